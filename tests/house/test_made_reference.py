@@ -1,4 +1,4 @@
-"""The reference that is made with the documentation has every command, option, result, field and public name."""
+"""The generated reference has every command, option, result, field, file entry and public name."""
 
 import importlib
 import re
@@ -22,30 +22,32 @@ def command_pages():
     return "\n".join(text for _, text in reference.command_pages())
 
 
-def test_every_command_has_one_section_and_every_option_a_row_or_a_link(command_pages):
+def test_lists_every_command_and_option(command_pages):
     assert sorted(re.findall(r"^## evenhand (.+)$", command_pages, re.M)) == sorted(COMMANDS)
     assert re.findall(r"\[`evenhand ([\w -]+)`\]", reference.table_of_commands()) == list(COMMANDS)
     shared = reference.table_of_shared_options()
     for name, command in COMMANDS.items():
         section = reference.describe_command(name, command)
-        for one in reference.list_parameters(command):
-            shown = re.split("[ ,]", reference.show_name(one))[0]
-            assert f"`{shown}" in section, (name, one.name)
+        for parameter in reference.list_parameters(command):
+            shown = re.split("[ ,]", reference.show_name(parameter))[0]
+            assert f"`{shown}" in section, (name, parameter.name)
             row = re.escape(f"| `{shown}") + r"[ ,`]"
-            assert re.search(row, section) or re.search(row, shared), (name, one.name)
+            assert re.search(row, section) or re.search(row, shared), (name, parameter.name)
 
 
-def test_what_is_written_by_hand_is_about_options_that_exist():
+def test_notes_name_existing_options():
     notes = reference.read_notes()
-    shared = {one.opts[0] for one in reference.find_shared().values()}
+    shared = {option.opts[0] for option in reference.find_shared().values()}
     for name, note in notes.items():
-        taken = COMMANDS.get(name)
+        command = COMMANDS.get(name)
         options = (
             shared
-            if taken is None
-            else {re.split("[ ,]", reference.show_name(one))[0] for one in reference.list_parameters(taken)}
+            if command is None
+            else {
+                re.split("[ ,]", reference.show_name(parameter))[0] for parameter in reference.list_parameters(command)
+            }
         )
-        assert taken is not None or name == "several commands", name
+        assert command is not None or name == "several commands", name
         assert set(note.get("options", {})) <= options, name
 
 
@@ -59,11 +61,11 @@ def test_what_is_written_by_hand_is_about_options_that_exist():
         ("something", "something"),
     ],
 )
-def test_defaults_and_ranges_are_in_words(note, words):
+def test_formats_defaults_and_ranges(note, words):
     assert reference.show_note(note) == words
 
 
-def test_every_result_is_described_once_with_its_schema():
+def test_describes_every_result_once():
     pages = dict(reference.result_pages())
     headings = [name for page in pages.values() for name in re.findall(r"^## (\w+)$", page, re.M)]
     assert len(headings) == len(set(headings))
@@ -81,20 +83,20 @@ ENTRIES = {
 }
 
 
-def test_every_entry_of_a_file_is_described():
+def test_describes_every_file_entry():
     assert len(ENTRIES) > 20
     for path in ENTRIES:
         model = reference.find_file_model(path)
         assert all(reference.describe_fields(model, list(model.model_fields)).values()), path
 
 
-def test_every_section_of_the_service_file_has_a_table():
+def test_lists_every_section_of_the_service_file():
     sections = [field.annotation for field in ServiceConfig.model_fields.values()]
     names = set(re.findall(r"\b(\w+Config)\b", " ".join(map(str, sections))))
     assert names == {path.rpartition(".")[2] for path, page in ENTRIES.items() if page == "service-file.md"}
 
 
-def test_docstrings_say_what_fields_mean():
+def test_reads_fields_from_docstrings():
     text = """A finding.
 
     Attributes:
@@ -112,7 +114,7 @@ def test_docstrings_say_what_fields_mean():
 
 
 @pytest.mark.parametrize("package", reference.list_packages())
-def test_a_page_lists_what_its_package_exports(package):
+def test_lists_every_export(package):
     pytest.importorskip("griffe", reason="needs the extra docs")
     if package == "evenhand.service":
         pytest.importorskip("fastapi", reason="needs the extra serve")
@@ -122,14 +124,14 @@ def test_a_page_lists_what_its_package_exports(package):
     assert [name for name in names if not hasattr(module, name)] == []
 
 
-def test_formulas_are_drawn_and_dollars_are_left_alone():
+def test_renders_formulas_and_keeps_dollars():
     markdown = pytest.importorskip("markdown", reason="needs the extra docs")
     pytest.importorskip("latex2mathml", reason="needs the extra docs")
     from docs_hooks import FormulaExtension
 
-    def draw(text):
+    def render(text):
         return markdown.markdown(text, extensions=["tables", FormulaExtension()])
 
-    assert "<mo>&#x02264;</mo>" in draw(r"so $a \le b$.")
+    assert "<mo>&#x02264;</mo>" in render(r"so $a \le b$.")
     for plain in ("from $5 to $6", "`$x$`", "US$ 5 and US$ 6", r"\$x\$"):
-        assert "<math" not in draw(plain)
+        assert "<math" not in render(plain)

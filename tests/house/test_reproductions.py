@@ -1,4 +1,4 @@
-"""Pages of methods say what the results of reproduced papers say."""
+"""The pages of papers quote the figures of the reproductions."""
 
 import importlib.util
 import re
@@ -22,7 +22,7 @@ def rows_of_method(page):
 
 
 def assert_printed(cells, values):
-    """Each cell begins with the value, rounded to the decimals that it shows."""
+    """Assert that each cell starts with the value, rounded to its decimals."""
     for cell, value in zip(cells, values, strict=True):
         printed = re.match(r"[\d,.]+", cell).group().replace(",", "")
         decimals = len(printed.partition(".")[2])
@@ -37,25 +37,25 @@ def assert_printed(cells, values):
         ("testsgd", "find_coverage", " people", slice(1, 3)),
     ],
 )
-def test_pages_of_methods_have_the_figures_of_the_reproductions(page, figures, unit, columns):
+def test_quotes_reproduced_figures(page, figures, unit, columns):
     points = getattr(load_tool("draw_methods"), figures)()
-    shown = {row[0] + unit: row[columns] for row in rows_of_method(page) if row[0] + unit in points}
-    assert len(shown) > 3
-    for name, cells in shown.items():
+    quoted = {row[0] + unit: row[columns] for row in rows_of_method(page) if row[0] + unit in points}
+    assert len(quoted) > 3
+    for name, cells in quoted.items():
         assert_printed(cells, points[name])
 
 
-def test_the_page_of_conditional_fairness_has_the_figures_of_its_reproduction():
+def test_quotes_figures_of_conditional_fairness():
     figures = load_tool("draw_methods").read_table("conditional_fairness", "Algorithm 1", "deadlines missed")
     missed = {figure["row"].partition("(")[2]: figure for figure in figures}
-    shown = [row for row in rows_of_method("conditional-fairness") if row[0][:1].isdigit()]
-    assert len(shown) > 5
-    for deadlines, in_flight, *cells in shown:
+    quoted = [row for row in rows_of_method("conditional-fairness") if row[0][:1].isdigit()]
+    assert len(quoted) > 5
+    for deadlines, in_flight, *cells in quoted:
         figure = missed[f"{deadlines.removesuffix(' of five')}), {in_flight} in flight"]
         assert_printed(cells[:2], (figure["ours"]["value"], figure["default"]["value"]))
 
 
-def test_the_page_of_shields_has_the_figures_of_its_reproduction():
+def test_quotes_figures_of_shields():
     tool = load_tool("draw_methods")
     ends = tool.read_table("shields", "Table 9", "runs that end above the threshold")
     periods = {row["row"]: row for row in tool.read_table("shields", "Table 2", "fair at the end of every period")}
