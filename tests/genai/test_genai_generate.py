@@ -59,7 +59,7 @@ def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
     seen: list[float] = []
     out = tmp_path / "deep" / "out"
     made = generate_items(make_pipeline(), PROMPTS * 4, out, progress=lambda what, share: seen.append(share))
-    assert (made.requests, made.answered_count, made.items, made.rows) == (20, 20, 20, 20)
+    assert (made.requests, made.answered, made.items, made.rows) == (20, 20, 20, 20)
     assert made.statuses == {"ok": 20, "violation": 0, "unguarded": 0, "refused": 0}
     assert (len(seen), seen[-1]) == (20, 1.0)
     table = rows(out)
@@ -76,7 +76,7 @@ def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
         DESCRIBED["groups"]["age"]
     )
     assert table[3]["slots"] == "poor: gender 2"
-    assert json.loads(json.dumps(made.to_dict()))["generator_calls"] == made.calls == 20
+    assert json.loads(json.dumps(made.to_dict()))["generator_calls"] == made.generator_calls == 20
 
 
 @pytest.mark.parametrize("mode", ["before", "after"])
@@ -106,17 +106,17 @@ def test_an_interrupted_run_is_finished_by_the_same_call(tmp_path: Path, at: int
     out = tmp_path / "out"
     first = generate_items(stopped, PROMPTS * 3, out)
     assert first.interrupted
-    assert first.answered_count == at - 1 == len(rows(out))
+    assert first.answered == at - 1 == len(rows(out))
     second = generate_items(make_pipeline(), PROMPTS * 3, out)
-    assert (second.earlier, second.answered_count, second.interrupted) == (at - 1, 16 - at, False)
+    assert (second.earlier, second.answered, second.interrupted) == (at - 1, 16 - at, False)
     assert second.rows == whole.rows == 15
     assert [row["prompt"] for row in rows(out)] == PROMPTS * 3
     assert len({(out / row["file"]).read_bytes() for row in rows(out)}) == 15, "the studio did not begin again"
     # The same once more asks for nothing, unless that is wanted; more of the same goes on behind it.
     idle = generate_items(make_pipeline(), PROMPTS * 3, out)
-    assert (idle.earlier, idle.answered_count, idle.calls, idle.rows) == (15, 0, 0, 15)
+    assert (idle.earlier, idle.answered, idle.generator_calls, idle.rows) == (15, 0, 0, 15)
     third = generate_items(make_pipeline(), PROMPTS * 3, out, again=True)
-    assert (third.earlier, third.answered_count, third.rows) == (0, 15, 30), "what is finished is asked anew"
+    assert (third.earlier, third.answered, third.rows) == (0, 15, 30), "what is finished is asked anew"
     found = evaluate_config(
         read_condition_sequences(third.table, make_pipeline().configuration), make_pipeline().configuration
     )
@@ -126,7 +126,7 @@ def test_an_interrupted_run_is_finished_by_the_same_call(tmp_path: Path, at: int
 def test_other_prompts_go_on_with_the_deadlines(tmp_path: Path) -> None:
     generate_items(make_pipeline(), ["a business leader"] * 2, tmp_path)
     made = generate_items(make_pipeline(), ["another leader"], tmp_path)
-    assert (made.earlier, made.answered_count, made.rows) == (0, 1, 3)
+    assert (made.earlier, made.answered, made.rows) == (0, 1, 3)
     assert rows(tmp_path)[-1]["slots"] == "leader: age 3; leader: gender 3"
     state = json.loads((tmp_path / "state.json").read_text("utf-8"))
     assert state["enforcer"]["leader: age"]["settled"] == 3
@@ -144,37 +144,37 @@ def test_an_interruption_before_anything_is_one(tmp_path: Path) -> None:
 
 def test_a_row_that_the_state_does_not_know_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine went down between the two."""
-    known = _RunDirectory._commit_state
+    known = _RunDirectory._write_state
 
-    def down(self: Any, enforcer: Any) -> None:
+    def down(self: Any) -> None:
         if self.rows == 3:
             raise MemoryError
-        known(self, enforcer)
+        known(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_RunDirectory, "_commit_state", down)
+        patch.setattr(_RunDirectory, "_write_state", down)
         with pytest.raises(MemoryError):
             generate_items(make_pipeline(), PROMPTS, tmp_path)
     assert len(rows(tmp_path)) == 3
     with (tmp_path / "requests.csv").open("a", encoding="utf-8") as file:
         file.write('4,"cut o')
     made = generate_items(make_pipeline(), PROMPTS, tmp_path)
-    assert (made.earlier, made.answered_count, made.rows) == (2, 3, 5)
+    assert (made.earlier, made.answered, made.rows) == (2, 3, 5)
     assert [row["request"] for row in rows(tmp_path)] == list("12345")
 
 
 @pytest.mark.parametrize("written", [False, True])
 def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
-    known = _RunDirectory._commit_state
+    known = _RunDirectory._write_state
 
-    def stopped(self: Any, enforcer: Any) -> None:
+    def stopped(self: Any) -> None:
         if self.rows != 3 or written:
-            known(self, enforcer)
+            known(self)
         if self.rows == 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_RunDirectory, "_commit_state", stopped)
+        patch.setattr(_RunDirectory, "_write_state", stopped)
         made = generate_items(make_pipeline(), PROMPTS, tmp_path)
     assert (made.interrupted, made.rows, len(rows(tmp_path))) == (True, 2 + written, 2 + written)
     assert generate_items(make_pipeline(), PROMPTS, tmp_path).earlier == 2 + written
@@ -192,7 +192,7 @@ def test_prompts_of_any_shape_come_back_as_they_were(tmp_path: Path) -> None:
 def test_more_of_the_same_prompts_are_only_those_that_are_new(tmp_path: Path) -> None:
     generate_items(make_pipeline(), PROMPTS, tmp_path)
     made = generate_items(make_pipeline(), PROMPTS * 2, tmp_path)
-    assert (made.earlier, made.answered_count, made.rows) == (5, 5, 10)
+    assert (made.earlier, made.answered, made.rows) == (5, 5, 10)
     assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS * 2
 
 
@@ -228,7 +228,7 @@ def test_several_at_once_keep_every_deadline_in_the_order_of_the_rows(tmp_path: 
     found = evaluate_config(read_condition_sequences(made.table, pipeline.configuration), pipeline.configuration)
     assert [one.verdict for one in found.sequences[0].verdicts] == ["holds"]
     again = generate_items(make_pipeline(guard={"mode": mode}, specifications=[one]), prompts, tmp_path, in_flight=2)
-    assert again.answered_count == 0
+    assert again.answered == 0
 
 
 def test_one_at_a_time_is_asked_of_generators_that_threads_cannot_share(tmp_path: Path) -> None:
@@ -255,12 +255,12 @@ def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> Non
         def generate(self, prompt: str) -> Item:
             raise FetchError("nobody is there")
 
-    with pytest.raises(ModelError, match="5 requests in a row came to nothing, the last because the generator failed"):
+    with pytest.raises(ModelError, match="5 consecutive requests failed, the last because the generator failed"):
         generate_items(replace(make_pipeline(), generator=Down()), PROMPTS * 4, tmp_path)
     assert [row["status"] for row in rows(tmp_path)] == ["refused"] * 5
     assert rows(tmp_path)[0]["reason"] == "the generator failed: nobody is there"
     made = generate_items(make_pipeline(), PROMPTS * 4, tmp_path)
-    assert (made.earlier, made.answered_count, made.items) == (5, 15, 15)
+    assert (made.earlier, made.answered, made.items) == (5, 15, 15)
 
 
 def test_recorded_items_go_on_where_they_were(tmp_path: Path) -> None:
@@ -284,14 +284,14 @@ def test_folders_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no specification 'poor: gender'"):
         generate_items(other, PROMPTS, tmp_path / "a")
     more = [*DESCRIBED["specifications"], {"condition": "poor", "group": "age", "repeated": 6}]
-    with pytest.raises(DataError, match="nothing is known of the specification 'poor: age'"):
+    with pytest.raises(DataError, match="the specification 'poor: age' is not in the state"):
         generate_items(make_pipeline(specifications=more), PROMPTS, tmp_path / "a")
     wider = [{"condition": "leader", "group": "age", "repeated": [5, 3, 6, 9]}, *DESCRIBED["specifications"][1:]]
     unlike = {**DESCRIBED["groups"], "age": ["child", "adult", "elderly", "other"]}
     about = GenerationConfig.read(
         {**DESCRIBED, "classifier": None, "generator": None, "specifications": wider, "groups": unlike}
     )
-    with pytest.raises(DataError, match=r"go on with the same configuration|belongs to another"):
+    with pytest.raises(DataError, match=r"use the same configuration|belongs to another"):
         generate_items(
             Pipeline(about, Studio(), make_pipeline().classifier, make_pipeline().judge), PROMPTS, tmp_path / "a"
         )
@@ -308,7 +308,7 @@ def test_folders_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
         generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     table.write_text(whole, "utf-8")
     (tmp_path / "a" / "state.json").unlink()
-    with pytest.raises(OptionError, match="holds requests without the state"):
+    with pytest.raises(OptionError, match="holds requests without their state"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(OptionError, match="cannot be used"):

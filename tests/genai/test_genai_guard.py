@@ -259,10 +259,10 @@ def test_what_is_no_item_and_no_mapping_are_failures() -> None:
 
     guard, _ = guarded(Shows("adult"), classifier=Raw())
     assert guard.answer(LEADER).reason == (
-        "the classifier failed: it answered with a str, and not with values by concept group"
+        "the classifier failed: expected values by concept group, got a str"
     )
     assert guard.answer(LEADER, generator=Raw()).reason == (
-        "the generator failed: it answered with a str, and not with an item"
+        "the generator failed: expected an item, got a str"
     )
 
 

@@ -48,7 +48,7 @@ class AnswerCache:
 
     Args:
         store: Store of answers.
-        described: Description of everything that the answers depend on besides the question, as JSON values.
+        described: Description of the judge or classifier as JSON values. Another description invalidates its answers.
 
     Attributes:
         observers: Functions called for each question with whether its answer was cached.
@@ -77,7 +77,7 @@ def _digest(value: Any) -> str:
 
 
 class CachedJudge:
-    """Judge that is asked about each prompt once.
+    """Judge that judges each prompt once.
 
     Args:
         judge: The judge.

@@ -23,7 +23,7 @@ class Classifier(Protocol):
     """Classifier of items."""
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of each known concept group. None if it cannot be told.
+        """Return the value of each known concept group. None if it is unknown.
 
         Raises:
             EvenhandError: The item cannot be classified, which differs from showing no value.
@@ -118,7 +118,7 @@ class ChatClassifier:
     Args:
         chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
         groups: Values of each concept group.
-        questions: Question by concept group, in place of "Which age does this picture show?".
+        questions: Question by concept group. Default: "Which age does this picture show?".
 
     Raises:
         OptionError: There are no groups, or a question concerns an unknown one.

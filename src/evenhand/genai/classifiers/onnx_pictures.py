@@ -66,7 +66,7 @@ class PictureHead(BaseModel):
         threshold: Minimum probability. Below it, the value is unknown.
         size: Height and width of pictures, or one number for both. Default: that of the graph.
         layout: ``nchw`` (colours before rows) or ``nhwc``. Default: derived from the axis of size 3.
-        fit: How a picture of another shape is fitted: ``stretch``, ``cover`` (its centre) or ``contain`` (on black).
+        fit: Fit of pictures of another shape: ``stretch``, ``cover`` (the centre) or ``contain`` (on black).
         range: Numbers of black and white.
         mean: Numbers subtracted from red, green and blue, in that range.
         std: Divisors of the results.

@@ -55,7 +55,7 @@ class DeadlineTracker:
         return sum(OPEN_SLOT <= kind < n for kind in self._window)
 
     def admit(self, promise: int = OPEN_SLOT) -> int:
-        """Admit an item that is asked to show ``promise``, and return the number of its slot, from 1."""
+        """Admit an item with a promised value, and return the number of its slot, from 1."""
         self._window.append(promise)
         self.items += 1
         if promise != OPEN_SLOT:
@@ -85,9 +85,9 @@ class DeadlineTracker:
         at = slot - self._settled - 1
         before = self._window[at]
         self._window[at] = kind
-        found = self._due_after_window()
+        deadlines = self._due_after_window()
         self._window[at] = before
-        return found
+        return deadlines
 
     def complete(self, slot: int, value: int) -> list[tuple[int, int]]:
         """Record the value of the item of a slot, or ``VOID_ITEM``.
@@ -170,13 +170,12 @@ class DeadlineTracker:
         n = len(self.repeated)
         try:
             settled, behind = int(state["settled"]), int(state["items"])
-            last = [int(one) for one in state["last"]]
-            window = [int(one) for one in state["window"]]
+            last, window = ([int(number) for number in state[name]] for name in ("last", "window"))
         except (KeyError, TypeError, ValueError):
             raise DecisionError("this is not a state of a specification", code="state") from None
         fits = (
             len(last) == n
-            and all(0 <= one <= behind for one in last)
+            and all(0 <= item <= behind for item in last)
             and 0 <= behind <= settled
             and all(VOID_ITEM <= kind < 2 * n for kind in window)
         )
@@ -330,13 +329,13 @@ class ComponentSolver:
             if self._known_level(mine, fixed) >= self._slack:
                 return self._choice_for_groups(mine, fixed)
         # By Hall's condition the earliest deadlines suffice. Exact regions may require other values.
-        best, found = self._known_level(mine, fixed), fixed
+        best, values = self._known_level(mine, fixed), fixed
         for assignment in self._component.assignments:
-            tried = dict(zip(self._component.groups, assignment, strict=True))
-            level = self._known_level(mine, tried)
+            candidate = dict(zip(self._component.groups, assignment, strict=True))
+            level = self._known_level(mine, candidate)
             if level > best:
-                best, found = level, tried
-        return self._choice_for_groups(mine, found)
+                best, values = level, candidate
+        return self._choice_for_groups(mine, values)
 
     def _known_level(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> int:
         return self.level(self._slots_left(mine, self._kinds(mine, fixed)))
@@ -357,17 +356,17 @@ class ComponentSolver:
         """Compute the state after another item, which counts for ``mine`` and shows ``kinds``, or nothing."""
         # An item that counts takes one item from the time left for each value. A value that is shown regains its full
         # time.
-        found: list[int] = []
+        left: list[int] = []
         for i, track in enumerate(self._deadlines):
             items = track.items
             if i not in mine:
-                found.extend(d - items for d in track.due)
+                left.extend([d - items for d in track.due])
                 continue
-            found.extend(d - items - 1 for d in track.due)
+            left.extend([d - items - 1 for d in track.due])
             kind = VOID_ITEM if kinds is None else kinds[mine.index(i)]
             if kind >= 0:
-                found[self._starts[i] + kind] = track.repeated[kind]
-        return found
+                left[self._starts[i] + kind] = track.repeated[kind]
+        return left
 
     def may_count(self, mine: tuple[int, ...], kinds: Sequence[int]) -> bool:
         """Check whether a known item may count, as no other item would be better."""

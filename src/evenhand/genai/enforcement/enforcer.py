@@ -496,7 +496,7 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
     """Describe the current guarantee, its assumptions, and the assumptions that did not hold.
 
     Args:
-        enforcer: Enforcer with the counts so far.
+        enforcer: Enforcer with its counts.
         samples: Labelled samples. If None, the samples of the configuration are read.
     """
     configuration, overdue = enforcer.configuration, enforcer.overdue()

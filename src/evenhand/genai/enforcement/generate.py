@@ -1,14 +1,14 @@
-"""Answers many prompts through a guard, one after the other or several at once, and keeps everything in a folder.
+"""Generation of items for many prompts through a guard, one by one or concurrently, into a folder.
 
 ::
 
-    FOLDER/requests.csv   one row per request, in their order, as assessments read it
-    FOLDER/state.json     what the enforcer and the generator need to go on
-    FOLDER/items/         pictures and texts, by the number of their request
+    FOLDER/requests.csv   one row per request, which assessments read
+    FOLDER/state.json     state of the enforcer and of the generator
+    FOLDER/items/         pictures and texts, named by the number of their request
 
-A request is in the folder as a whole or not at all, whenever the work is interrupted: the state is written last, and
-rows that it does not know are taken back. Of several at once all are complete before the state is written, and their
-rows are in the order of their slots.
+A request is stored completely or not at all if the run is interrupted: the state is written last, and rows that it does
+not contain are removed. Concurrent requests are all completed before the state is written, and their rows are in the
+order of their slots.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -37,27 +37,28 @@ from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer
 from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
+from evenhand.genai.spec.entries import check_known
 
 MAX_CONSECUTIVE_FAILURES = 5
 """Number of consecutive requests without an item after which the run stops."""
 
 COLUMNS_BEFORE_VALUES = ("request", "prompt", "sent", "conditions", "fixed")
 COLUMNS_AFTER_VALUES = ("file", "status", "slots", "attempts", "reason", "revised_prompt", "usage")
-"""Columns of ``requests.csv``; the concept groups stand between them."""
+"""Columns of ``requests.csv`` before and after those of the concept groups."""
 
 ONE_AT_A_TIME = ("diffusers", "recorded")
 """Kinds of generators that threads cannot share."""
 
 FAIL_CONDITIONS = ("violation", "unguarded", "refused", "missed")
-"""What a caller may not want to have happened: what a request came to, or a deadline missed."""
+"""Conditions of ``--fail-on``: statuses of requests, or a missed deadline."""
 
 STATUSES: Mapping[AnswerStatus, str] = {
     "ok": "no deadline at risk",
     "violation": "delivered if there was an item; an assumption is broken",
-    "unguarded": "delivered without knowing what the item counts for or shows",
+    "unguarded": "delivered, but its conditions or values are unknown",
     "refused": "there is no item",
 }
-"""What requests come to, in words."""
+"""Description of each status."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,19 @@ class GenerationRun:
     """Prompts that were answered through a guard.
 
     Attributes:
-        requests: that were to be answered now.
-        earlier: of these, answered already when the work was interrupted before.
-        statuses: how many of the others came to what; see ``GuardedAnswer``.
-        items: that were delivered.
-        changed: requests whose prompt was changed.
-        calls: of the generator.
-        interrupted: whether somebody stopped it.
-        table: ``requests.csv``.
-        rows: in the table, those of earlier runs included.
-        outcomes: what the requests of this run came to, those answered earlier included.
-        missed: deadlines missed over all rows.
-        guarantee: what is guaranteed, and what did not hold, over all of these.
-        reasons: why requests were not ok, with how often; the most frequent first.
+        requests: Number of prompts.
+        earlier: Number of prompts that were answered before an interruption.
+        statuses: Number of other requests by status. See ``GuardedAnswer``.
+        items: Number of delivered items.
+        changed: Number of requests whose prompt was changed.
+        generator_calls: Number of calls of the generator.
+        interrupted: Whether the run was interrupted.
+        table: Path of ``requests.csv``.
+        rows: Number of rows in the table, including earlier runs.
+        outcomes: Number of requests of this run by status, including those answered earlier.
+        missed: Number of missed deadlines over all rows.
+        guarantee: Description of the guarantee over all rows.
+        reasons: Most frequent reasons for other statuses than ok, with their counts.
     """
 
     requests: int
@@ -85,100 +86,81 @@ class GenerationRun:
     statuses: Mapping[AnswerStatus, int]
     items: int
     changed: int
-    calls: int
+    generator_calls: int
     interrupted: bool
     table: Path
     rows: int
+    outcomes: Mapping[str, int]
+    missed: int
     guarantee: str
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    missed: int = 0
-    reasons: tuple[tuple[str, int], ...] = ()
+    reasons: tuple[tuple[str, int], ...]
 
     @property
-    def answered_count(self) -> int:
-        """Requests that were answered now."""
+    def answered(self) -> int:
+        """Number of requests that were answered now."""
         return sum(self.statuses.values())
 
     @staticmethod
     def check_conditions(conditions: Sequence[str]) -> None:
-        """Raise an OptionError where one is none of ``FAIL_CONDITIONS``."""
-        for one in conditions:
-            if one not in FAIL_CONDITIONS:
-                raise OptionError(
-                    f"there is no condition {one!r}", location="--fail-on", hint=f"one of: {', '.join(FAIL_CONDITIONS)}"
-                )
+        """Raise an OptionError if a condition is not in ``FAIL_CONDITIONS``."""
+        for condition in conditions:
+            check_known(condition, FAIL_CONDITIONS, "condition", "--fail-on")
 
     def failing(self, conditions: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the conditions, ``FAIL_CONDITIONS``, that hold of this run."""
+        """Select the conditions of ``FAIL_CONDITIONS`` that hold."""
         counts = {**self.outcomes, "missed": self.missed}
-        return tuple(one for one in conditions if counts.get(one))
+        return tuple(condition for condition in conditions if counts.get(condition))
 
     def document(self, configuration: str = "genai.yaml") -> Document:
-        """Return what prompts came to, what that took, and what is guaranteed.
+        """Describe the outcomes, the cost and the guarantee.
 
         Args:
-            configuration: its file, to be named in the next command.
+            configuration: File of the configuration, which is named in the next command.
         """
         blocks: list[Block] = []
         if self.interrupted:
-            left = self.requests - self.earlier - self.answered_count
-            blocks.append(Note(f"Interrupted with {left:,} left; the same command goes on with them.", "caution"))
+            left = self.requests - self.earlier - self.answered
+            blocks.append(Note(f"Interrupted with {left:,} left. Repeat the command to continue.", "caution"))
         if self.earlier == self.requests:
-            blocks.append(
-                Note("All of them were answered before, and nothing was asked. --again asks once more.", "info")
-            )
+            blocks.append(Note("All prompts were answered before. Use --again to answer them once more.", "info"))
         rows: list[tuple[str, int, str]] = [
-            (status, self.statuses[status], said) for status, said in STATUSES.items() if self.statuses[status]
+            (status, number, STATUSES[status]) for status, number in self.statuses.items() if number
         ]
-        rows += [("prompts changed", self.changed, ""), ("generator calls", self.calls, "")]
-        columns = (Column("outcome"), Column("requests", numeric=True), Column("what it is"))
-        blocks.append(Table("What requests came to, counted", columns, tuple(TableRow(row) for row in rows)))
-        blocks += [Heading("What is guaranteed"), *_guarantee_blocks(self.guarantee)]
+        rows += [("prompts changed", self.changed, ""), ("generator calls", self.generator_calls, "")]
+        columns = (Column("outcome"), Column("requests", numeric=True), Column("meaning"))
+        blocks.append(Table("Outcomes of requests, counted", columns, tuple(map(TableRow, rows))))
+        blocks += [Heading("Guarantee"), *_guarantee_blocks(self.guarantee)]
         if self.reasons:
             reasons = tuple(f"{reason} ({format_count(times, 'time', 'times')})" for reason, times in self.reasons)
             blocks.append(Text("Not ok because:", reasons))
         blocks.append(NextStep("assess them", f"evenhand genai assess {self.table} --config {configuration}"))
-        earlier = f"{self.earlier:,} of {self.requests:,} were answered before; this run went on from there."
+        earlier = f"{self.earlier:,} of {self.requests:,} were answered before; this run continued from there."
         return Document(
-            f"{format_count(self.answered_count, 'request', 'requests')} answered through a guard",
+            f"{format_count(self.answered, 'request', 'requests')} answered through a guard",
             earlier if self.earlier else "",
             tuple(blocks),
             brand="Evenhand, generative AI",
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Convert to plain JSON values."""
+        entries = asdict(self)
+        del entries["outcomes"]
         return {
             "kind": "genai-generated",
-            "requests": self.requests,
-            "earlier": self.earlier,
-            "answered": self.answered_count,
-            "statuses": dict(self.statuses),
-            "items": self.items,
-            "changed": self.changed,
-            "generator_calls": self.calls,
-            "interrupted": self.interrupted,
+            "answered": self.answered,
+            **entries,
             "table": str(self.table),
-            "rows": self.rows,
-            "guarantee": self.guarantee,
-            "missed": self.missed,
             "reasons": [{"reason": reason, "times": times} for reason, times in self.reasons],
         }
 
 
 def _guarantee_blocks(guarantee: str) -> Iterator[Text]:
-    """Yield what is guaranteed: of each line that is not indented a text, with the lines below it."""
-    head = ""
-    items: list[str] = []
-    for line in guarantee.split("\n"):
-        if line.startswith(" "):
-            items.append(line.strip())
-            continue
-        if head:
-            yield Text(head, tuple(items))
-        head, items = line, []
-    if head:
-        yield Text(head, tuple(items))
+    """Yield a text for each line of a guarantee that is not indented, with the indented lines below it."""
+    lines = guarantee.split("\n")
+    heads = [k for k, line in enumerate(lines) if not line.startswith(" ")]
+    for head, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        yield Text(lines[head], tuple(line.strip() for line in lines[head + 1 : end]))
 
 
 def generate_items(
@@ -190,25 +172,24 @@ def generate_items(
     again: bool = False,
     progress: Progress | None = None,
 ) -> GenerationRun:
-    """Answer prompts through a guard, and keep the items in a folder.
+    """Answer prompts through a guard, and store the items in a folder.
 
-    Where the folder holds earlier requests, their deadlines go on. Where an earlier call had the same prompts, or the
-    first of them, only those that it left are answered, if any; KeyboardInterrupt may be why it left them, and is not
-    raised once something was answered.
+    Deadlines continue those of earlier requests in the folder. If an earlier call had the same prompts, or the first of
+    them, only its unanswered prompts are answered. A KeyboardInterrupt is not raised once a request was answered.
 
     Args:
-        pipeline: generator, classifier and judge, with their configuration.
-        prompts: in their order; the same prompt may be there again.
-        folder: is made if it is not there.
-        in_flight: how many are answered at once, each in a thread; the next ones wait until all of these are complete.
-        again: whether prompts that were all answered before are answered once more.
-        progress: called with what is being done and the share that is done.
+        pipeline: Generator, classifier and judge, with their configuration.
+        prompts: Prompts in their order, possibly repeated.
+        folder: Folder, which is created if necessary.
+        in_flight: Number of concurrent requests, each in a thread. The next ones start when all of these are complete.
+        again: Whether to answer prompts again that were all answered before.
+        progress: Function called with a description and the completed share.
 
     Raises:
-        OptionError: there are no prompts, a key is not set, the generator makes one item at a time, or the folder
-            cannot be used.
-        DataError: what is in the folder cannot be gone on with.
-        ModelError: several requests in a row came to nothing. What was made before is kept.
+        OptionError: There are no prompts, a key is not set, the generator does not support concurrent requests, or the
+            folder is not usable.
+        DataError: The folder contains an invalid state.
+        ModelError: Several consecutive requests failed. Earlier items are kept.
     """
     if not prompts:
         raise OptionError("there are no prompts", hint="give one or more")
@@ -222,25 +203,25 @@ def generate_items(
         )
     check_keys(configuration)
     enforcer = Enforcer(configuration, mode=configuration.guard.mode, in_flight=in_flight)
-    kept = _RunDirectory.open(Path(folder), list(configuration.values), enforcer)
-    counted = _CountingGenerator(pipeline.generator)
+    directory = _RunDirectory(Path(folder), list(configuration.values), enforcer)
+    generator = _CountingGenerator(pipeline.generator)
     if isinstance(pipeline.generator, Resumable):
-        pipeline.generator.resume(kept.made)
-    earlier = kept.begin(prompts, again=again)
+        pipeline.generator.resume(directory.generated)
+    earlier = done = directory.begin(prompts, again=again)
     interrupted = False
-    done, in_vain = earlier, 0
+    failures = 0
     try:
         for start in range(earlier, len(prompts), in_flight):
-            before = counted.made
-            answered = _answer_together(pipeline, enforcer, counted, prompts[start : start + in_flight])
-            kept.keep(answered, enforcer, made=counted.made - before, done=start + len(answered))
-            done = start + len(answered)
-            for _prompt, answer in answered:
-                in_vain = 0 if answer.item is not None else in_vain + 1
-                if in_vain == MAX_CONSECUTIVE_FAILURES:
+            before = generator.generated
+            answers = _answer_together(pipeline, enforcer, generator, prompts[start : start + in_flight])
+            directory.store(answers, generated=generator.generated - before, done=start + len(answers))
+            done = start + len(answers)
+            for _, answer in answers:
+                failures = 0 if answer.item is not None else failures + 1
+                if failures == MAX_CONSECUTIVE_FAILURES:
                     raise ModelError(
-                        f"{in_vain} requests in a row came to nothing, the last because {answer.reason}",
-                        hint="what was made before is kept; the same command goes on after it",
+                        f"{failures} consecutive requests failed, the last because {answer.reason}",
+                        hint="earlier items are kept; repeat the command to continue",
                     )
             if progress is not None:
                 progress("answering prompts", done / len(prompts))
@@ -248,49 +229,48 @@ def generate_items(
         if done == earlier:
             raise
         interrupted = True
-        kept.read()
-    all_rows = kept.rows_of_run()
+        directory.read()
+    all_rows = directory.rows_of_run()
     rows = all_rows[earlier:]
     statuses = Counter(row["status"] for row in rows)
-    reasons = Counter(row["reason"] for row in rows if row["reason"])
     return GenerationRun(
         requests=len(prompts),
         earlier=earlier,
         statuses={status: statuses[status] for status in STATUSES},
         items=sum(row["file"] != "" for row in rows),
         changed=sum(row["sent"] != row["prompt"] for row in rows),
-        calls=counted.calls,
+        generator_calls=generator.calls,
         interrupted=interrupted,
-        table=kept.table.path,
-        rows=kept.rows,
+        table=directory.table.path,
+        rows=directory.rows,
+        outcomes=dict(Counter(row["status"] for row in all_rows)),
+        missed=sum(counts["missed"] for counts in enforcer.counts.values()),
         guarantee=enforcer.guarantee(),
-        outcomes=Counter(row["status"] for row in all_rows),
-        missed=sum(one["missed"] for one in enforcer.counts.values()),
-        reasons=tuple(reasons.most_common(5)),
+        reasons=tuple(Counter(row["reason"] for row in rows if row["reason"]).most_common(5)),
     )
 
 
 class _CountingGenerator:
-    """A generator whose calls and items are counted; threads may share it."""
+    """Generator whose calls and items are counted. Threads may share it."""
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
         self._lock = Lock()
-        self.calls = self.made = 0
+        self.calls = self.generated = 0
 
     def generate(self, prompt: str) -> Item:
         with self._lock:
             self.calls += 1
         item = self._generator.generate(prompt)
         with self._lock:
-            self.made += 1
+            self.generated += 1
         return item
 
 
 def _answer_together(
     pipeline: Pipeline, enforcer: Enforcer, generator: Generator, prompts: Sequence[str]
 ) -> list[tuple[str, GuardedAnswer]]:
-    """Return prompts and their answers in the order of their slots, once all of them are complete."""
+    """Answer prompts concurrently, and return them with their answers in the order of their slots."""
     lock, places = Lock(), count()
     recorders = [_SlotRecorder(enforcer, lock, places) for _ in prompts]
     guards = [pipeline.guard(recorder, generator=generator) for recorder in recorders]
@@ -301,7 +281,7 @@ def _answer_together(
         answers = list(pool.map(lambda guard, prompt: guard.answer(prompt), guards, prompts))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    # A request that was never admitted has no slot, and stands behind those that have.
+    # Requests that were never admitted have no slot, and come last.
     order = sorted(range(len(prompts)), key=lambda k: (recorders[k].place is None, recorders[k].place or 0))
     return [(prompts[k], answers[k]) for k in order]
 
@@ -325,7 +305,7 @@ class _SlotRecorder:
         prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> Admission:
         with self._lock:
-            # Where items are looked at first, their slots are fixed then.
+            # In mode ``after``, slots are fixed when items are complete.
             if self._enforcer.mode == "before":
                 self.place = next(self._places)
             return self._enforcer.admit(conditions, fixed=fixed, prefer=prefer)
@@ -342,84 +322,73 @@ class _SlotRecorder:
             return settle()
 
 
-@dataclass
 class _RunDirectory:
-    """What a folder holds.
+    """Folder of a run, which is created, or continued together with the enforcer.
+
+    Args:
+        folder: Path of the folder.
+        groups: Names of the concept groups.
+        enforcer: Enforcer, whose state is stored in the folder.
 
     Attributes:
-        folder: the folder.
-        groups: in the order of their columns.
         table: ``requests.csv``.
-        rows: requests in the table.
-        made: items that the generator made for them.
-        run: of the prompts that are answered now: a digest, how many they are, and how many were answered.
+        rows: Number of requests in the table.
+        generated: Number of items that the generator generated for them.
     """
 
-    folder: Path
-    groups: Sequence[str]
-    table: CsvTable
-    rows: int = 0
-    made: int = 0
-    run: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state.json"
-
-    @classmethod
-    def open(cls, folder: Path, groups: Sequence[str], enforcer: Enforcer) -> _RunDirectory:
-        """Return the folder, new or as it was left; the enforcer goes on from there."""
+    def __init__(self, folder: Path, groups: Sequence[str], enforcer: Enforcer) -> None:
+        self._folder, self._groups, self._enforcer = folder, groups, enforcer
+        self._state = folder / "state.json"
+        # Digest and number of the prompts of the current run, and the number of answered ones.
+        self._run: dict[str, Any] = {}
+        self.rows = self.generated = 0
         names = [*COLUMNS_BEFORE_VALUES, *groups, *COLUMNS_AFTER_VALUES]
         try:
             open_folder(folder, names)
-            kept = cls(folder, groups, CsvTable(folder / "requests.csv", names))
-            if kept.state.exists():
-                kept._go_on(enforcer)
-            elif kept.table.rows:
-                raise OptionError(
-                    f"{folder} holds requests without the state to go on with", hint="choose another folder"
-                )
+            self.table = CsvTable(folder / "requests.csv", names)
+            if self._state.exists():
+                self._restore(self.read())
+            elif self.table.rows:
+                raise OptionError(f"{folder} holds requests without their state", hint="choose another folder")
             else:
-                kept.table.truncate(0)
-                kept._commit_state(enforcer)
+                self.table.truncate(0)
+                self._write_state()
         except OSError as error:
             raise OptionError(f"{folder} cannot be used: {error.strerror}") from None
-        return kept
 
-    def _go_on(self, enforcer: Enforcer) -> None:
-        rows = self.read()
+    def _restore(self, rows: Mapping[str, Any]) -> None:
         try:
-            missing = [name for name in enforcer.state() if name not in rows]
-            if missing:
-                raise DecisionError(f"nothing is known of the specification {missing[0]!r}", code="state")
-            enforcer.restore(rows)
+            for name in self._enforcer.state():
+                if name not in rows:
+                    raise DecisionError(f"the specification {name!r} is not in the state", code="state")
+            self._enforcer.restore(rows)
         except DecisionError as error:
             raise DataError(
                 error.message,
-                location=str(self.state),
-                hint="go on with the same configuration, or choose another folder",
+                location=str(self._state),
+                hint="use the same configuration, or choose another folder",
             ) from None
 
     def read(self) -> dict[str, Any]:
-        """Return what the state knows; rows that it does not know of are taken back.
+        """Read the state, and remove rows that it does not contain.
 
         Returns:
-            the enforcer's part of it.
+            The state of the enforcer.
 
         Raises:
-            DataError: it is not a state, or the table is not the one that it speaks of.
+            DataError: The file is not a state, or belongs to another table.
         """
         try:
-            state = json.loads(self.state.read_text("utf-8"))
-            self.rows, self.made, self.run = int(state["rows"]), int(state["made"]), dict(state["run"])
+            state = json.loads(self._state.read_text("utf-8"))
+            self.rows, self.generated, self._run = int(state["rows"]), int(state["made"]), dict(state["run"])
             rows: dict[str, Any] = dict(state["enforcer"])
         except (ValueError, TypeError, KeyError):
             raise DataError(
-                "this is not a state of requests", location=str(self.state), hint="choose another folder"
+                "this is not a state of requests", location=str(self._state), hint="choose another folder"
             ) from None
         if len(self.table.rows) < self.rows:
             raise DataError(
-                f"this table does not hold the {self.rows} requests that the state speaks of",
+                f"this table does not hold the {self.rows} requests of the state",
                 location=str(self.table.path),
                 hint="choose another folder",
             )
@@ -428,55 +397,52 @@ class _RunDirectory:
         return rows
 
     def begin(self, prompts: Sequence[str], *, again: bool) -> int:
-        """Return how many of these prompts were answered before."""
-        known, answered = int(self.run.get("requests", 0)), int(self.run.get("answered", 0))
-        same = 0 < known <= len(prompts) and self.run.get("prompts") == _digest(prompts[:known])
+        """Begin or continue a run, and return the number of prompts that were answered before."""
+        number, answered = int(self._run.get("requests", 0)), int(self._run.get("answered", 0))
+        same = 0 < number <= len(prompts) and self._run.get("prompts") == _digest(prompts[:number])
         if not same or (again and answered == len(prompts)):
             answered = 0
-        self.run = {"prompts": _digest(prompts), "requests": len(prompts), "answered": answered}
+        self._run = {"prompts": _digest(prompts), "requests": len(prompts), "answered": answered}
         return answered
 
     def rows_of_run(self) -> list[dict[str, str]]:
-        """Return the rows of the prompts that are answered now, those answered earlier included."""
-        return self.table.rows[self.rows - int(self.run["answered"]) : self.rows]
+        """Return the rows of the current run, including prompts answered earlier."""
+        return self.table.rows[self.rows - int(self._run["answered"]) : self.rows]
 
-    def keep(self, answered: Sequence[tuple[str, GuardedAnswer]], enforcer: Enforcer, *, made: int, done: int) -> None:
-        """Store requests that are complete: their items and rows, and then the state that refers to them."""
-        for prompt, answer in answered:
-            self._add(prompt, answer)
+    def store(self, answers: Sequence[tuple[str, GuardedAnswer]], *, generated: int, done: int) -> None:
+        """Store complete requests: their items and rows, and then the state that contains them."""
+        for prompt, answer in answers:
+            self.table.append(self._row(prompt, answer))
             self.rows += 1
-        self.made, self.run["answered"] = self.made + made, done
-        self._commit_state(enforcer)
+        self.generated, self._run["answered"] = self.generated + generated, done
+        self._write_state()
 
-    def _add(self, prompt: str, answer: GuardedAnswer) -> None:
-        """Store an item, and then its row."""
-        number = self.rows + 1
-        file = ""
-        if answer.item is not None:
-            file = write_item(self.folder, f"{number:06d}", answer.item)
-        # An item does not count for a group that its prompt fixes, and so has no value there.
-        values = {group: answer.values.get(group) for group in self.groups if group not in answer.fixed}
-        row = {
-            "request": number,
+    def _row(self, prompt: str, answer: GuardedAnswer) -> dict[str, object]:
+        """Store the item of a request, and build its row."""
+        row: dict[str, object] = {
+            "request": self.rows + 1,
             "prompt": prompt,
             "sent": answer.prompt,
             "conditions": NAME_SEPARATOR.join(sorted(answer.conditions)),
             "fixed": NAME_SEPARATOR.join(sorted(answer.fixed)),
-            **(values if answer.item is not None else {}),
-            "file": file,
             "status": answer.status,
             "slots": f"{NAME_SEPARATOR} ".join(f"{name} {slot}" for name, slot in answer.slots.items()),
             "attempts": len(answer.attempts),
             "reason": answer.reason,
-            "revised_prompt": "" if answer.item is None else answer.item.revised_prompt,
-            "usage": json.dumps(answer.item.usage) if answer.item is not None and answer.item.usage else "",
         }
-        self.table.append(row)
+        item = answer.item
+        if item is not None:
+            row["file"] = write_item(self._folder, f"{self.rows + 1:06d}", item)
+            row["revised_prompt"] = item.revised_prompt
+            row["usage"] = json.dumps(item.usage) if item.usage else ""
+            # An item does not count for a group that its prompt fixes, so it has no value there.
+            row |= {group: answer.values.get(group) for group in self._groups if group not in answer.fixed}
+        return row
 
-    def _commit_state(self, enforcer: Enforcer) -> None:
-        """Write the state, which makes what is in the folder part of it."""
-        state = {"rows": self.rows, "made": self.made, "run": self.run, "enforcer": enforcer.state()}
-        write_atomically(self.state, f"{json.dumps(state)}\n".encode())
+    def _write_state(self) -> None:
+        """Write the state, which makes the stored requests part of the run."""
+        state = {"rows": self.rows, "made": self.generated, "run": self._run, "enforcer": self._enforcer.state()}
+        write_atomically(self._state, f"{json.dumps(state)}\n".encode())
 
 
 def _digest(prompts: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Guards: generators whose items keep every deadline.
 
-A guard carries out what an enforcer decides. It asks the judge for the conditions of a prompt, changes the prompt where
+A guard carries out the decisions of an enforcer. It asks the judge for the conditions of a prompt, changes the prompt where
 necessary, generates an item, classifies it, and repeats this where necessary. No step is left out silently: if the
-judge or the classifier fails, the guard does what was configured, and the answer reports it.
+judge or the classifier fails, the guard reacts as configured, and the answer reports it.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class AnswerSeries:
         watch: Function called with every attempt before it is decided.
 
     Attributes:
-        supply: Source of the items. It holds those that were not needed.
+        supply: Source of the items, including unused ones.
     """
 
     def __init__(

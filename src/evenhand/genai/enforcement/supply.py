@@ -1,7 +1,7 @@
-"""Items for one request: asked for several at a time, looked at side by side, and handed out one by one.
+"""Supply of items for one request, which are generated in batches, classified concurrently, and taken one by one.
 
-Items that were asked for with the same words are alike, so each may be used wherever these words are to be sent; which
-of them is used does not depend on what it shows. To the guard that decides, each is as if it had been asked for alone.
+Items of the same prompt are exchangeable, so each may be used for any attempt with this prompt. The choice does not
+depend on the values of the items. The guard decides about each item as if it had been requested alone.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ GuardPart: TypeAlias = Literal["guard", "judge", "generator", "classifier", "sto
 
 @dataclass(frozen=True)
 class PartFailure:
-    """A failure of a part of a guard.
+    """Failure of a part of a guard.
 
     Attributes:
         part: The part that failed.
-        message: Message of the error; it may contain text of other services.
-        error: The error, or None if the message says it all.
+        message: Message of the error. It may contain text of other services.
+        error: The error. None if there is only a message.
     """
 
     part: GuardPart
@@ -137,7 +137,7 @@ class Spending:
     """The cost of one request, within a limit.
 
     The price of tokens is known only after a call, so the first call is made alone, and each further item reserves the
-    highest price of tokens so far.
+    highest price of tokens of earlier items.
 
     Args:
         price: Prices of the generator.
@@ -158,7 +158,7 @@ class Spending:
         untested = self.cap is not None and any(self.price.tokens) and not self._most_tokens
         for size in range(1 if untested else count, 0, -1):
             calls = 1 if together else size
-            # Sums of prices are rounded: one that is met exactly is not passed.
+            # Sums of prices are rounded, so a limit that is met exactly is not exceeded.
             most = self._spent + self._reserved(self._calls + calls, self._items + size)
             if self.cap is None or most <= self.cap * (1 + 1e-9):
                 self._calls, self._items = self._calls + calls, self._items + size
@@ -241,8 +241,8 @@ class ItemSupply:
                 await asyncio.wait(pool.pending, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await self._ask(pool, words, count, look)
-        found = pool.ready.popleft()
-        return found if isinstance(found, ItemAttempt) else await found()
+        entry = pool.ready.popleft()
+        return entry if isinstance(entry, ItemAttempt) else await entry()
 
     async def leftovers(self) -> list[ItemAttempt]:
         """Wait for all requests, and return the items that were not taken."""
@@ -252,8 +252,8 @@ class ItemSupply:
         left: list[ItemAttempt] = []
         for (words, _look), pool in self._pools.items():
             left += [
-                one if isinstance(one, ItemAttempt) else ItemAttempt(words, item=one.args[1], cost=one.args[3])
-                for one in pool.ready
+                entry if isinstance(entry, ItemAttempt) else ItemAttempt(words, item=entry.args[1], cost=entry.args[3])
+                for entry in pool.ready
             ]
             pool.ready.clear()
         return left
@@ -264,7 +264,7 @@ class ItemSupply:
             for task in pool.pending:
                 task.cancel()
 
-    # ---- making
+    # ---- generation
 
     async def _ask(self, pool: _Pool, words: str, count: int, look: bool) -> None:
         together = self._together and count > 1
@@ -280,9 +280,9 @@ class ItemSupply:
     async def _run(self, pool: _Pool, work: Coroutine[Any, Any, ItemAttempt | None]) -> None:
         """Run work now if calls block, otherwise concurrently."""
         if is_blocking():
-            found = await work
-            if found is not None:
-                pool.ready.append(found)
+            attempt = await work
+            if attempt is not None:
+                pool.ready.append(attempt)
             return
         task = asyncio.ensure_future(work)
         pool.pending.add(task)
@@ -320,7 +320,7 @@ class ItemSupply:
 
     async def _look_at(self, words: str, made: object, look: bool, cost: float) -> ItemAttempt:
         if not isinstance(made, Item):
-            wrong = ModelError(f"it answered with a {type(made).__name__}, and not with an item")
+            wrong = ModelError(f"expected an item, got a {type(made).__name__}")
             return _failed_attempt(words, wrong, cost)
         # Repeated words of the instruction say nothing about the item, so they are removed before it is classified.
         item = clean_item(made, self._prompt, words)
@@ -344,8 +344,8 @@ class ItemSupply:
 
 def _arrive(pool: _Pool, task: asyncio.Task[ItemAttempt | None]) -> None:
     pool.pending.discard(task)
-    if not task.cancelled() and (found := task.result()) is not None:
-        pool.ready.append(found)
+    if not task.cancelled() and (attempt := task.result()) is not None:
+        pool.ready.append(attempt)
 
 
 def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemValues:
@@ -355,9 +355,8 @@ def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemVa
         ModelError: The answer is not a mapping.
     """
     if not isinstance(answers, Mapping):
-        raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
-    found = {group: answers.get(group) for group in groups}
-    return {group: value if value in groups[group] else None for group, value in found.items()}
+        raise ModelError(f"expected values by concept group, got a {type(answers).__name__}")
+    return {group: value if (value := answers.get(group)) in values else None for group, values in groups.items()}
 
 
 def _failed_attempt(words: str, error: Exception, cost: float) -> ItemAttempt:

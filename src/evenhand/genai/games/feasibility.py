@@ -252,7 +252,7 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
     ordered = tuple(verdicts[requirement.name] for requirement in configuration.requirements)
     if not obstacles:
         return Feasibility("feasible", "every deadline can be kept forever, for any generator", None, ordered)
-    # Infeasible parts come first, since they remain infeasible whatever the undecided parts turn out to be.
+    # Infeasible parts come first, since they remain infeasible for any verdict on the undecided parts.
     obstacles.sort(key=lambda obstacle: obstacle.verdict == "undecided")
     reasons = "; ".join(obstacle.reason for obstacle in obstacles)
     return Feasibility(obstacles[0].verdict, reasons, obstacles[0].hint, ordered)

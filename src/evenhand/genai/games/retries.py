@@ -127,7 +127,7 @@ class RetrySettings(ResultPart):
     """Retries and slack, and the probability of a missed deadline.
 
     Attributes:
-        about: Specifications whose deadlines are meant. Empty for all of them.
+        about: Specifications of the deadlines. Empty for all of them.
         retries, slack: As in a configuration.
         in_flight: Number of concurrent requests. None for any number.
         requests: Number of requests to which ``misses`` refers.
@@ -189,7 +189,7 @@ def bound_misses(
 ) -> RetrySettings:
     """Bound the probability that any deadline is missed, given the numbers of retries and slack.
 
-    Let an attempt succeed with probability ``p`` or more, whatever happened before. A slot with an instruction fails
+    Let an attempt succeed with probability ``p`` or more, given all earlier attempts. A slot with an instruction fails
     after all retries with probability at most ``q = (1 - p)^(retries + 1)``. Without such failures no deadline is
     missed, so the probability of a miss in ``N`` requests is at most ``1 - (1 - q)^N``.
 
@@ -279,7 +279,7 @@ def choose_retries(
         return Unknown(reason="the success rate of instructions is not known, or 0")
     best: RetrySettings | None = None
     for slack in range(MAX_RETRIES + 1):
-        # Only a smaller sum than the best one so far is of interest.
+        # Only smaller sums are of interest.
         most = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
         if most < 0 or not check_feasibility(configuration, slack=slack).feasible:
             break
@@ -313,7 +313,7 @@ def split_specifications(
 
     Args:
         configuration: Configuration with the specifications.
-        success: Success rates. If they were not counted, one empty entry stands for all specifications.
+        success: Success rates. If they were not counted, one empty entry represents all specifications.
     """
     components = find_components(configuration)
     if success is not None and (not success.rate or len(components) < 2):

@@ -186,7 +186,7 @@ class _PolicyRun:
                 progress(f"simulating {self._name}", done / self._requests)
 
     def outcome(self) -> PolicyOutcome:
-        """Assess the items delivered so far."""
+        """Assess the delivered items."""
         specifications = tuple(map(self._assess, self._configuration.requirements))
         longest: dict[str, int] = {}
         for specification in specifications:

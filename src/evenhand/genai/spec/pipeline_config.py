@@ -159,7 +159,7 @@ class ChatClassifierConfig(RemoteConfig):
     """A vision-language model behind an endpoint.
 
     Attributes:
-        questions: Question for each concept group, in place of the default question.
+        questions: Question by concept group. Default: derived from its name.
         cache: Cache of its answers. None disables it.
     """
 
