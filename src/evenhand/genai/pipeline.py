@@ -218,7 +218,7 @@ def _check_studio_values(configuration: GenerationConfig, place: str) -> None:
                 raise OptionError(
                     f"the studio knows no {group} {value!r}",
                     location=place,
-                    hint="; ".join(f"{known}: {', '.join(names)}" for known, names in GROUPS.items()),
+                    hint="; ".join(f"{group_name}: {', '.join(names)}" for group_name, names in GROUPS.items()),
                 )
 
 

@@ -42,8 +42,10 @@ class CsvTable:
             raise DataError("this table has other columns", location=str(path), hint="choose another folder")
         # A line may end inside a quoted cell, whose quote is then still open.
         is_cut = not text.endswith("\n") or text.count('"') % 2 == 1
-        whole = lines[1:-1] if is_cut else lines[1:]
-        self.rows = [dict(zip(self._names, line, strict=True)) for line in whole if len(line) == len(self._names)]
+        complete_lines = lines[1:-1] if is_cut else lines[1:]
+        self.rows = [
+            dict(zip(self._names, line, strict=True)) for line in complete_lines if len(line) == len(self._names)
+        ]
         self._is_whole = text == self._format()
 
     def truncate(self, rows: int) -> None:

@@ -57,7 +57,7 @@ def longest_wait(appearances: Sequence[int], length: int) -> int:
         appearances: Ascending numbers of the items that show the value, from 1.
         length: Number of items.
     """
-    return max(after - before for before, after in pairwise([0, *appearances, length + 1]))
+    return max(end - start for start, end in pairwise([0, *appearances, length + 1]))
 
 
 def smallest_beta(appearances: Sequence[int], length: int) -> int | None:
@@ -69,7 +69,7 @@ def smallest_beta(appearances: Sequence[int], length: int) -> int | None:
 def missed_deadlines(appearances: Sequence[int], length: int, beta: int) -> tuple[int, ...]:
     """Compute the items by which a value was due and did not appear: every beta items of its absence."""
     stops = pairwise([0, *appearances, length + 1])
-    return tuple(due for before, after in stops for due in range(before + beta, after, beta))
+    return tuple(item for start, end in stops for item in range(start + beta, end, beta))
 
 
 def judge_appearances(appearances: Sequence[Sequence[int]], length: int, beta: Sequence[int] | None) -> VerdictValue:
@@ -132,14 +132,14 @@ def assess_sequences(
     started = time.perf_counter()
     if not sequences:
         raise OptionError("there is no sequence to assess")
-    first = sequences[0]
-    named = repeated if isinstance(repeated, Mapping) else dict.fromkeys(first.labels, repeated)
+    example = sequences[0]
+    named = repeated if isinstance(repeated, Mapping) else dict.fromkeys(example.labels, repeated)
     deadlines = {(key,) if isinstance(key, str) else tuple(key): beta for key, beta in named.items()}
     sets = list(dict.fromkeys([*(key for key in deadlines if len(key) > 1), *map(tuple, together)]))
     for groups in [*deadlines, *sets]:
         for group in groups:
-            if group not in first.labels:
-                raise OptionError(f"there is no group {group!r}", hint=f"groups: {', '.join(first.labels)}")
+            if group not in example.labels:
+                raise OptionError(f"there is no group {group!r}", hint=f"groups: {', '.join(example.labels)}")
         if len(set(groups)) != len(groups):
             raise OptionError(f"a group is named twice: {' + '.join(groups)}")
     findings = []
@@ -307,7 +307,7 @@ def _count_excluded(
         if values is not None:
             continue
         labels = [(group, recorded.labels[group][i]) for group in groups]
-        others = [
+        outside_labels = [
             label if len(groups) == 1 else f"{group} {label}"
             for group, label in labels
             if label is not None and label not in recorded.values[group]
@@ -316,8 +316,8 @@ def _count_excluded(
             reasons["biased"] += 1
         elif any(i in recorded.fixed.get(group, ()) for group in groups):
             reasons["fixed"] += 1
-        elif others:
-            outside[others[0]] += 1
+        elif outside_labels:
+            outside[outside_labels[0]] += 1
         else:
             reasons["unrecognised"] += 1
     return {"outside": dict(outside.most_common()), "unrecognised": 0, **reasons}
@@ -346,21 +346,21 @@ def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
     total = sum(math.prod(len(recorded.values[group]) for group in choice) for choice in choices)
     if total > MAX_COMBINATIONS:
         raise LimitError(f"{total:,} combinations of {ways} groups", hint="use fewer values, groups or ways")
-    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+    covered: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
     counts = []
     for row in zip(*(recorded.column(choice) for choice in choices), strict=True):
-        seen |= {(choice, values) for choice, values in zip(choices, row, strict=True) if values is not None}
-        counts.append(len(seen))
+        covered |= {(choice, values) for choice, values in zip(choices, row, strict=True) if values is not None}
+        counts.append(len(covered))
     return CoverageFinding(
         ways=ways,
         total=total,
-        share=len(seen) / total,
+        share=len(covered) / total,
         curve=tuple(count / total for count in counts),
         missing=tuple(
             MissingCombination(groups=choice, values=values)
             for choice in choices
             for values in product(*(recorded.values[group] for group in choice))
-            if (choice, values) not in seen
+            if (choice, values) not in covered
         ),
     )
 

@@ -66,7 +66,12 @@ class ConfigurationCheck:
         checked = self.feasibility
         blocks: list[Block] = [
             Text(f"{checked.reason[:1].upper()}{checked.reason[1:]}", role="finding"),
-            Facts(tuple((one.name, _describe_specification(one)) for one in checked.specifications)),
+            Facts(
+                tuple(
+                    (specification.name, _describe_specification(specification))
+                    for specification in checked.specifications
+                )
+            ),
         ]
         if checked.hint is not None:
             blocks.append(NextStep(checked.hint))
@@ -136,11 +141,11 @@ def check_configuration(
     if not feasibility.feasible:
         return ConfigurationCheck(feasibility, labels, success)
     in_flight = configuration.simulation.in_flight
-    apart = split_specifications(configuration, success)
+    components = split_specifications(configuration, success)
     return ConfigurationCheck(
         feasibility,
         labels,
         success,
-        tuple(bound_misses(configuration, success, in_flight=in_flight, about=about) for about in apart),
-        tuple(choose_retries(configuration, success, in_flight=in_flight, about=about) for about in apart),
+        tuple(bound_misses(configuration, success, in_flight=in_flight, about=about) for about in components),
+        tuple(choose_retries(configuration, success, in_flight=in_flight, about=about) for about in components),
     )

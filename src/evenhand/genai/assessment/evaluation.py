@@ -111,10 +111,14 @@ def read_condition_sequences(
             hint="name the column of the conditions, or write the names of the configuration into it",
         )
     defaults = {name: name for name in ("file", "prompt") if name in table.columns}
-    wanted = (columns.image or defaults.get("file"), columns.prompt or defaults.get("prompt"), columns.sequence)
-    files, prompts, sequence_names = (None if name is None else table.column(name) for name in wanted)
+    names_of_columns = (
+        columns.image or defaults.get("file"),
+        columns.prompt or defaults.get("prompt"),
+        columns.sequence,
+    )
+    files, prompts, sequence_names = (None if name is None else table.column(name) for name in names_of_columns)
     fixed = [_split_names(cell) for cell in table.column("fixed")] if _has_fixed(table, configuration) else []
-    found: list[ConditionSequence] = []
+    condition_sequences: list[ConditionSequence] = []
     for condition, own in groups.items():
         sequences = split_sequences(
             meets[condition],
@@ -129,14 +133,14 @@ def read_condition_sequences(
         for recorded in sequences:
             if columns.name in (None, recorded.name):
                 name = condition if columns.sequence is None else f"{recorded.name}, {condition}"
-                found.append(ConditionSequence(condition, replace(recorded, name=name)))
-    if columns.name is not None and not any(len(sequence.recorded) for sequence in found):
+                condition_sequences.append(ConditionSequence(condition, replace(recorded, name=name)))
+    if columns.name is not None and not any(len(sequence.recorded) for sequence in condition_sequences):
         raise DataError(
             f"there is no sequence {columns.name!r}",
             location=table.name,
             hint=f"there are {', '.join(sample_values(sequence_names or []))}",
         )
-    return found
+    return condition_sequences
 
 
 def evaluate_config(
@@ -170,7 +174,9 @@ def evaluate_config(
         raise OptionError("there is no sequence to assess")
     findings: list[SequenceFinding] = []
     for sequence in sequences:
-        requirements = [one for one in configuration.requirements if one.condition == sequence.condition]
+        requirements = [
+            requirement for requirement in configuration.requirements if requirement.condition == sequence.condition
+        ]
         variants = {"all": sequence.recorded}
         if prompts is not None:
             variants["neutral"] = keep_neutral_prompts(sequence.recorded, prompts)
@@ -204,7 +210,12 @@ def groups_by_condition(configuration: GenerationConfig) -> dict[str, list[str]]
     """Map each condition to the groups of its specifications, in the order of the configuration."""
     groups: dict[str, list[str]] = {}
     for condition in configuration.conditions:
-        own = {group for one in configuration.requirements if one.condition == condition.name for group in one.groups}
+        own = {
+            group
+            for requirement in configuration.requirements
+            if requirement.condition == condition.name
+            for group in requirement.groups
+        }
         if own:
             groups[condition.name] = [group for group in configuration.values if group in own]
     return groups

@@ -88,20 +88,21 @@ def assess_live(
         if config.ways is not None and config.ways > len(groups):
             raise OptionError(f"combinations of {config.ways} groups, and {condition} is about {', '.join(groups)}")
     conditions = {prompt: pipeline.judge.conditions(prompt) for prompt in plan}
+    names = [condition.name for condition in configuration.conditions]
     if not any(conditions.values()):
         raise OptionError(
             f"no prompt meets a condition: {', '.join(plan[:3])}",
-            hint=f"conditions: {', '.join(one.name for one in configuration.conditions)}; check keywords or the judge",
+            hint=f"conditions: {', '.join(names)}; check their keywords or the judge",
         )
     run = _LiveRun(pipeline, Path(folder), conditions)
     interrupted = False
     check_keys(configuration)
     bias: PromptBias | None = None
     try:
-        while (done := len(run.sequence.rows)) < requests:
-            run.generate(plan[done % len(plan)], run.sequence)
+        while (number := len(run.sequence.rows)) < requests:
+            run.generate(plan[number % len(plan)], run.sequence)
             if progress is not None:
-                progress("asking the generator", (done + 1) / requests)
+                progress("asking the generator", (number + 1) / requests)
         if config.inherent == "estimated":
             bias = estimate_prompt_bias(
                 run.values_by_prompt(),

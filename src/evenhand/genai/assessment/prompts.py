@@ -197,7 +197,7 @@ def estimate_prompt_bias(
     # Bonferroni: the probability that any verdict is wrong is at most ``error``.
     error = terms.error / (len(answered) * len(values))
     findings: list[PromptFinding] = []
-    for done, (prompt, items) in enumerate(answered.items()):
+    for finished, (prompt, items) in enumerate(answered.items()):
         tests = {group: RepeatedPrompt(own, terms.bar, error) for group, own in values.items()}
         count = 0
         for item in items:
@@ -209,7 +209,7 @@ def estimate_prompt_bias(
             _add_item(tests, draw(prompt))
             count += 1
             if progress is not None:
-                progress("repeating prompts", (done + count / terms.repetitions) / len(answered))
+                progress("repeating prompts", (finished + count / terms.repetitions) / len(answered))
         findings += [
             PromptFinding(
                 prompt=prompt,

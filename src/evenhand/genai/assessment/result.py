@@ -49,8 +49,8 @@ class ValueFinding(ResultPart):
     @property
     def overdue(self) -> int | None:
         """Number of the item since which it is overdue at the end of the sequence. None if it is not."""
-        last = max(self.appearances, default=0)
-        return next((number for number in self.missed if number > last), None)
+        latest = max(self.appearances, default=0)
+        return next((number for number in self.missed if number > latest), None)
 
 
 class GroupFinding(ResultPart):
@@ -246,5 +246,5 @@ def _value_row(sequence: SequenceFinding, group: GroupFinding, value: ValueFindi
 def format_coverage(coverage: CoverageFinding) -> str:
     """Describe the share of combinations that appear."""
     kind = "pairs" if coverage.ways == 2 else f"combinations of {coverage.ways} groups"
-    seen = coverage.total - len(coverage.missing)
-    return f"{format_percent(coverage.share)} of the {kind} of values appear ({seen:,} of {coverage.total:,})"
+    covered = coverage.total - len(coverage.missing)
+    return f"{format_percent(coverage.share)} of the {kind} of values appear ({covered:,} of {coverage.total:,})"

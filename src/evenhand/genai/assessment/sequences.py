@@ -246,8 +246,10 @@ class ItemTable:
             pairs = [(label, value) for label in labels for value in values if _is_misspelt(label, value)]
             hint = f"correct the label, or name it among the values: {', '.join(values)}"
         else:
-            first: dict[str, str] = {}
-            pairs = [(value, own) for value in values if (own := first.setdefault(_spelling(value), value)) != value]
+            spellings: dict[str, str] = {}
+            pairs = [
+                (value, own) for value in values if (own := spellings.setdefault(_spelling(value), value)) != value
+            ]
             hint = "correct the labels, or state the values: `values=`"
         if pairs:
             label, value = pairs[0]

@@ -159,8 +159,8 @@ def _sequence_blocks(result: GenaiAssessment, sequence: SequenceFinding, i: int,
 
 
 def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
-    due = any(value.beta is not None for value in group.values)
-    names = ("items", "frequency", "longest wait", *(["deadline", "missed"] if due else []))
+    has_deadlines = any(value.beta is not None for value in group.values)
+    names = ("items", "frequency", "longest wait", *(["deadline", "missed"] if has_deadlines else []))
     columns = [Column("value"), *(Column(name, numeric=True) for name in names)]
     rows = []
     for value in group.values:
@@ -170,7 +170,7 @@ def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
             show_quantity(value.frequency, "frequency"),
             _format_longest_wait(value),
         ]
-        if due:
+        if has_deadlines:
             missed = [str(group.items[number - 1]) for number in value.missed]
             cells += ["" if value.beta is None else value.beta, len(missed), list_some(missed, LISTED)]
         rows.append(TableRow(tuple(cells)))
@@ -178,7 +178,7 @@ def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
     return Table(
         f"{group.name}, observed on {recognised}{describe_left_out(group)}, with {format_level(result.confidence)} "
         "intervals",
-        (*columns, *((Column("missed at"),) if due else ())),
+        (*columns, *((Column("missed at"),) if has_deadlines else ())),
         tuple(rows),
         usual="observed",
         listed=LISTED,

@@ -54,13 +54,13 @@ class Item:
             raise DataError(f"a text is not UTF-8: {error}") from error
 
 
-def add_usage(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def add_usage(usage: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Add the usage of two answers, including nested numbers.
 
     >>> add_usage({"total_tokens": 3}, {"total_tokens": 4, "details": {"text": 1}})
     {'total_tokens': 7, 'details': {'text': 1}}
     """
-    total = dict(before)
+    total = dict(usage)
     for name, value in more.items():
         earlier = total.get(name)
         if isinstance(value, Mapping):
@@ -129,12 +129,12 @@ def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dic
     clauses = {}
     for match in _CLAUSE.finditer(prompt):
         for part in (match[1] or match[2] or "").split(","):
-            group, _, rest = part.strip().partition(" ")
-            clauses[group.casefold()] = rest
-    plain = _CLAUSE.sub(" ", prompt)
+            group, _, values_text = part.strip().partition(" ")
+            clauses[group.casefold()] = values_text
+    remaining = _CLAUSE.sub(" ", prompt)
     requested = {}
     for group, values in groups.items():
-        text = clauses.get(group.casefold(), plain)
+        text = clauses.get(group.casefold(), remaining)
         named = tuple(value for value in values if WordMatcher([value]).is_in(text))
         if named:
             requested[group] = named
@@ -194,8 +194,8 @@ class WordMatcher:
         # Invisible characters may occur within a word or between words.
         for folded in {_fold(text), _fold(_IGNORABLE.sub(" ", text))}:
             # The text may add accents to a keyword, but must contain the accents of the keyword.
-            plain = _MARKS.sub("", unicodedata.normalize("NFD", folded))
-            if self._pattern.search(folded) or self._pattern.search(unicodedata.normalize("NFC", plain)):
+            without_marks = _MARKS.sub("", unicodedata.normalize("NFD", folded))
+            if self._pattern.search(folded) or self._pattern.search(unicodedata.normalize("NFC", without_marks)):
                 return True
         return False
 

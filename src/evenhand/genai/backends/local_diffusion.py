@@ -93,12 +93,12 @@ class LocalDiffusion:
 
     def _check_options(self) -> None:
         arguments = inspect.signature(self._pipeline.__call__).parameters
-        known = {name for name, argument in arguments.items() if argument.kind is not argument.VAR_KEYWORD}
-        if not {"prompt", "generator", "num_inference_steps", "output_type"} <= known:
+        names = {name for name, argument in arguments.items() if argument.kind is not argument.VAR_KEYWORD}
+        if not {"prompt", "generator", "num_inference_steps", "output_type"} <= names:
             raise ModelError(f"a {type(self._pipeline).__name__} is not a text-to-image pipeline", location=self.name)
         for option in self._options:
-            if option in _RESERVED_OPTIONS or option not in known:
-                choice = ", ".join(sorted(known - _RESERVED_OPTIONS))
+            if option in _RESERVED_OPTIONS or option not in names:
+                choice = ", ".join(sorted(names - _RESERVED_OPTIONS))
                 raise OptionError(
                     f"the pipeline takes no option {option!r}", location="options", hint=f"it takes {choice}"
                 )

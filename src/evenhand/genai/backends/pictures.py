@@ -100,12 +100,12 @@ def _resize_pixels(pixels: Pixels, size: tuple[int, int]) -> NDArray[np.float32]
     return resized
 
 
-def _resize_weights(before: int, after: int) -> NDArray[np.float32]:
+def _resize_weights(length: int, resized_length: int) -> NDArray[np.float32]:
     """Compute the weight of each pixel in each resized pixel, by triangles of the width of a resized pixel."""
-    scale = before / after
+    scale = length / resized_length
     reach = max(scale, 1.0)
-    centres = (np.arange(after) + 0.5) * scale
-    distance = np.abs(np.arange(before)[None, :] + 0.5 - centres[:, None]) / reach
+    centres = (np.arange(resized_length) + 0.5) * scale
+    distance = np.abs(np.arange(length)[None, :] + 0.5 - centres[:, None]) / reach
     weights = np.maximum(0.0, 1.0 - distance)
     shares: NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     return shares

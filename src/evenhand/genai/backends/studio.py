@@ -92,8 +92,8 @@ class Studio:
                 # A value with weight 0 is shown if it is requested.
                 weights = weights * among if (weights * among).sum() > 0 else among
             edges = np.cumsum(weights) / weights.sum()
-            shown = values[min(int(np.searchsorted(edges, place, side="right")), len(values) - 1)]
-            bands.append(BLANK if unrecognised else COLOURS[group][shown])
+            value = values[min(int(np.searchsorted(edges, place, side="right")), len(values) - 1)]
+            bands.append(BLANK if unrecognised else COLOURS[group][value])
         card = np.repeat(np.array(bands, dtype=float), HEIGHT // len(bands), axis=0)[:, None, :]
         noisy = card + random.normal(0, _NOISE, (HEIGHT, WIDTH, 3))
         return Item("image", pictures.write_png(np.clip(np.rint(noisy), 0, 255).astype(np.uint8)), "image/png")
@@ -124,10 +124,10 @@ class StudioPixels:
         pixels = pictures.read_png(item.data)
         if len(pixels) < len(GROUPS):
             return dict.fromkeys(GROUPS)
-        shown: dict[str, str | None] = {}
+        labels: dict[str, str | None] = {}
         for (group, colours), band in zip(COLOURS.items(), np.array_split(pixels, len(GROUPS)), strict=True):
             median = np.median(band.reshape(-1, 3), axis=0)
             distances = {value: float(np.linalg.norm(median - colour)) for value, colour in colours.items()}
             nearest = min(distances, key=distances.__getitem__)
-            shown[group] = nearest if distances[nearest] <= _MAX_COLOUR_DISTANCE else None
-        return shown
+            labels[group] = nearest if distances[nearest] <= _MAX_COLOUR_DISTANCE else None
+        return labels

@@ -218,12 +218,14 @@ class SpecificationSuccess(ResultPart):
         missing = f"the labels of {_join_names(self.missing)} are assumed to be right, as there is no labelled sample"
         if self.guaranteed is None:
             return missing
-        most = f"{100 * self.tolerated:.3g}%"
+        tolerated = f"{100 * self.tolerated:.3g}%"
         if self.guaranteed:
-            return f"also guaranteed for what items show: at most {most} of labels are wrong, by the sample"
+            return f"also guaranteed for what items show: at most {tolerated} of labels are wrong, by the sample"
         names = _join_names([repr(value.value) for value in self.values if not value.guaranteed])
         also = f"; {missing}" if self.missing else ""
-        return f"NOT guaranteed for what items show: labels {names} may be wrong more than {most} of the time{also}"
+        return (
+            f"NOT guaranteed for what items show: labels {names} may be wrong more than {tolerated} of the time{also}"
+        )
 
 
 def read_sample(source: str | Path | IntoDataFrame, config: ConfusionConfig) -> tuple[ConfusionMatrix, int]:
@@ -296,14 +298,16 @@ def specification_success(
 def _requirement_success(
     requirement: Requirement, samples: Mapping[str, ConfusionMatrix], tolerated: float, likely: float
 ) -> SpecificationSuccess:
-    together = " + ".join(requirement.groups)
-    names = (together,) if together in samples else tuple(group for group in requirement.groups if group in samples)
-    missing = () if together in samples else tuple(group for group in requirement.groups if group not in samples)
+    combination = " + ".join(requirement.groups)
+    names = (
+        (combination,) if combination in samples else tuple(group for group in requirement.groups if group in samples)
+    )
+    missing = () if combination in samples else tuple(group for group in requirement.groups if group not in samples)
     successes = []
     for label, positions in zip(requirement.labels, requirement.combinations if names else (), strict=bool(names)):
-        shown = {group: requirement.values[g][positions[g]] for g, group in enumerate(requirement.groups)}
-        shown[together] = label
-        right = _joint_precision({name: (samples[name], shown[name]) for name in names})
+        values = {group: requirement.values[g][positions[g]] for g, group in enumerate(requirement.groups)}
+        values[combination] = label
+        right = _joint_precision({name: (samples[name], values[name]) for name in names})
         successes.append(_deadline_success(label, requirement.deadline_by_label[label], right, tolerated, likely))
     wrong = any(not success.guaranteed for success in successes)
     return SpecificationSuccess(

@@ -239,7 +239,7 @@ def _open_model(path: Path) -> tuple[Any, Any]:
 def _build_reader(group: str, head: PictureHead, session: Any, graph: Any, *, name: str) -> _HeadReader:
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in _TYPES or len(inputs[0].shape) != 4:
-        listed = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in inputs)
+        listed = ", ".join(f"{entry.name}: {entry.type} {entry.shape}" for entry in inputs)
         raise ModelError(
             f"expected a model with one input of pictures, got {listed}",
             location=name,
@@ -279,18 +279,18 @@ def _detect_size(head: PictureHead, sides: list[int | None], name: str) -> tuple
         if side is not None and stated not in (side, None):
             stated_size = " x ".join(map(str, head.size or ()))
             raise ModelError(f"the model's pictures are {sides[0]} x {sides[1]}, not {stated_size}", location=name)
-        if (known := side or stated) is None:
+        if (length := side or stated) is None:
             raise ModelError(
                 "the model leaves the size of its pictures open",
                 location=name,
                 hint="say the size of its training, as size: 224",
             )
-        size.append(known)
+        size.append(length)
     return size[0], size[1]
 
 
 def _choose_output(head: PictureHead, session: Any, name: str) -> str:
-    widths: dict[str, int | None] = {one.name: _score_width(one.shape) for one in session.get_outputs()}
+    widths: dict[str, int | None] = {entry.name: _score_width(entry.shape) for entry in session.get_outputs()}
     listed = ", ".join(f"{output} ({'?' if width is None else width})" for output, width in widths.items())
     fits = [len(head.labels), *([1] if len(head.labels) == 2 else [])]
     if head.output is not None:

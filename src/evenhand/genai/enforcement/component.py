@@ -83,10 +83,10 @@ class DeadlineTracker:
             It is negative if an appearance would be too late.
         """
         at = slot - self._settled - 1
-        before = self._window[at]
+        kind_before = self._window[at]
         self._window[at] = kind
         deadlines = self._due_after_window()
-        self._window[at] = before
+        self._window[at] = kind_before
         return deadlines
 
     def complete(self, slot: int, value: int) -> list[tuple[int, int]]:
@@ -116,25 +116,25 @@ class DeadlineTracker:
         # A value is due ``repeated`` items after its last appearance. ``spare`` is the minimum number of items by which
         # the appearances in the window preceded their deadlines.
         n = len(self.repeated)
-        last = self._last[:]
-        item, spare = self._behind, max(self.repeated)
+        appearances = self._last[:]
+        item, margin = self._behind, max(self.repeated)
         for kind in self._window:
             if kind == VOID_ITEM:
                 continue
             item += 1
             if kind >= 0:
                 k = kind if kind < n else kind - n
-                spare = min(spare, last[k] + self.repeated[k] - item)
-                last[k] = item
-        return [seen + within for seen, within in zip(last, self.repeated, strict=True)], item, spare
+                margin = min(margin, appearances[k] + self.repeated[k] - item)
+                appearances[k] = item
+        return [seen + within for seen, within in zip(appearances, self.repeated, strict=True)], item, margin
 
     def _settle(self) -> list[tuple[int, int]]:
         """Remove the slots before the first pending slot, and return the deadlines missed there."""
-        n, missed, known = len(self.repeated), [], 0
+        n, missed, count = len(self.repeated), [], 0
         for kind in self._window:
             if OPEN_SLOT <= kind < n:
                 break
-            known += 1
+            count += 1
             if kind == VOID_ITEM:
                 continue
             self._behind += 1
@@ -144,13 +144,13 @@ class DeadlineTracker:
                 # An absent value misses a deadline every `within` items.
                 if self._behind > self._last[k] and (self._behind - self._last[k]) % within == 0:
                     missed.append((k, self._behind))
-        del self._window[:known]
-        self._settled += known
+        del self._window[:count]
+        self._settled += count
         return missed
 
     def overdue(self) -> list[tuple[int, int]]:
         """Return the values whose deadline has passed without them, each with the item by which it was due."""
-        return [(k, due) for k, due in enumerate(self.due) if due <= self._behind]
+        return [(k, deadline) for k, deadline in enumerate(self.due) if deadline <= self._behind]
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain JSON values."""
@@ -170,18 +170,18 @@ class DeadlineTracker:
         n = len(self.repeated)
         try:
             settled, behind = int(state["settled"]), int(state["items"])
-            last, window = ([int(number) for number in state[name]] for name in ("last", "window"))
+            appearances, window = ([int(number) for number in state[name]] for name in ("last", "window"))
         except (KeyError, TypeError, ValueError):
             raise DecisionError("this is not a state of a specification", code="state") from None
         fits = (
-            len(last) == n
-            and all(0 <= item <= behind for item in last)
+            len(appearances) == n
+            and all(0 <= item <= behind for item in appearances)
             and 0 <= behind <= settled
             and all(VOID_ITEM <= kind < 2 * n for kind in window)
         )
         if not fits:
             raise DecisionError("this state belongs to another specification", code="state")
-        self._settled, self._behind, self._last, self._window = settled, behind, last, window
+        self._settled, self._behind, self._last, self._window = settled, behind, appearances, window
         self._update_due()
 
 
@@ -240,12 +240,12 @@ class ComponentSolver:
             selected = [i for i in selected if not any(group in fixed for group in groups[i])]
         return tuple(selected)
 
-    def position(self, i: int, shown: Mapping[str, int | None]) -> int:
+    def position(self, i: int, item: Mapping[str, int | None]) -> int:
         """Compute the position of the value of an item in one requirement. ``VOID_ITEM`` if it is unknown."""
         requirement = self._component.requirements[i]
         place = 0
         for group, values in zip(requirement.groups, requirement.values, strict=True):
-            value = shown[group]
+            value = item[group]
             if value is None:
                 return VOID_ITEM
             place = place * len(values) + value
@@ -279,10 +279,10 @@ class ComponentSolver:
         """Choose among the values of the only group, given the state after an item that shows nothing."""
         levels = []
         for k in range(len(self._component.values[0])):
-            after = left.copy()
+            state = left.copy()
             for i in mine:
-                after[self._starts[i] + k] = self._deadlines[i].repeated[k]
-            levels.append(self.level(after))
+                state[self._starts[i] + k] = self._deadlines[i].repeated[k]
+            levels.append(self.level(state))
         best = max(levels)
         values = [k for k, level in enumerate(levels) if level == best]
         if best < self._slack:
@@ -322,10 +322,10 @@ class ComponentSolver:
         fixed: dict[str, int] = {}
         for _, _, i, k in pairs:
             requirement = self._component.requirements[i]
-            wanted = dict(zip(requirement.groups, requirement.combinations[k], strict=True))
-            if any(fixed.get(group, value) != value for group, value in wanted.items()):
+            combination = dict(zip(requirement.groups, requirement.combinations[k], strict=True))
+            if any(fixed.get(group, value) != value for group, value in combination.items()):
                 continue
-            fixed |= wanted
+            fixed |= combination
             if self._known_level(mine, fixed) >= self._slack:
                 return self._choice_for_groups(mine, fixed)
         # By Hall's condition the earliest deadlines suffice. Exact regions may require other values.
@@ -341,16 +341,16 @@ class ComponentSolver:
         return self.level(self._slots_left(mine, self._kinds(mine, fixed)))
 
     def _kinds(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> list[int]:
-        shown: dict[str, int | None] = dict.fromkeys(self._component.groups)
-        shown.update(fixed)
-        return [self.position(i, shown) for i in mine]
+        item: dict[str, int | None] = dict.fromkeys(self._component.groups)
+        item.update(fixed)
+        return [self.position(i, item) for i in mine]
 
     def _choice_for_groups(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> ItemChoice:
         values = dict(zip(self._component.groups, self._component.values, strict=True))
         kinds = dict(zip(mine, self._kinds(mine, fixed), strict=True))
-        asked = {group: values[group][k] for group, k in fixed.items()}
+        requested = {group: values[group][k] for group, k in fixed.items()}
         promises = tuple(kinds[i] if kinds.get(i, VOID_ITEM) != VOID_ITEM else OPEN_SLOT for i in self._all)
-        return ItemChoice(promises, asked, {group: (value,) for group, value in asked.items()})
+        return ItemChoice(promises, requested, {group: (value,) for group, value in requested.items()})
 
     def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
         """Compute the state after another item, which counts for ``mine`` and shows ``kinds``, or nothing."""
@@ -392,13 +392,13 @@ class ComponentSolver:
     def _level_if(self, mine: tuple[int, ...], slots: Sequence[int], kinds: Sequence[int]) -> int:
         """Compute the level if pending slots showed ``kinds``. Earlier appearances must be in time, too."""
         left: list[int] = []
-        spare = self._slack
+        margin = self._slack
         at = dict(zip(mine, zip(slots, kinds, strict=True), strict=True))
         for i, track in enumerate(self._deadlines):
             if i in at:
-                due, items, between = track.due_if_shown(*at[i])
-                spare = min(spare, between)
+                deadlines, items, between = track.due_if_shown(*at[i])
+                margin = min(margin, between)
             else:
-                due, items = track.due, track.items
-            left.extend(d - items for d in due)
-        return LOST_LEVEL if spare < 0 else min(spare, self.level(left))
+                deadlines, items = track.due, track.items
+            left.extend(d - items for d in deadlines)
+        return LOST_LEVEL if margin < 0 else min(margin, self.level(left))

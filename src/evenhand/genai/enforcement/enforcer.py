@@ -143,22 +143,22 @@ class _SpecificationState:
         self.counts = dict.fromkeys(("asked", "obeyed", *BROKEN_TEXTS), 0)
         self.reasons: list[tuple[str, str]] = []
 
-    def record_break(self, what: str, reason: str) -> None:
-        self.counts[what] += 1
-        self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (what, reason)]
+    def record_break(self, kind: str, reason: str) -> None:
+        self.counts[kind] += 1
+        self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (kind, reason)]
 
-    def record_obedience(self, slot: int, kind: int, attempt: int, *, blamed: bool, failed: bool) -> None:
+    def record_obedience(self, slot: int, value: int, attempt: int, *, blamed: bool, failed: bool) -> None:
         """Count whether the item of a slot kept its promise."""
         promised = self.deadlines.promised_value(slot)
         if promised == OPEN_SLOT:
             return
         if not blamed:
-            self.counts["obeyed"] += kind != VOID_ITEM
-        elif kind != promised:
-            what = "failed" if failed else "unrecognised" if kind == VOID_ITEM else "disobeyed"
-            shown = "no item" if failed else "nothing recognisable" if kind == VOID_ITEM else repr(self.labels[kind])
+            self.counts["obeyed"] += value != VOID_ITEM
+        elif value != promised:
+            kind = "failed" if failed else "unrecognised" if value == VOID_ITEM else "disobeyed"
+            text = "no item" if failed else "nothing recognisable" if value == VOID_ITEM else repr(self.labels[value])
             attempts = format_count(attempt + 1, "attempt", "attempts")
-            self.record_break(what, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {shown}")
+            self.record_break(kind, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {text}")
 
     def complete(self, slot: int, value: int) -> None:
         for k, due in self.deadlines.complete(slot, value):
@@ -272,7 +272,7 @@ class Enforcer:
         Raises:
             OptionError: A condition or a group is unknown.
         """
-        taken = _TakenSlots({}, {}, {})
+        assignment = _TakenSlots({}, {}, {})
         counts: list[str] = []
         with self._lock:
             for condition in conditions:
@@ -283,8 +283,8 @@ class Enforcer:
                 mine = solver.requirements_for(conditions, fixed)
                 counts.extend(rows[i].name for i in mine)
                 if mine and self.mode == "before":
-                    self._take(solver, rows, mine, prefer, taken)
-        return Admission(tuple(counts), *taken, 0)
+                    self._take(solver, rows, mine, prefer, assignment)
+        return Admission(tuple(counts), *assignment, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
         """Record the values of the item of an admission, and decide about the item.
@@ -296,11 +296,11 @@ class Enforcer:
         Raises:
             DecisionError: A value is not one of its group, or the admission is not open. The state is unchanged.
         """
-        shown: dict[str, int | None] = {}
+        item: dict[str, int | None] = {}
         for group, positions in self._positions.items():
             value = values.get(group)
-            shown[group] = None if value is None else positions.get(value)
-            if value is not None and shown[group] is None:
+            item[group] = None if value is None else positions.get(value)
+            if value is not None and item[group] is None:
                 raise DecisionError(
                     f"{group} has no value {value!r}", code="label", hint=f"one of: {', '.join(positions)}, or None"
                 )
@@ -309,7 +309,7 @@ class Enforcer:
                 raise DecisionError(
                     f"there is no group {group!r}", code="label", hint=f"one of: {', '.join(self._positions)}"
                 )
-        return self._judge(admission, shown, failed=False)
+        return self._judge(admission, item, failed=False)
 
     def fail(self, admission: Admission) -> ItemOutcome:
         """Record that the generator returned no item for an admission.
@@ -319,13 +319,13 @@ class Enforcer:
         """
         return self._judge(admission, dict.fromkeys(self._positions), failed=True)
 
-    def _judge(self, admission: Admission, shown: Mapping[str, int | None], *, failed: bool) -> ItemOutcome:
+    def _judge(self, admission: Admission, item: Mapping[str, int | None], *, failed: bool) -> ItemOutcome:
         items: list[_ComponentItem] = []
         with self._lock:
             for solver, rows in self._components:
                 mine = tuple(i for i, row in enumerate(rows) if row.name in admission.counts)
                 if mine:
-                    items.append((solver, rows, mine, [solver.position(i, shown) for i in mine]))
+                    items.append((solver, rows, mine, [solver.position(i, item) for i in mine]))
             if admission.slots or self.mode == "before":
                 return self._judge_promised(admission, items, failed=failed)
             return ItemOutcome("ok") if failed else self._judge_first(admission, items)
@@ -345,7 +345,7 @@ class Enforcer:
             for row in blamed:
                 row.counts["asked"] += 1
             return ItemOutcome("retry", replace(admission, attempt=admission.attempt + 1), reason)
-        taken: dict[str, int] = {}
+        delivered: dict[str, int] = {}
         for _, rows, mine, kinds in items:
             for i, kind in zip(mine, kinds, strict=True):
                 row = rows[i]
@@ -353,8 +353,8 @@ class Enforcer:
                 row.record_obedience(slot, kind, admission.attempt, blamed=row in blamed, failed=failed)
                 row.complete(slot, kind)
                 if kind != VOID_ITEM:
-                    taken[row.name] = slot
-        return ItemOutcome("violation" if wrong else "ok", None, reason, taken)
+                    delivered[row.name] = slot
+        return ItemOutcome("violation" if wrong else "ok", None, reason, delivered)
 
     def _judge_first(self, admission: Admission, items: list[_ComponentItem]) -> ItemOutcome:
         """Decide about an item of an unchanged prompt. Either it or its replacement takes the next slots."""
@@ -366,10 +366,10 @@ class Enforcer:
                 wrong.append(item)
         if wrong:
             # The slots are reserved now, with a promise. Items accepted meanwhile cannot make the next one useless.
-            taken = _TakenSlots({}, {}, {})
+            reserved = _TakenSlots({}, {}, {})
             for solver, rows, mine, _ in items:
-                self._take(solver, rows, mine, None, taken)
-            return ItemOutcome("retry", Admission(admission.counts, *taken, 0), _explain_retry(wrong, failed=False))
+                self._take(solver, rows, mine, None, reserved)
+            return ItemOutcome("retry", Admission(admission.counts, *reserved, 0), _explain_retry(wrong, failed=False))
         slots: dict[str, int] = {}
         for _, rows, mine, kinds in items:
             for i, kind in zip(mine, kinds, strict=True):
@@ -384,7 +384,7 @@ class Enforcer:
         rows: tuple[_SpecificationState, ...],
         mine: tuple[int, ...],
         prefer: Mapping[str, Sequence[str]] | None,
-        taken: _TakenSlots,
+        assignment: _TakenSlots,
     ) -> None:
         """Assign the next slots to an item, and select the values that it must show."""
         crowded = self._alone and any(rows[i].deadlines.pending_slots for i in mine)
@@ -395,13 +395,13 @@ class Enforcer:
             if crowded:
                 row.record_break("in-flight", "a request was admitted before the item of another was complete")
             promise = OPEN_SLOT if choice is None else choice.promises[i]
-            taken.slots[row.name] = row.deadlines.admit(promise)
+            assignment.slots[row.name] = row.deadlines.admit(promise)
             if promise != OPEN_SLOT:
                 row.counts["asked"] += 1
         if choice is not None:
             for group, values in choice.allowed.items():
-                taken.allowed[group] = values
-                taken.must[group] = values if any_will_do else (choice.values_to_ask[group],)
+                assignment.allowed[group] = values
+                assignment.must[group] = values if any_will_do else (choice.values_to_ask[group],)
 
     def _slot(self, admission: Admission, row: _SpecificationState) -> int:
         slot = admission.slots.get(row.name)
@@ -475,8 +475,8 @@ def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
     reasons = []
     for _, rows, mine, kinds in wrong:
         for i, kind in zip(mine, kinds, strict=True):
-            shown = "no recognisable value" if kind == VOID_ITEM else repr(rows[i].labels[kind])
-            reasons.append(f"{rows[i].name}: {shown} would let a deadline be missed")
+            value = "no recognisable value" if kind == VOID_ITEM else repr(rows[i].labels[kind])
+            reasons.append(f"{rows[i].name}: {value} would let a deadline be missed")
     return "; ".join(reasons)
 
 
@@ -515,9 +515,9 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
         if counts["asked"]:
             lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values worked")
         broken = [
-            f"{format_count(counts[what], singular, plural)} {text}"
-            for what, (singular, plural, text) in BROKEN_TEXTS.items()
-            if counts[what]
+            f"{format_count(counts[kind], singular, plural)} {text}"
+            for kind, (singular, plural, text) in BROKEN_TEXTS.items()
+            if counts[kind]
         ]
         lines.append(f"  {'; '.join(broken) or 'all assumptions held so far, and no deadline was missed'}")
         if overdue[name]:

@@ -207,15 +207,15 @@ def generate_items(
     generator = _CountingGenerator(pipeline.generator)
     if isinstance(pipeline.generator, Resumable):
         pipeline.generator.resume(directory.generated)
-    earlier = done = directory.begin(prompts, again=again)
+    earlier = completed = directory.begin(prompts, again=again)
     interrupted = False
     failures = 0
     try:
         for start in range(earlier, len(prompts), in_flight):
-            before = generator.generated
+            generated_before = generator.generated
             answers = _answer_together(pipeline, enforcer, generator, prompts[start : start + in_flight])
-            directory.store(answers, generated=generator.generated - before, done=start + len(answers))
-            done = start + len(answers)
+            directory.store(answers, generated=generator.generated - generated_before, answered=start + len(answers))
+            completed = start + len(answers)
             for _, answer in answers:
                 failures = 0 if answer.item is not None else failures + 1
                 if failures == MAX_CONSECUTIVE_FAILURES:
@@ -224,9 +224,9 @@ def generate_items(
                         hint="earlier items are kept; repeat the command to continue",
                     )
             if progress is not None:
-                progress("answering prompts", done / len(prompts))
+                progress("answering prompts", completed / len(prompts))
     except KeyboardInterrupt:
-        if done == earlier:
+        if completed == earlier:
             raise
         interrupted = True
         directory.read()
@@ -409,12 +409,12 @@ class _RunDirectory:
         """Return the rows of the current run, including prompts answered earlier."""
         return self.table.rows[self.rows - int(self._run["answered"]) : self.rows]
 
-    def store(self, answers: Sequence[tuple[str, GuardedAnswer]], *, generated: int, done: int) -> None:
+    def store(self, answers: Sequence[tuple[str, GuardedAnswer]], *, generated: int, answered: int) -> None:
         """Store complete requests: their items and rows, and then the state that contains them."""
         for prompt, answer in answers:
             self.table.append(self._row(prompt, answer))
             self.rows += 1
-        self.generated, self._run["answered"] = self.generated + generated, done
+        self.generated, self._run["answered"] = self.generated + generated, answered
         self._write_state()
 
     def _row(self, prompt: str, answer: GuardedAnswer) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Guards: generators whose items keep every deadline.
 
-A guard carries out the decisions of an enforcer. It asks the judge for the conditions of a prompt, changes the prompt where
-necessary, generates an item, classifies it, and repeats this where necessary. No step is left out silently: if the
+A guard carries out the decisions of an enforcer. It asks the judge for the conditions of a prompt, changes the prompt
+where necessary, generates an item, classifies it, and repeats this where necessary. No step is omitted silently: if the
 judge or the classifier fails, the guard reacts as configured, and the answer reports it.
 """
 
@@ -71,8 +71,8 @@ class AttemptLimits(NamedTuple):
     def most(self) -> float:
         """Maximum cost of one item, without the cost of its tokens."""
         tries = self.candidates if self.attempts is None else self.attempts + 1
-        most = self.price.cost(calls=tries, items=tries, usage={})
-        return most if self.budget.request is None else min(most, self.budget.request)
+        maximum = self.price.cost(calls=tries, items=tries, usage={})
+        return maximum if self.budget.request is None else min(maximum, self.budget.request)
 
     def round_size(self, made: int) -> int:
         """Compute the number of items to request after ``made`` attempts."""
@@ -148,7 +148,7 @@ class GuardedAnswer:
         if self.slots:
             parts["slots"] = ", ".join(f"{_header_name(name)} {slot}" for name, slot in self.slots.items())
         parts["attempts"] = str(len(self.attempts))
-        return "; ".join(f"{name}={said}" for name, said in parts.items())
+        return "; ".join(f"{name}={value}" for name, value in parts.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values, without the item's bytes."""
@@ -355,8 +355,8 @@ class AnswerSeries:
                     attempt = await self.supply.take(words, count, look=bool(admission.counts))
                 except BudgetError as error:
                     spent = error
-                    last = attempts[-1] if attempts and guard.limits.budget.when_spent == "deliver" else None
-                    attempt = ItemAttempt(words) if last is None else last
+                    previous = attempts[-1] if attempts and guard.limits.budget.when_spent == "deliver" else None
+                    attempt = ItemAttempt(words) if previous is None else previous
                 else:
                     attempts.append(attempt)
                     self._watch(attempt)
@@ -427,26 +427,26 @@ def _build_answer(
     must: Instruction,
     attempts: Sequence[ItemAttempt],
 ) -> GuardedAnswer:
-    last = attempts[-1]
+    attempt = attempts[-1]
     status: AnswerStatus
     if outcome.status != "ok":
         status = "violation"
     elif item is None:
         status = "refused"
     else:
-        status = "unguarded" if last.error else "ok"
+        status = "unguarded" if attempt.error else "ok"
     return GuardedAnswer(
         item,
         status,
-        last.prompt,
-        last.prompt != prompt,
+        attempt.prompt,
+        attempt.prompt != prompt,
         conditions,
         fixed,
         must,
         outcome.slots,
         tuple(attempts),
         outcome.reason,
-        () if last.failure is None else (last.failure,),
+        () if attempt.failure is None else (attempt.failure,),
     )
 
 

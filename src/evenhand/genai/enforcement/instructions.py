@@ -46,11 +46,11 @@ class InstructionWriter:
     def _wording_of(self, prompt: str) -> WordingConfig:
         """Select the wording of the language with most words in a prompt. If there are none, the general wording."""
         best: WordingConfig = self.wording
-        most = 0
+        highest = 0
         for language in self.wording.languages.values():
             count = sum(WordMatcher([word]).is_in(prompt) for word in language.words)
-            if count > most:
-                best, most = language, count
+            if count > highest:
+                best, highest = language, count
         return best
 
 
@@ -80,9 +80,9 @@ def clean_item(item: Item, prompt: str, sent: str) -> Item:
     """
     if item.kind != "text" or sent == prompt or not prompt:
         return item
-    before, match, after = sent.partition(prompt)
+    prefix, match, suffix = sent.partition(prompt)
     text = cleaned = item.text
-    for instruction in (before.strip(), after.strip()) if match else ():
+    for instruction in (prefix.strip(), suffix.strip()) if match else ():
         if instruction:
             pattern = r"\s+".join(map(re.escape, instruction.split()))
             cleaned = re.sub(rf"[ \t]*{pattern}", "", cleaned, flags=re.IGNORECASE)

@@ -149,7 +149,7 @@ class Spending:
         self._spent = self._most_tokens = 0.0
         self._calls = self._items = 0
 
-    def allow(self, count: int, *, together: bool) -> int:
+    def allow(self, count: int, *, one_call: bool) -> int:
         """Reserve up to ``count`` items, in one call or one call each, and return the number reserved.
 
         Raises:
@@ -157,10 +157,10 @@ class Spending:
         """
         untested = self.cap is not None and any(self.price.tokens) and not self._most_tokens
         for size in range(1 if untested else count, 0, -1):
-            calls = 1 if together else size
+            calls = 1 if one_call else size
             # Sums of prices are rounded, so a limit that is met exactly is not exceeded.
-            most = self._spent + self._reserved(self._calls + calls, self._items + size)
-            if self.cap is None or most <= self.cap * (1 + 1e-9):
+            maximum = self._spent + self._reserved(self._calls + calls, self._items + size)
+            if self.cap is None or maximum <= self.cap * (1 + 1e-9):
                 self._calls, self._items = self._calls + calls, self._items + size
                 return size
         raise BudgetError(f"the budget of a request, {self.cap:g}, does not pay for another attempt")
@@ -168,30 +168,30 @@ class Spending:
     def _reserved(self, calls: int, items: int) -> float:
         return self.price.cost(calls=calls, items=items, usage={}) + items * self._most_tokens
 
-    def settle(self, count: int, made: Sequence[object], *, together: bool) -> list[float]:
+    def settle(self, count: int, items: Sequence[object], *, one_call: bool) -> list[float]:
         """Settle a call for some items and return the cost of each; that of the call is part of the first."""
-        costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(made)]
-        self._land(count, sum(costs), together=together)
+        costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(items)]
+        self._land(count, sum(costs), one_call=one_call)
         return costs
 
-    def settle_failure(self, count: int, error: Exception, *, together: bool) -> float:
+    def settle_failure(self, count: int, error: Exception, *, one_call: bool) -> float:
         """Settle a call without an item, and return its cost: the maximum if its answer may have been lost."""
         lost = isinstance(error, FetchError) and may_be_charged(error)
         cost = self._reserved(1, count) if lost else self.price.cost(calls=1, items=0, usage={})
-        self._land(count, cost, together=together)
+        self._land(count, cost, one_call=one_call)
         return cost
 
     def release(self, count: int) -> None:
         """Release a call for several items that the generator does not offer."""
-        self._land(count, 0.0, together=True)
+        self._land(count, 0.0, one_call=True)
 
     def _cost(self, item: object, *, calls: int) -> float:
         usage = item.usage if isinstance(item, Item) else {}
         self._most_tokens = max(self._most_tokens, self.price.cost(calls=0, items=0, usage=usage))
         return self.price.cost(calls=calls, items=1, usage=usage)
 
-    def _land(self, count: int, cost: float, *, together: bool) -> None:
-        self._calls, self._items = self._calls - (1 if together else count), self._items - count
+    def _land(self, count: int, cost: float, *, one_call: bool) -> None:
+        self._calls, self._items = self._calls - (1 if one_call else count), self._items - count
         self._spent += cost
 
 
@@ -267,11 +267,11 @@ class ItemSupply:
     # ---- generation
 
     async def _ask(self, pool: _Pool, words: str, count: int, look: bool) -> None:
-        together = self._together and count > 1
+        one_call = self._together and count > 1
         # If every call blocks, the next call is made only when its item is needed.
-        wanted = count if together or not is_blocking() else 1
-        size = self._spending.allow(wanted, together=together)
-        if together:
+        limit = count if one_call or not is_blocking() else 1
+        size = self._spending.allow(limit, one_call=one_call)
+        if one_call:
             await self._run(pool, self._make_several(pool, words, size, look))
             return
         for _ in range(size):
@@ -290,40 +290,40 @@ class ItemSupply:
 
     async def _make(self, words: str, look: bool) -> ItemAttempt:
         try:
-            made = await self._time_call(call(self._generator.generate, words))
+            item = await self._time_call(call(self._generator.generate, words))
         except Exception as failure:
-            return _failed_attempt(words, failure, self._spending.settle_failure(1, failure, together=False))
-        (cost,) = self._spending.settle(1, [made], together=False)
-        return await self._look_at(words, made, look, cost)
+            return _failed_attempt(words, failure, self._spending.settle_failure(1, failure, one_call=False))
+        (cost,) = self._spending.settle(1, [item], one_call=False)
+        return await self._look_at(words, item, look, cost)
 
     async def _make_several(self, pool: _Pool, words: str, count: int, look: bool) -> ItemAttempt | None:
         assert isinstance(self._generator, SeveralGenerator)
-        made: list[Item] = []
+        items: list[Item] = []
         failure: Exception = ModelError("it answered without an item")
         try:
-            made = (await self._time_call(call(self._generator.generate_several, words, count)))[:count]
+            items = (await self._time_call(call(self._generator.generate_several, words, count)))[:count]
         except Exception as error:
             failure = error
-        if not made:
+        if not items:
             if _refuses_several(failure):
                 self._spending.release(count)
                 self._together = False  # from now on, each item is requested by itself
                 return None
-            return _failed_attempt(words, failure, self._spending.settle_failure(count, failure, together=True))
-        costs = self._spending.settle(count, made, together=True)
-        for item, cost in zip(made, costs, strict=True):
+            return _failed_attempt(words, failure, self._spending.settle_failure(count, failure, one_call=True))
+        costs = self._spending.settle(count, items, one_call=True)
+        for item, cost in zip(items, costs, strict=True):
             if is_blocking():
                 pool.ready.append(partial(self._look_at, words, item, look, cost))
             else:
                 await self._run(pool, self._look_at(words, item, look, cost))
         return None
 
-    async def _look_at(self, words: str, made: object, look: bool, cost: float) -> ItemAttempt:
-        if not isinstance(made, Item):
-            wrong = ModelError(f"expected an item, got a {type(made).__name__}")
+    async def _look_at(self, words: str, answer: object, look: bool, cost: float) -> ItemAttempt:
+        if not isinstance(answer, Item):
+            wrong = ModelError(f"expected an item, got a {type(answer).__name__}")
             return _failed_attempt(words, wrong, cost)
         # Repeated words of the instruction say nothing about the item, so they are removed before it is classified.
-        item = clean_item(made, self._prompt, words)
+        item = clean_item(answer, self._prompt, words)
         try:
             values = known_values(await call(self._classifier.classify, item), self._groups) if look else {}
         except Exception as failure:

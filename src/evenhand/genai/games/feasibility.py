@@ -171,7 +171,9 @@ class Feasibility:
 
     def to_dict(self) -> dict[str, object]:
         """Convert to plain JSON values."""
-        specifications = [{"feasible": one.feasible, **asdict(one)} for one in self.specifications]
+        specifications = [
+            {"feasible": specification.feasible, **asdict(specification)} for specification in self.specifications
+        ]
         return {"kind": "genai-check", "feasible": self.feasible, **asdict(self), "specifications": specifications}
 
 
@@ -197,14 +199,14 @@ def find_components(configuration: GenerationConfig) -> tuple[RequirementCompone
         if requirement.repeated is None:
             continue
         groups, members = set(requirement.groups), [requirement]
-        apart = []
-        for other_groups, others in parts:
+        disjoint = []
+        for other_groups, other_members in parts:
             if other_groups & groups:
                 groups |= other_groups
-                members = others + members
+                members = other_members + members
             else:
-                apart.append((other_groups, others))
-        parts = [*apart, (groups, members)]
+                disjoint.append((other_groups, other_members))
+        parts = [*disjoint, (groups, members)]
     components = []
     for groups, members in parts:
         names = tuple(group for group in configuration.values if group in groups)
@@ -225,7 +227,7 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
         configuration: Conditions and specifications.
         slack: Number of useless items that must be tolerated. If None, that of the configuration.
     """
-    spare = configuration.simulation.slack if slack is None else slack
+    tolerated = configuration.simulation.slack if slack is None else slack
     verdicts = {
         requirement.name: SpecificationFeasibility.of(requirement, None)
         for requirement in configuration.requirements
@@ -233,22 +235,22 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
     }
     obstacles: list[_Obstacle] = []
     for component in find_components(configuration):
-        alone = len(obstacles)
+        obstacles_before = len(obstacles)
         for requirement in component.requirements:
             verdicts[requirement.name] = _judge_alone(requirement, obstacles)
-        if len(obstacles) > alone:
+        if len(obstacles) > obstacles_before:
             continue
-        together = solve_cached(component.game)
-        if not together.feasible:
-            obstacles.append(_explain_jointly(component, together))
-        elif spare:
-            earlier = solve_cached(component.game.shift_deadlines(spare))
+        joint = solve_cached(component.game)
+        if not joint.feasible:
+            obstacles.append(_explain_jointly(component, joint))
+        elif tolerated:
+            earlier = solve_cached(component.game.shift_deadlines(tolerated))
             if not earlier.feasible:
-                obstacles.append(_explain_slack(component, earlier, spare))
-        if not together.feasible or len(component.requirements) > 1:
+                obstacles.append(_explain_slack(component, earlier, tolerated))
+        if not joint.feasible or len(component.requirements) > 1:
             for requirement in component.requirements:
-                faults = () if together.feasible else requirement.labels
-                verdicts[requirement.name] = SpecificationFeasibility.of(requirement, together, faults)
+                faults = () if joint.feasible else requirement.labels
+                verdicts[requirement.name] = SpecificationFeasibility.of(requirement, joint, faults)
     ordered = tuple(verdicts[requirement.name] for requirement in configuration.requirements)
     if not obstacles:
         return Feasibility("feasible", "every deadline can be kept forever, for any generator", None, ordered)
@@ -300,15 +302,15 @@ def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> 
     )
 
 
-def _explain_slack(component: RequirementComponent, region: WinningRegion, spare: int) -> _Obstacle:
+def _explain_slack(component: RequirementComponent, region: WinningRegion, slack: int) -> _Obstacle:
     names = " and ".join(requirement.name for requirement in component.requirements)
     problem = (
         "those cannot be kept" if region.decided else "whether those can be kept is not known: the game is too large"
     )
     return _Obstacle(
         _region_verdict(region),
-        f"{names}: with a slack of {spare}, deadlines are {spare} earlier, and {problem}",
-        f"use less slack, or deadlines of {component.game.enough + spare} or more",
+        f"{names}: with a slack of {slack}, deadlines are {slack} earlier, and {problem}",
+        f"use less slack, or deadlines of {component.game.enough + slack} or more",
     )
 
 

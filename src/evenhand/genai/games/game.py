@@ -57,12 +57,12 @@ class Game:
     @cached_property
     def flat(self) -> tuple[int, ...]:
         """Deadlines of all specifications, concatenated."""
-        return tuple(deadline for one in self.deadlines for deadline in one)
+        return tuple(deadline for own in self.deadlines for deadline in own)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """Start of each specification in ``flat``."""
-        return tuple(sum(len(one) for one in self.deadlines[:i]) for i in range(len(self.deadlines)))
+        return tuple(sum(len(own) for own in self.deadlines[:i]) for i in range(len(self.deadlines)))
 
     @property
     def enough(self) -> int:
@@ -81,7 +81,7 @@ class Game:
 
     def shift_deadlines(self, by: int) -> Game:
         """Build the game with every deadline ``by`` items earlier."""
-        return Game(tuple(tuple(d - by for d in one) for one in self.deadlines), self.actions, self.moves)
+        return Game(tuple(tuple(d - by for d in own) for own in self.deadlines), self.actions, self.moves)
 
 
 class WinningRegion:
@@ -141,29 +141,29 @@ class WinningRegion:
         Serving the earliest deadline carries the condition from d + 1 to d. For the largest d, this is not necessary if
         there are few values: a specification whose last value was just shown always has one that is not due so soon.
         """
-        least = self._least
+        shortest = self._least
         for i, d in enumerate(sorted(left)):
-            if d >= least:
+            if d >= shortest:
                 break
             if d <= i:
                 return False
-        room = least - 1 - (len(left) - len(game.deadlines))
+        room = shortest - 1 - (len(left) - len(game.deadlines))
         if room >= len(game.deadlines):
             return True
         ends = (*game.starts[1:], len(left))
-        return sum(max(left[start:end]) < least for start, end in zip(game.starts, ends, strict=True)) <= room
+        return sum(max(left[start:end]) < shortest for start, end in zip(game.starts, ends, strict=True)) <= room
 
     def minimal(self) -> tuple[tuple[int, ...], ...]:
         """Compute the minimal states of an exact region, which contains the states that dominate one of them."""
         if self._table is None:
             return ()
         # A state is minimal if one step back along any axis leaves the region.
-        least = self._table.copy()
-        for axis in range(least.ndim):
-            later, before = [slice(None)] * least.ndim, [slice(None)] * least.ndim
-            later[axis], before[axis] = slice(1, None), slice(0, -1)
-            least[tuple(later)] &= ~self._table[tuple(before)]
-        return tuple(tuple(int(i) + 1 for i in state) for state in np.argwhere(least))
+        minimal = self._table.copy()
+        for axis in range(minimal.ndim):
+            later, earlier = [slice(None)] * minimal.ndim, [slice(None)] * minimal.ndim
+            later[axis], earlier[axis] = slice(1, None), slice(0, -1)
+            minimal[tuple(later)] &= ~self._table[tuple(earlier)]
+        return tuple(tuple(int(i) + 1 for i in state) for state in np.argwhere(minimal))
 
 
 def solve_game(game: Game) -> WinningRegion:
@@ -173,24 +173,24 @@ def solve_game(game: Game) -> WinningRegion:
     deadlines are easier to keep.
     """
     deadlines = game.flat
-    least = min(deadlines)
+    shortest = min(deadlines)
     large = 2 ** len(deadlines) > MAX_GAME_STATES
-    together = len(game.deadlines) > 1 or len(game.actions) < len(deadlines)
-    if least < game.enough and (least < 1 or not all(_dense_enough(one) for one in game.deadlines)):
+    joint = len(game.deadlines) > 1 or len(game.actions) < len(deadlines)
+    if shortest < game.enough and (shortest < 1 or not all(_dense_enough(own) for own in game.deadlines)):
         # An item serves one value of each specification that it counts for, and each specification is in some move.
         return WinningRegion("exact", feasible=False, decided=True)
-    if least >= len(deadlines) or (least >= game.enough and large):
+    if shortest >= len(deadlines) or (shortest >= game.enough and large):
         return WinningRegion("hall", feasible=True, decided=True, game=game)
-    caps, cut = ((), True) if large else _cap_deadlines(deadlines if together else _cap_without_loss(deadlines))
+    caps, cut = ((), True) if large else _cap_deadlines(deadlines if joint else _cap_without_loss(deadlines))
     # The exact region of a small game is larger, and leaves more prompts unchanged.
-    if least >= game.enough and cut:
+    if shortest >= game.enough and cut:
         return WinningRegion("hall", feasible=True, decided=True, game=game)
     if large or not (game.moves and game.actions):
         return WinningRegion("exact", feasible=False, decided=False)
-    parts = _urgent_subgames(game) if together else _without_longest(deadlines)
+    parts = _urgent_subgames(game) if joint else _without_longest(deadlines)
     if any(region.decided and not region.feasible for region in map(solve_game, parts)):
         return WinningRegion("exact", feasible=False, decided=True)
-    table = _solve_joint(game, caps) if together else _solve_single(caps)
+    table = _solve_joint(game, caps) if joint else _solve_single(caps)
     if table is None:
         return WinningRegion("exact", feasible=False, decided=False)
     feasible = bool(table[(-1,) * table.ndim])
@@ -249,23 +249,23 @@ def _solve_single(caps: tuple[int, ...]) -> Booleans:
     items left for the value with the longest deadline. These numbers grow to a fixed point.
     """
     n, longest = len(caps), max(range(len(caps)), key=caps.__getitem__)
-    others = caps[:longest] + caps[longest + 1 :]
-    most = caps[longest]
-    need = np.ones(others, np.int32)
+    other_caps = caps[:longest] + caps[longest + 1 :]
+    maximum = caps[longest]
+    need = np.ones(other_caps, np.int32)
     fewer, full = (slice(1, None),) * (n - 1), (slice(0, -1),) * (n - 1)
     # Least fixed point. need[o] is the least time left for the longest value with which the state o of the others wins,
     # or more than the maximum. Showing value j renews j and takes one item from all others. A state needs the least
     # over all values. Needs only grow from round to round, so the loop ends.
-    while need[(-1,) * (n - 1)] <= most:
-        after = np.full(others, most + 1, np.int32)
-        for shown in range(n - 1):
-            target = (*fewer[:shown], slice(None), *fewer[shown + 1 :])
-            source = (*full[:shown], slice(-1, None), *full[shown + 1 :])
-            np.minimum(after[target], need[source] + 1, out=after[target])
-        after[fewer][need[full] <= most] = 1
-        if np.array_equal(after, need):
-            return np.ascontiguousarray(np.moveaxis(need[..., None] <= np.arange(1, most + 1), -1, longest))
-        need = after
+    while need[(-1,) * (n - 1)] <= maximum:
+        following = np.full(other_caps, maximum + 1, np.int32)
+        for value in range(n - 1):
+            target = (*fewer[:value], slice(None), *fewer[value + 1 :])
+            source = (*full[:value], slice(-1, None), *full[value + 1 :])
+            np.minimum(following[target], need[source] + 1, out=following[target])
+        following[fewer][need[full] <= maximum] = 1
+        if np.array_equal(following, need):
+            return np.ascontiguousarray(np.moveaxis(need[..., None] <= np.arange(1, maximum + 1), -1, longest))
+        need = following
     return np.zeros(caps, np.bool_)  # the best state of all is lost
 
 
@@ -283,15 +283,15 @@ def _solve_joint(game: Game, caps: tuple[int, ...]) -> Booleans | None:
         steps += region.size * sum(map(len, plans))
         if steps > MAX_GAME_STEPS:
             return None
-        before = np.count_nonzero(region)
+        size = np.count_nonzero(region)
         for plan in plans:
-            after = np.zeros(caps, np.bool_)
+            reachable = np.zeros(caps, np.bool_)
             for target, source in plan:
-                after[target] |= region[source]
-            region &= after
+                reachable[target] |= region[source]
+            region &= reachable
             if not region[best]:
                 return np.zeros(caps, np.bool_)
-        shrinks = bool(np.count_nonzero(region) < before)
+        shrinks = bool(np.count_nonzero(region) < size)
     return region
 
 
@@ -299,17 +299,17 @@ def _transition_slices(game: Game, move: tuple[int, ...]) -> list[tuple[tuple[sl
     """Compute the states before and, in the same order, after each item of a move."""
     slices = []
     for kinds in dict.fromkeys(tuple(action[i] for i in move) for action in game.actions):
-        before, after = ([slice(None)] * len(game.flat) for _ in range(2))
+        states, following = ([slice(None)] * len(game.flat) for _ in range(2))
         # An axis is the time left for a value. Showing value k restores its full time, the last index, and takes one
         # item from every other value. If one has none left, the item leads to no state.
         for i, k in zip(move, kinds, strict=True):
             for value in range(len(game.deadlines[i])):
                 axis = game.starts[i] + value
                 if value == k:
-                    after[axis] = slice(-1, None)
+                    following[axis] = slice(-1, None)
                 else:
-                    before[axis], after[axis] = slice(1, None), slice(0, -1)
-        slices.append((tuple(before), tuple(after)))
+                    states[axis], following[axis] = slice(1, None), slice(0, -1)
+        slices.append((tuple(states), tuple(following)))
     return slices
 
 

@@ -51,8 +51,8 @@ class AttemptSuccess(ResultPart):
         """Compute the success rate of the simulated generator, which must obey and be recognised."""
         simulated = configuration.simulated
         stated = bool({"obeys", "unrecognised"} & simulated.model_fields_set)
-        least = simulated.obeys * (1 - simulated.unrecognised)
-        return cls(rate={}, least=least, source="simulation" if stated else "nothing")
+        rate = simulated.obeys * (1 - simulated.unrecognised)
+        return cls(rate={}, least=rate, source="simulation" if stated else "nothing")
 
     @classmethod
     def from_counts(
@@ -74,32 +74,34 @@ class AttemptSuccess(ResultPart):
         """
         if not 0 < confidence < 1:
             raise OptionError(f"confidence must be between 0 and 1, got {confidence}")
-        known = sorted(requirement.name for requirement in configuration.requirements)
+        names = sorted(requirement.name for requirement in configuration.requirements)
         for name in counts:
-            if name not in known:
-                raise OptionError(f"there is no specification {name!r}", hint=f"one of: {', '.join(known)}")
+            if name not in names:
+                raise OptionError(f"there is no specification {name!r}", hint=f"one of: {', '.join(names)}")
         parts = split_specifications(configuration)
         level = bonferroni(confidence, sum(map(len, parts)))
         rate = {name: _observed_success(counts.get(name, {}), name, level) for part in parts for name in part}
         failing = 0.0
         for part in parts:
-            failing += 1 - min((found.low for name in part if isinstance(found := rate[name], Observed)), default=0.0)
+            failing += 1 - min(
+                (success.low for name in part if isinstance(success := rate[name], Observed)), default=0.0
+            )
         method = f"Clopper-Pearson, {len(rate)} together"
         joint = {
-            name: found.model_copy(update={"confidence": confidence, "method": method})
-            if isinstance(found, Observed)
-            else found
-            for name, found in rate.items()
+            name: success.model_copy(update={"confidence": confidence, "method": method})
+            if isinstance(success, Observed)
+            else success
+            for name, success in rate.items()
         }
         return cls(rate=joint, least=max(0.0, 1 - failing), source="counted")
 
     def of(self, names: Collection[str]) -> AttemptSuccess:
         """Select the success rate of attempts whose instructions concern some specifications only."""
-        rate = {name: found for name, found in self.rate.items() if name in names}
+        rate = {name: success for name, success in self.rate.items() if name in names}
         if not rate:
             return self
-        least = min((found.low for found in rate.values() if isinstance(found, Observed)), default=0.0)
-        return self.model_copy(update={"rate": rate, "least": least})
+        lowest = min((success.low for success in rate.values() if isinstance(success, Observed)), default=0.0)
+        return self.model_copy(update={"rate": rate, "least": lowest})
 
     def statement(self) -> str:
         """Describe the success rate in one sentence."""
@@ -110,17 +112,17 @@ class AttemptSuccess(ResultPart):
             )
         if not self.rate:
             return f"an attempt works {format_at_least(self.least)} of the time, as the simulation says"
-        known = [found for found in self.rate.values() if isinstance(found, Observed)]
-        if not known:
+        observed = [success for success in self.rate.values() if isinstance(success, Observed)]
+        if not observed:
             return "the success rate of instructions is not known, as no item had to show anything yet"
         parts = [
-            f"{name}: not known, as {found.reason}"
-            if isinstance(found, Unknown)
-            else f"{name}: {round(found.value * found.n):,} of {found.n:,} attempts worked, at least "
-            f"{format_at_least(found.low)}"
-            for name, found in self.rate.items()
+            f"{name}: not known, as {success.reason}"
+            if isinstance(success, Unknown)
+            else f"{name}: {round(success.value * success.n):,} of {success.n:,} attempts worked, at least "
+            f"{format_at_least(success.low)}"
+            for name, success in self.rate.items()
         ]
-        return f"{'; '.join(parts)} ({known[0].confidence:.0%} sure)"
+        return f"{'; '.join(parts)} ({observed[0].confidence:.0%} sure)"
 
 
 class RetrySettings(ResultPart):
@@ -280,8 +282,8 @@ def choose_retries(
     best: RetrySettings | None = None
     for slack in range(MAX_RETRIES + 1):
         # Only smaller sums are of interest.
-        most = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
-        if most < 0 or not check_feasibility(configuration, slack=slack).feasible:
+        maximum = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
+        if maximum < 0 or not check_feasibility(configuration, slack=slack).feasible:
             break
         components = _select_components(configuration, about)
         if slack and any(_slack_window(component, slack, in_flight)[1] for component in components):
@@ -296,7 +298,7 @@ def choose_retries(
             tolerated=tolerated,
             about=about,
         )
-        settings = (bound(retries=retries) for retries in range(most + 1))
+        settings = (bound(retries=retries) for retries in range(maximum + 1))
         best = next((setting for setting in settings if setting.enough), best)
     if best is None:
         return Unknown(reason=f"not even {MAX_RETRIES} retries are enough, if an instruction works so rarely")
@@ -356,10 +358,10 @@ def _tolerable_requests(failing: float, chain: float, tolerated: float) -> int |
 
 
 def _observed_success(counts: Mapping[str, int], name: str, confidence: float) -> Observed | Unknown:
-    asked, obeyed = counts.get("asked", 0), counts.get("obeyed", 0)
-    if not 0 <= obeyed <= asked:
-        raise OptionError(f"{obeyed} of {asked} attempts cannot have worked", location=name)
-    return observed_rate(obeyed, asked, confidence, if_empty="no item had to show anything yet")
+    attempts, obeyed = counts.get("asked", 0), counts.get("obeyed", 0)
+    if not 0 <= obeyed <= attempts:
+        raise OptionError(f"{obeyed} of {attempts} attempts cannot have worked", location=name)
+    return observed_rate(obeyed, attempts, confidence, if_empty="no item had to show anything yet")
 
 
 def format_at_least(share: float) -> str:

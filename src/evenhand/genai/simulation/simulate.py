@@ -99,9 +99,9 @@ def _check_options(
         raise OptionError(f"expected 1 to {MAX_REQUESTS:,} requests, got {requests:,}", location="`requests=`")
     if in_flight < 1:
         raise OptionError(f"expected 1 request in flight or more, got {in_flight}", location="`in_flight=`")
-    known: dict[str, PolicyName] = {name: name for name in POLICIES}
+    by_name: dict[str, PolicyName] = {name: name for name in POLICIES}
     for name in policies:
-        if name not in known:
+        if name not in by_name:
             raise OptionError(
                 f"there is no policy {name!r}", location="`policies=`", hint=f"one of: {', '.join(POLICIES)}"
             )
@@ -113,7 +113,7 @@ def _check_options(
                 location="simulation.generator",
                 hint=f"write {group}: [{equal}] there, for {', '.join(values)}",
             )
-    return tuple(dict.fromkeys(known[name] for name in policies or POLICIES))
+    return tuple(dict.fromkeys(by_name[name] for name in policies or POLICIES))
 
 
 class _PendingRequest(NamedTuple):
@@ -142,7 +142,9 @@ class _PolicyRun:
         self._configuration, self._requests, self._in_flight = configuration, requests, in_flight
         self._name: PolicyName = policy
         self._policy = _build_policy(policy, configuration, in_flight=in_flight, seed=seed)
-        self._stream = RequestStream({one.name: one.share for one in configuration.conditions}, seed=seed)
+        self._stream = RequestStream(
+            {condition.name: condition.share for condition in configuration.conditions}, seed=seed
+        )
         self._generator = SimulatedGenerator(
             {
                 group: dict(zip(values, simulated.generator[group], strict=True))
@@ -160,8 +162,8 @@ class _PolicyRun:
         """Answer all requests."""
         delivered, flight, policy = self.delivered, self._flight, self._policy
         pending: dict[int, _PendingRequest] = {}
-        done = 0
-        while done < self._requests:
+        answered = 0
+        while answered < self._requests:
             while len(flight) < self._in_flight and delivered.request_count < self._requests:
                 conditions = self._stream.next()
                 number = delivered.ask(conditions)
@@ -181,9 +183,9 @@ class _PolicyRun:
                 continue
             del pending[number]
             delivered.record_delivery(number, item)
-            done += 1
-            if progress is not None and not done % PROGRESS_STEPS:
-                progress(f"simulating {self._name}", done / self._requests)
+            answered += 1
+            if progress is not None and not answered % PROGRESS_STEPS:
+                progress(f"simulating {self._name}", answered / self._requests)
 
     def outcome(self) -> PolicyOutcome:
         """Assess the delivered items."""

@@ -20,31 +20,31 @@ def list_to_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def check_known(name: str, known: Collection[str], what: str, location: str | None = None) -> None:
+def check_known(name: str, names: Collection[str], kind: str, location: str | None = None) -> None:
     """Check that a name is known.
 
     Args:
         name: The name.
-        known: Known names.
-        what: Kind of the name, such as ``group``.
+        names: Known names.
+        kind: Kind of the name, such as ``group``.
         location: Entry that contains the name.
 
     Raises:
         OptionError: The name is unknown.
     """
-    if name not in known:
-        raise OptionError(f"there is no {what} {name!r}", location=location, hint=f"one of: {', '.join(known)}")
+    if name not in names:
+        raise OptionError(f"there is no {kind} {name!r}", location=location, hint=f"one of: {', '.join(names)}")
 
 
-def check_values(group: str, values: Collection[str], known: Collection[str], location: str | None = None) -> None:
+def check_values(group: str, values: Collection[str], names: Collection[str], location: str | None = None) -> None:
     """Check that values of a group are known.
 
     Raises:
         OptionError: A value is unknown.
     """
     for value in values:
-        if value not in known:
-            raise OptionError(f"{group} has no value {value!r}", location=location, hint=f"one of: {', '.join(known)}")
+        if value not in names:
+            raise OptionError(f"{group} has no value {value!r}", location=location, hint=f"one of: {', '.join(names)}")
 
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]

@@ -385,8 +385,8 @@ def _check_specification(specification: Specification, location: str) -> None:
         )
 
 
-def _check_unique(names: Sequence[str], location: str, what: str) -> None:
+def _check_unique(names: Sequence[str], location: str, kind: str) -> None:
     if repeated := find_repeated(names):
         raise OptionError(
-            f"the {what} {repeated[0]!r} is there twice", location=location, hint="give each its own name"
+            f"the {kind} {repeated[0]!r} is there twice", location=location, hint="give each its own name"
         )

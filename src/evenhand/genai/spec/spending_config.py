@@ -55,7 +55,7 @@ class BudgetConfig(ConfigPart):
 
     def check(self, price: PriceConfig) -> None:
         """Raise an OptionError if a budget has no effect, or allows no item."""
-        least = price.cost(calls=1, items=1, usage={})
+        cost = price.cost(calls=1, items=1, usage={})
         for name in ("request", "hour", "day"):
             cap = getattr(self, name)
             if cap is None:
@@ -63,9 +63,9 @@ class BudgetConfig(ConfigPart):
             if price == PriceConfig():
                 hint = "write the price of the generator, such as price: {item: 0.04}"
                 raise OptionError("a budget needs a price", location="guard.price", hint=hint)
-            if cap < least:
+            if cap < cost:
                 raise OptionError(
-                    f"{cap:g} does not pay for one item, which costs {least:g}",
+                    f"{cap:g} does not pay for one item, which costs {cost:g}",
                     location=f"guard.budget.{name}",
                     hint="raise the budget, or correct the price",
                 )
