@@ -103,7 +103,6 @@ class SpecificationFeasibility:
             ``undecided`` if the game is too large.
         method: Method that found the verdict. None without deadlines.
         states: Number of states of the solved game. 0 for ``hall``.
-        minimal: Number of minimal states from which all deadlines can be kept.
         faults: Values whose deadlines cannot be kept together, or are undecided.
     """
 
@@ -115,7 +114,6 @@ class SpecificationFeasibility:
     verdict: FeasibilityVerdict
     method: SolutionMethod | None
     states: int
-    minimal: int
     faults: tuple[str, ...]
 
     @classmethod
@@ -132,7 +130,6 @@ class SpecificationFeasibility:
             verdict="feasible" if region is None else _region_verdict(region),
             method=None if region is None else region.method,
             states=0 if region is None else region.states,
-            minimal=0 if region is None or not region.feasible else len(region.minimal()),
             faults=faults,
         )
 

@@ -153,18 +153,6 @@ class WinningRegion:
         ends = (*game.starts[1:], len(left))
         return sum(max(left[start:end]) < shortest for start, end in zip(game.starts, ends, strict=True)) <= room
 
-    def minimal(self) -> tuple[tuple[int, ...], ...]:
-        """Compute the minimal states of an exact region, which contains the states that dominate one of them."""
-        if self._table is None:
-            return ()
-        # A state is minimal if one step back along any axis leaves the region.
-        minimal = self._table.copy()
-        for axis in range(minimal.ndim):
-            later, earlier = [slice(None)] * minimal.ndim, [slice(None)] * minimal.ndim
-            later[axis], earlier[axis] = slice(1, None), slice(0, -1)
-            minimal[tuple(later)] &= ~self._table[tuple(earlier)]
-        return tuple(tuple(int(i) + 1 for i in state) for state in np.argwhere(minimal))
-
 
 def solve_game(game: Game) -> WinningRegion:
     """Compute the states of a game from which no deadline is ever missed.
