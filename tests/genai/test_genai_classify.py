@@ -10,8 +10,8 @@ import pytest
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai import Enforcer, FunctionClassifier, GenerationConfig, Item, LexiconClassifier
 from evenhand.genai.backends import pictures
-from evenhand.genai.backends.generator import add_instruction
 from evenhand.genai.backends.studio import COLOURS, GROUPS, Studio, StudioPixels
+from evenhand.genai.enforcement.instructions import InstructionWriter
 
 
 def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:
@@ -19,7 +19,9 @@ def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixel
     for _ in range(5):
         for values in product(*GROUPS.values()):
             asked = dict(zip(GROUPS, values, strict=True))
-            picture = studio.generate(add_instruction("a person", {group: (value,) for group, value in asked.items()}))
+            picture = studio.generate(
+                InstructionWriter()("a person", {group: (value,) for group, value in asked.items()})
+            )
             assert classifier.classify(picture) == asked
 
 
@@ -93,7 +95,7 @@ def test_deadlines_are_kept_from_prompt_to_pixels() -> None:
         admission = enforcer.admit({"leader"})
         while True:
             instructed += bool(admission.must)
-            found = classifier.classify(studio.generate(add_instruction("a business leader", admission.must)))
+            found = classifier.classify(studio.generate(InstructionWriter()("a business leader", admission.must)))
             outcome = enforcer.complete(admission, {"age": found["age"]})
             if outcome.status != "retry" or outcome.admission is None:
                 break

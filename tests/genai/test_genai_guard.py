@@ -258,12 +258,8 @@ def test_what_is_no_item_and_no_mapping_are_failures() -> None:
             return "adult"
 
     guard, _ = guarded(Shows("adult"), classifier=Raw())
-    assert guard.answer(LEADER).reason == (
-        "the classifier failed: expected values by concept group, got a str"
-    )
-    assert guard.answer(LEADER, generator=Raw()).reason == (
-        "the generator failed: expected an item, got a str"
-    )
+    assert guard.answer(LEADER).reason == ("the classifier failed: expected values by concept group, got a str")
+    assert guard.answer(LEADER, generator=Raw()).reason == ("the generator failed: expected an item, got a str")
 
 
 @pytest.mark.parametrize("mode", ["before", "after"])

@@ -8,7 +8,6 @@ import pytest
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig, Guard, Item, KeywordJudge, LexiconClassifier
-from evenhand.genai.backends.generator import add_instruction
 from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
 
 MUST = {"gender": ("woman",)}
@@ -29,10 +28,17 @@ def writer(**instruction: Any) -> InstructionWriter:
     return InstructionWriter(configured(**instruction).guard.instruction)
 
 
-@pytest.mark.parametrize("must", [{}, MUST, {"age": ("old",), "gender": ("woman", "man")}])
-def test_without_any_entry_it_is_the_usual_clause(must: dict[str, tuple[str, ...]]) -> None:
-    assert writer()("a leader", must) == add_instruction("a leader", must)
-    assert writer().clause(must) == add_instruction("", must).strip()
+@pytest.mark.parametrize(
+    ("must", "clause"),
+    [
+        ({}, ""),
+        (MUST, "(showing: gender woman)"),
+        ({"age": ("old",), "gender": ("woman", "man")}, "(showing: age old, gender woman or man)"),
+    ],
+)
+def test_writes_the_default_clause(must: dict[str, tuple[str, ...]], clause: str) -> None:
+    assert writer()("a leader", must) == f"a leader {clause}".strip()
+    assert writer().clause(must) == clause
 
 
 @pytest.mark.parametrize(

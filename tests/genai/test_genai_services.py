@@ -16,8 +16,8 @@ import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
 from evenhand.genai import ChatClassifier, ChatJudge, Enforcer, GenerationConfig, Item, OpenAIChat, OpenAIImages
-from evenhand.genai.backends.generator import add_instruction
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
+from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.models.language.services import ServiceConnection
 from genai_upstream import Upstream
 
@@ -388,7 +388,7 @@ def test_deadlines_are_kept_over_http(upstream: Upstream, wire: ServiceConnectio
     for _ in range(12):
         prompt = "a boss"
         admission = enforcer.admit(judge.conditions(prompt), fixed=judge.fixed_groups(prompt))
-        found = classifier.classify(images.generate(add_instruction(prompt, admission.must)))
+        found = classifier.classify(images.generate(InstructionWriter()(prompt, admission.must)))
         assert enforcer.complete(admission, found).ok
         shown.append(found["age"])
     assert [shown[:7].count(value) > 0 for value in ("child", "adult")] == [True, True]

@@ -11,8 +11,9 @@ import pytest
 from evenhand.errors import DataError, OptionError
 from evenhand.genai import Item, Playback
 from evenhand.genai.backends import pictures
-from evenhand.genai.backends.generator import add_instruction, parse_instruction
+from evenhand.genai.backends.generator import parse_instruction
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
+from evenhand.genai.enforcement.instructions import InstructionWriter
 
 
 def test_the_same_seed_draws_the_same_pictures_and_another_does_not() -> None:
@@ -41,7 +42,7 @@ def test_the_bias_is_drawn() -> None:
 
 
 def test_instructions_are_obeyed_as_often_as_said() -> None:
-    prompt = add_instruction("a business leader", {"skin": ("dark",)})
+    prompt = InstructionWriter()("a business leader", {"skin": ("dark",)})
     shown = skins(Studio({"skin": {"light": 1}}, obeys=0.8, seed=6), prompt)
     assert 760 < shown["dark"] < 840
     assert shown["light"] == 1000 - shown["dark"]
@@ -55,7 +56,6 @@ def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
     assert parse_instruction("Please show an ELDERLY woman.", GROUPS) == {"age": ("elderly",), "gender": ("woman",)}
     assert parse_instruction("a woman, showing: gender man", GROUPS) == {"gender": ("man",)}
     assert parse_instruction("adulthood in childish, darkened womanly human terms", GROUPS) == {}
-    assert add_instruction("a leader", {}) == "a leader"
 
 
 @pytest.mark.parametrize(

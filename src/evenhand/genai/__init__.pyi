@@ -3,7 +3,7 @@ from .assessment.live import assess_live
 from .assessment.prompts import estimate_prompt_bias
 from .assessment.result import GenaiAssessment
 from .assessment.sequences import RecordedSequence, read_sequences
-from .backends.generator import Generator, Item, Playback, add_instruction
+from .backends.generator import Generator, Item, Playback
 from .backends.local_diffusion import LocalDiffusion
 from .backends.openai_service import OpenAIChat, OpenAIImages
 from .backends.studio import Studio, StudioPixels
@@ -13,6 +13,7 @@ from .classifiers.onnx_pictures import OnnxPictures, PictureHead
 from .config import AssessmentConfig, ConfusionConfig
 from .enforcement.enforcer import Admission, Enforcer
 from .enforcement.guard import Guard, GuardedAnswer
+from .enforcement.instructions import InstructionWriter
 from .games.feasibility import check_feasibility
 from .judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from .pipeline import Pipeline, build_classifier, build_judge, build_pipeline
@@ -37,6 +38,7 @@ __all__ = [
     "Generator",
     "Guard",
     "GuardedAnswer",
+    "InstructionWriter",
     "Item",
     "Judge",
     "KeywordJudge",
@@ -54,7 +56,6 @@ __all__ = [
     "Specification",
     "Studio",
     "StudioPixels",
-    "add_instruction",
     "assess_live",
     "assess_sequences",
     "build_classifier",

@@ -99,22 +99,6 @@ class Resumable(Protocol):
 _CLAUSE = re.compile(r"\(showing:([^()]*)\)|\bshowing:([^()\n]*)", re.IGNORECASE)
 
 
-def add_instruction(prompt: str, must: Mapping[str, Collection[str]]) -> str:
-    """Append a clause to a prompt that requests values. The prompt is unchanged if there are none.
-
-    Args:
-        prompt: The prompt.
-        must: Requested values by concept group, any of which suffices, as in an admission.
-
-    >>> add_instruction("a business leader", {"age": ("elderly",), "gender": ("woman", "man")})
-    'a business leader (showing: age elderly, gender woman or man)'
-    """
-    if not must:
-        return prompt
-    clause = ", ".join(f"{group} {' or '.join(values)}" for group, values in must.items())
-    return f"{prompt} (showing: {clause})"
-
-
 def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
     """Parse the values that a prompt requests by concept group. Other groups are omitted.
 

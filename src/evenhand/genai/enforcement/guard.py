@@ -14,9 +14,10 @@ from urllib.parse import quote
 
 from evenhand.core.coroutines import call, call_nonblocking, run_blocking
 from evenhand.errors import BudgetError, DecisionError, OptionError
-from evenhand.genai.backends.generator import Generator, Item, add_instruction
+from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
+from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, PartFailure, Spending
 from evenhand.genai.judges import Judge
 from evenhand.genai.spec.pipeline_config import WhenUnsure
@@ -79,6 +80,8 @@ class AttemptLimits(NamedTuple):
         left = self.candidates if self.attempts is None else self.attempts - made
         return max(1, min(self.candidates, left))
 
+
+DEFAULT_INSTRUCTION = InstructionWriter()
 
 ONE_BY_ONE = AttemptLimits()
 """Limits under which every item is requested separately."""
@@ -196,7 +199,7 @@ class Guard:
         *,
         groups: Mapping[str, Sequence[str]],
         when_unsure: WhenUnsure = "refuse",
-        instruct: Callable[[str, Instruction], str] = add_instruction,
+        instruct: Callable[[str, Instruction], str] = DEFAULT_INSTRUCTION,
         limits: AttemptLimits = ONE_BY_ONE,
     ) -> None:
         self.enforcer = enforcer
