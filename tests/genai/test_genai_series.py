@@ -438,15 +438,15 @@ def test_calls_in_flight_reserve_the_price_of_tokens(
     late = FetchError("no answer came")
     for number, count in enumerate(counts):
         try:
-            size = spending.allow(count, together=together)
+            size = spending.allow(count, one_call=together)
         except BudgetError:
             break
         for made in [size] if together else [1] * size:
             billed.append(price.cost(calls=1, items=made, usage={}) + made * price.cost(calls=0, items=0, usage=usage))
             if number in lost:
-                spending.settle_failure(made, late, together=together)
+                spending.settle_failure(made, late, one_call=together)
             else:
-                spending.settle(made, [replace(Item.of_text("x"), usage=usage)] * made, together=together)
+                spending.settle(made, [replace(Item.of_text("x"), usage=usage)] * made, one_call=together)
     assert sum(billed) <= max(cap * (1 + 1e-9), *billed[:1], 0)  # only the first call has unknown tokens
 
 

@@ -69,14 +69,6 @@ def test_published_counters_are_stale_when_requests_overlap():
     assert overlapping > 0
 
 
-def test_in_its_own_setting_the_published_rule_intervenes_no_less():
-    equal = configured((8, 8, 8, 8), (0.1, 0.1, 0.1, 0.7))
-    found = simulate_requests(equal, requests=8000, policies=["published", "before", "after"])
-    published, before, after = found.policies
-    assert published.violations == before.violations == after.violations == 0
-    assert after.interventions <= before.interventions <= published.interventions
-
-
 def test_disobedience_is_met_by_retries_and_slack():
     described = {"obeys": 0.8, "unrecognised": 0.02}
     plain = configured((6, 8, 10, 12, 16), **described)
