@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenhand.errors import DecisionError
@@ -13,7 +13,7 @@ from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.events import Event
 from evenhand.monitoring.monitor import Monitor
 from evenhand.monitoring.state import monitor_to_dict, restore_monitor
-from evenhand.service.state_machines import Operation
+from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store.chain import canonical_json
 
 MOST_OPERATIONS = 256
@@ -22,7 +22,7 @@ MOST_EVENTS = 50_000
 """... and so many events."""
 
 
-class MonitorMachine:
+class MonitorMachine(StateMachine):
     """Watches decisions, and remembers which of its alarms were posted.
 
     Operations:
@@ -77,9 +77,6 @@ class MonitorMachine:
 
     def needs_saving(self) -> bool:
         return self._operations >= MOST_OPERATIONS or self._events >= MOST_EVENTS
-
-    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
-        return ()
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return {"decisions": self.monitor.decisions, "labels": self.monitor.labels}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 from evenhand.errors import DecisionError
 from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
@@ -16,30 +16,24 @@ Operation: TypeAlias = Mapping[str, Any]
 """JSON-serialisable operation: ``{"op": NAME, ...}``."""
 
 
-class StateMachine(Protocol):
+class StateMachine:
     """Deterministic state machine: equal states, operations and numbers give equal outputs on any computer.
 
     Replays of logs depend on this. Machines use no clock, and seed random draws with the number of the entry.
+
+    Attributes:
+        kind: Kind of the machine: ``shield``, ``guard``, ``monitor`` or ``keys``.
+        digest: Digest of the policy or configuration.
+        configuration: Configuration from which the machine can be rebuilt. The first entry of a log stores it.
     """
 
-    @property
-    def kind(self) -> str:
-        """Kind of the machine: ``shield``, ``guard``, ``monitor`` or ``keys``."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """Digest of the policy or configuration."""
-        ...
-
-    @property
-    def configuration(self) -> Mapping[str, Any]:
-        """Configuration from which the machine can be rebuilt. The first entry of a log stores it."""
-        ...
+    kind: str
+    digest: str
+    configuration: Mapping[str, Any]
 
     def state(self) -> dict[str, Any]:
         """Return the JSON-serialisable state."""
-        ...
+        raise NotImplementedError
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Load a state that `state` returned.
@@ -47,60 +41,47 @@ class StateMachine(Protocol):
         Raises:
             DecisionError: The state does not belong to this machine.
         """
-        ...
+        raise NotImplementedError
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        """Return the counters before an operation, for the log."""
+        raise NotImplementedError
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        """Apply an operation, and return the output for the caller and the log.
+
+        Args:
+            operation: Operation.
+            number: Number of its entry in the log, from 1.
+
+        Raises:
+            DecisionError, OptionError: The operation is invalid; nothing changed.
+        """
+        raise NotImplementedError
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         """Return the replicas that have open work in a state. If a replica dies, its work is abandoned.
 
         The result depends on the argument only, and the method is thread-safe.
         """
-        ...
-
-    def before(self, operation: Operation) -> Mapping[str, Any]:
-        """Return the counters before an operation, for the log."""
-        ...
-
-    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        """Apply an operation.
-
-        Args:
-            operation: Operation.
-            number: Number of its entry in the log, from 1.
-
-        Returns:
-            Output for the caller and the log.
-
-        Raises:
-            DecisionError, OptionError: The operation is invalid; nothing changed.
-        """
-        ...
-
-
-@runtime_checkable
-class Planner(Protocol):
-    """Machine with plans that may take long to compute. They are computed ahead of time, outside transactions."""
+        return ()
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
     ) -> Callable[[], None] | None:
-        """Return a function that computes the plan of the next operation, or None if the plan exists.
+        """Return a function that computes the plan of the next operation, or None if no plan is missing.
 
-        The function may run in any thread. The machine must not be used meanwhile.
+        The function may run in any thread, outside transactions. The machine must not be used meanwhile.
 
         Args:
             state: State to be loaded before the next operation. If None, the machine continues from its own.
             operation: The next operation. If None, it is a decision.
         """
-        ...
-
-
-@runtime_checkable
-class SeldomSaved(Protocol):
-    """Machine whose state is too large to be saved with every operation. It is restored from the log."""
+        return None
 
     def needs_saving(self) -> bool:
-        """Return whether the state should be saved now."""
-        ...
+        """Return whether the state should be saved now. Large states are restored from the log instead."""
+        return True
 
 
 # State machine of the API keys. Every change is an entry of a log.
@@ -110,7 +91,7 @@ KEY_STREAM = "evenhand:keys"
 """Name of the stream. It is not a valid name of a shield or guard."""
 
 
-class KeyMachine:
+class KeyMachine(StateMachine):
     """Hashes of API keys, keyed by their first characters.
 
     Operations; times are seconds since 1970, and the one in ``at`` is when the change was asked for:
@@ -134,9 +115,6 @@ class KeyMachine:
 
     def load(self, state: Mapping[str, Any]) -> None:
         self._keys = {key: dict(about) for key, about in state["keys"].items()}
-
-    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
-        return ()
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return {"keys": len(self._keys)}
@@ -194,7 +172,7 @@ def key_identifier(digest: str) -> str:
 # State machine of a shield.
 
 
-class ShieldMachine:
+class ShieldMachine(StateMachine):
     """Decides by a policy.
 
     Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
@@ -224,9 +202,6 @@ class ShieldMachine:
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.shield.load(state["shield"])
-
-    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
-        return ()
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
@@ -296,7 +271,7 @@ class _OpenAdmission:
     reserve: int = 0
 
 
-class GuardMachine:
+class GuardMachine(StateMachine):
     """Keeps the deadlines of a configuration, and the admissions whose items are not known yet.
 
     Operations, each answered as described:

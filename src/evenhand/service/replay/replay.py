@@ -145,7 +145,7 @@ class LogReplayer:
         self._head, self._state_number = head, state_number
         self._seen = False
         self._configuration: Any = None
-        self._ids: set[str] = set()
+        self.ids: dict[str, int] = {}
         self._started = perf_counter()
 
     def take(self, entry: object) -> bool:
@@ -268,7 +268,7 @@ class LogReplayer:
         given, id_ = body["input"], body["id"]
         if not isinstance(given, Mapping) or not (id_ is None or isinstance(id_, str)):
             raise _DifferenceError("this is not an operation", body, "an id and an input")
-        if id_ is not None and id_ in self._ids and given.get("op") not in ANSWERED_BEFORE:
+        if id_ is not None and id_ in self.ids and given.get("op") not in ANSWERED_BEFORE:
             raise _DifferenceError("a second entry with the same id", id_, "an id is used once")
         try:
             # The decision is computed from the input alone, and only then compared with what the log claims.
@@ -282,7 +282,7 @@ class LogReplayer:
         _require_same("the counters before it are others", body["before"], before)
         _require_same("the output is another one", body["output"], output)
         if id_ is not None:
-            self._ids.add(id_)
+            self.ids[id_] = number
         self.operations[str(given.get("op"))] += 1
 
     def _check_chain(self, entry: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice, takewhile
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -20,7 +20,7 @@ from evenhand.service.replay.replay import (
     parse_line,
 )
 from evenhand.service.store.chain import canonical_json
-from evenhand.service.store.database import PAGE_ENTRIES, Database, read_log
+from evenhand.service.store.database import Database, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -126,12 +126,18 @@ def _replay_stream(
     replayer: LogReplayer,
     stray: LogDifference | None,
 ) -> ServiceReplay:
-    known = takewhile(lambda entry: row is None or entry["number"] <= row["number"], read_log(database, name))
-    first = next(known, None)
-    if first is None:
-        what = "the stream is missing: nothing of it is left" if row is None else "all entries of its log are missing"
+    # The service may append entries and cut the log meanwhile.
+    records = _StoredRecords(database, name)
+    entry = None
+    for entry in takewhile(lambda entry: row is None or entry["number"] <= row["number"], read_log(database, name)):
+        if not replayer.take(entry):
+            break
+        records.take(entry)
+    if entry is None:
+        message = (
+            "the stream is missing: nothing of it is left" if row is None else "all entries of its log are missing"
+        )
         digest, machine = ("", "stream") if row is None else (row["digest"], row["kind"])
-        difference = stray or LogDifference(entry=None, what=what)
         return ServiceReplay(
             seconds=0.0,
             stream=name,
@@ -142,161 +148,121 @@ def _replay_stream(
             last=0,
             head="",
             operations={},
-            difference=difference,
+            difference=stray or LogDifference(entry=None, what=message),
         )
-    beside = _KeptInStore(database, name, row)
-    rest, extra = chain((first,), known), None
-    while extra is None and (page := list(islice(rest, PAGE_ENTRIES))):
-        agreeing = list(takewhile(replayer.take, page))
-        extra = beside.compare(agreeing)
-        if len(agreeing) < len(page):
-            break
-    done = replayer.result()
-    done = done.model_copy(update={"difference": done.difference or extra or beside.compare_end(replayer)})
-    return done if stray is None else done.model_copy(update={"difference": done.difference or stray})
+    replay = replayer.result()
+    if replay.difference is not None:
+        return replay
+    difference = None if row is None else _compare_stream_row(row, replayer)
+    return replay.model_copy(update={"difference": difference or records.compare(replayer) or stray})
 
 
 def _compare_stream_row(row: Mapping[str, Any], replayer: LogReplayer) -> LogDifference | None:
     """Compare the row of a stream with the end of its log."""
     machine = replayer.machine
     assert machine is not None
-    kept = {
+    pairs = {
         "number": (row["number"], replayer.number),
         "hash": (row["hash"], replayer.hash),
         "kind": (row["kind"], machine.kind),
         "digest": (row["digest"], machine.digest),
         "state": (parse_line(row["state"]), replayer.state),
     }
-    for what, (logged, found) in kept.items():
-        if canonical_json(logged) != canonical_json(found):
-            entry = row["state_number"] if what == "state" else replayer.number
-            said = f"the {what} that is kept for the stream is not the one after its last entry"
-            if entry != replayer.number:
-                said = f"the {what} that is kept for the stream is not the one after entry {entry:,}"
-            return LogDifference(entry=entry, what=said, **compare_values(logged, found))
+    for name, (stored, replayed) in pairs.items():
+        if canonical_json(stored) != canonical_json(replayed):
+            number = row["state_number"] if name == "state" else replayer.number
+            place = "its last entry" if number == replayer.number else f"entry {number:,}"
+            message = f"the {name} that is kept for the stream is not the one after {place}"
+            return _build_difference(number, message, stored, replayed)
     return None
 
 
-class _KeptInStore:
-    """What a store keeps beside a log: the stream's row, its checkpoints, answers by id, and delivered pictures."""
+class _StoredRecords:
+    """Checkpoints, answers and pictures in a store, which are compared with a log.
 
-    def __init__(self, database: Database, stream: str, row: Mapping[str, Any] | None) -> None:
-        self._database, self._stream, self._row = database, stream, row
-        # The hashes of the items of admissions that are open, by number.
-        self._items: dict[int, set[str]] = {}
-        # Answers that are those of the entries' ids.
-        self._answers = 0
-        # Ids whose answer is said to be that of a later entry, by the number of that.
-        self._later: dict[str, tuple[int, int]] = {}
+    Args:
+        database: Store.
+        stream: Name of the stream.
+    """
 
-    def compare(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        """Compare answers, checkpoints and pictures with consecutive entries."""
-        if not page:
-            return None
-        return self._compare_answers(page) or self._compare_checkpoints(page) or self._compare_pictures(page)
+    def __init__(self, database: Database, stream: str) -> None:
+        self._database, self._stream = database, stream
+        with database.reading() as connection:
+            query = select(checkpoints.c.number, checkpoints.c.at).where(checkpoints.c.stream == stream)
+            self._checkpoints = {row.number: row.at for row in connection.execute(query)}
+            query = select(pictures.c.number).where(pictures.c.stream == stream)
+            self._pictures = set(connection.execute(query).scalars())
+        self._logged_checkpoints: dict[int, float] = {}
+        # By admission, the hashes of its items in the log.
+        self._digests: dict[int, set[str]] = {}
 
-    def _compare_checkpoints(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        logged = {entry["number"]: entry["at"] for entry in page if "configuration" in entry["body"]}
-        here = (
-            checkpoints.c.stream == self._stream,
-            checkpoints.c.number.between(page[0]["number"], page[-1]["number"]),
-        )
+    def take(self, entry: Mapping[str, Any]) -> None:
+        """Record an entry of the log."""
+        body = entry["body"]
+        if "configuration" in body:
+            self._logged_checkpoints[entry["number"]] = entry["at"]
+            return
+        operation = body["input"]
+        admission = operation.get("admission")
+        item = (operation.get("note") or {}).get("item") or {}
+        if operation.get("op") in ("complete", "fail") and admission in self._pictures and "sha256" in item:
+            self._digests.setdefault(admission, set()).add(item["sha256"])
+
+    def compare(self, replayer: LogReplayer) -> LogDifference | None:
+        """Compare the records with the log."""
         with self._database.reading() as connection:
-            kept = {row.number: row.at for row in connection.execute(select(checkpoints).where(*here))}
-        for number in sorted(logged.keys() | kept.keys()):
-            if logged.get(number) != kept.get(number):
-                return _build_difference(
-                    number,
-                    "the table checkpoints has another time for it, or no row",
-                    logged.get(number),
-                    kept.get(number),
-                )
+            return (
+                self._compare_checkpoints(replayer.first, replayer.number)
+                or self._compare_answers(connection, replayer)
+                or self._compare_pictures(connection)
+            )
+
+    def _compare_checkpoints(self, first: int, last: int) -> LogDifference | None:
+        logged = self._logged_checkpoints
+        stored = {number: at for number, at in self._checkpoints.items() if first <= number <= last}
+        for number in sorted(logged.keys() | stored.keys()):
+            if logged.get(number) != stored.get(number):
+                message = "the table checkpoints has another time for it, or no row"
+                return _build_difference(number, message, logged.get(number), stored.get(number))
         return None
 
-    def _compare_pictures(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        """Compare the pictures that were delivered with the hashes in the entries that completed their admissions."""
-        complete: dict[int, tuple[int, set[str]]] = {}
-        for entry in page:
-            asked, said = entry["body"].get("input", {}), entry["body"].get("output", {})
-            admission = asked.get("admission")
-            if asked.get("op") not in ("complete", "fail") or admission is None:
-                continue
-            item = (asked.get("note") or {}).get("item") or {}
-            digests = self._items.setdefault(admission, set())
-            digests |= {item["sha256"]} if "sha256" in item else set()
-            if said["outcome"]["admission"] is None:
-                del self._items[admission]
-                complete[admission] = (entry["number"], digests)
-        here = pictures.c.stream == self._stream
-        with self._database.reading() as connection:
-            numbers = connection.execute(select(pictures.c.number).where(here, pictures.c.number.in_(complete)))
-            for admission in numbers.scalars().all():
-                data = connection.execute(select(pictures.c.data).where(here, pictures.c.number == admission))
-                kept, (number, known) = hashlib.sha256(data.scalar() or b"").hexdigest(), complete[admission]
-                if known and kept not in known:
-                    return _build_difference(
-                        number, "the picture that is kept for it is another one", ", ".join(sorted(known)), kept
-                    )
+    def _compare_answers(self, connection: Connection, replayer: LogReplayer) -> LogDifference | None:
+        """Check that the answers of the log are those of the last entries with their IDs."""
+        ids = {number: id for id, number in replayer.ids.items()}
+        here = answers.c.stream == self._stream
+        query = select(answers.c.number, answers.c.id).where(here, answers.c.number >= replayer.first)
+        surplus = []
+        for number, key in connection.execute(query):
+            if number in ids and answer_key(ids[number]) == key:
+                del ids[number]
+            elif number <= replayer.number:
+                surplus.append(number)
+        for number, id in sorted(ids.items()):
+            other = connection.execute(select(answers.c.number).where(here, answers.c.id == answer_key(id))).scalar()
+            # An entry that was appended meanwhile may have the same ID.
+            if other is None or self._logged_id(connection, other) != id:
+                return _build_difference(number, "no answer is kept for its id", id, other)
+        if surplus:
+            message = "an answer is kept for an id that it does not have"
+            return LogDifference(entry=min(surplus), what=message)
         return None
 
-    def _compare_answers(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        keys = [
-            None if "id" not in one["body"] or one["body"]["id"] is None else answer_key(one["body"]["id"])
-            for one in page
-        ]
-        kept = self._kept_answers([key for key in keys if key is not None])
-        for entry, key in zip(page, keys, strict=True):
-            number = entry["number"]
-            if key is None:
-                continue
-            if key not in kept:
-                return _build_difference(number, "no answer is kept for its id", entry["body"]["id"], None)
-            if kept[key] != number:
-                self._later[key] = (number, kept[key])
-                continue
-            self._later.pop(key, None)
-            self._answers += 1
+    def _logged_id(self, connection: Connection, number: int) -> str | None:
+        query = select(entries.c.body).where(entries.c.stream == self._stream, entries.c.number == number)
+        body = parse_line(connection.execute(query).scalar() or "")
+        return body.get("id") if isinstance(body, Mapping) else None
+
+    def _compare_pictures(self, connection: Connection) -> LogDifference | None:
+        """Compare the pictures with the hashes in the entries of their admissions."""
+        for number, digests in sorted(self._digests.items()):
+            query = select(pictures.c.data).where(pictures.c.stream == self._stream, pictures.c.number == number)
+            data = connection.execute(query).scalar()
+            digest = None if data is None else hashlib.sha256(data).hexdigest()
+            if digest is not None and digest not in digests:
+                message = "the picture that is kept for it is another one"
+                return _build_difference(number, message, ", ".join(sorted(digests)), digest)
         return None
 
-    def compare_end(self, replayer: LogReplayer) -> LogDifference | None:
-        """Compare the row with the end of the log, and the remaining answers with their entries."""
-        differs = None if self._row is None else _compare_stream_row(self._row, replayer)
-        return differs or self._find_moved_answer() or self._find_false_answer(replayer.first, replayer.number)
 
-    def _find_moved_answer(self) -> LogDifference | None:
-        """Return an answer that is said to be that of an entry which has not its id."""
-        for key, (number, other) in self._later.items():
-            if key != self._key_of(other):
-                return _build_difference(
-                    number, "no answer is kept for its id, but one under another entry", number, other
-                )
-        return None
-
-    def _find_false_answer(self, first: int, last: int) -> LogDifference | None:
-        """Return an answer beyond those of the entries' ids: it is kept for an id that its entry does not have."""
-        here = (answers.c.stream == self._stream, answers.c.number.between(first, last))
-        with self._database.reading() as connection:
-            count = connection.execute(select(func.count()).select_from(answers).where(*here)).scalar_one()
-            if count == self._answers:
-                return None
-            kept = connection.execute(select(answers.c.number, answers.c.id).where(*here).order_by(answers.c.number))
-            rows = kept.all()
-        false = next((row.number for row in rows if row.id != self._key_of(row.number)), first)
-        return _build_difference(false, "an answer is kept for an id that it does not have", self._answers, count)
-
-    def _key_of(self, number: int) -> str | None:
-        """Return the key of the id that an entry has."""
-        with self._database.reading() as connection:
-            query = select(entries.c.body).where(entries.c.stream == self._stream, entries.c.number == number)
-            body = parse_line(connection.execute(query).scalar() or "")
-        id_ = body.get("id") if isinstance(body, Mapping) else None
-        return None if id_ is None else answer_key(id_)
-
-    def _kept_answers(self, keys: Sequence[str]) -> dict[str, int]:
-        query = select(answers.c.id, answers.c.number).where(answers.c.stream == self._stream, answers.c.id.in_(keys))
-        with self._database.reading() as connection:
-            return {row.id: row.number for row in connection.execute(query)}
-
-
-def _build_difference(number: int, what: str, logged: object, found: object) -> LogDifference:
-    return LogDifference(entry=number, what=what, **compare_values(logged, found))
+def _build_difference(number: int, message: str, logged: object, found: object) -> LogDifference:
+    return LogDifference(entry=number, what=message, **compare_values(logged, found))

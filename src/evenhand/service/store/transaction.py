@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.service.state_machines import Operation, Planner, SeldomSaved, StateMachine
+from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store import chain, statements
 from evenhand.service.store.statements import StreamHead
 from evenhand.service.store.tables import (
@@ -179,28 +179,28 @@ class Transaction:
         """
         kept = self._kept[stream]
         page = StreamBatch()
-        planner = kept.machine if isinstance(kept.machine, Planner) else None
         head = self._lock_head(connection, stream)
         if head.digest != kept.machine.digest:
             page.results = [configuration_error(stream) for _ in asked]
             return page
-        page.plan_ahead = follow_stream(connection, stream, head, kept, planner if patient else None)
+        page.plan_ahead = follow_stream(connection, stream, head, kept, patient=patient)
         if page.plan_ahead is not None:
             return page
         keys = [None if request.id is None else answer_key(request.id) for request in asked]
         used = statements.find_answers(connection, stream, [key for key in keys if key is not None])
-        known = {key: _KnownAnswer(number) for key, number in used.items()}
         remembered: dict[str, int] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
         for request, key in zip(asked, keys, strict=True):
-            page.plan_ahead = planner.plan_ahead(operation=request.operation) if planner is not None else None
+            page.plan_ahead = kept.machine.plan_ahead(operation=request.operation)
             if page.plan_ahead is not None and patient:
                 break
-            before_it = None if key is None else known.get(key)
-            if before_it is not None and (request.answered is None or _was_done_by(connection, request, before_it)):
-                page.results.append(_repeat_answer(connection, request, before_it))
-                continue
+            earlier = None if key is None else used.get(key)
+            if earlier is not None:
+                body_of_earlier = _read_body(connection, stream, earlier, page.rows)
+                if request.answered is None or _was_done_by(request, body_of_earlier):
+                    page.results.append(_repeat_answer(request, earlier, body_of_earlier))
+                    continue
             answer: Mapping[str, Any] = {}
             if request.operation is CHECKPOINT:
                 body = chain.canonical_json(_checkpoint_body(kept.machine))
@@ -228,7 +228,7 @@ class Transaction:
                 marks.append({"stream": stream, "number": number, "at": row["at"]})
             if key is not None:
                 remembered[key] = number
-                known[key] = _KnownAnswer(number, request.operation, answer)
+                used[key] = number
             page.results.append(OperationResult(number, answer))
             page.done.append((request.operation, answer))
         if page.rows:
@@ -244,13 +244,13 @@ class Transaction:
                 statements.insert_answers(connection, stream, remembered)
             if marks:
                 connection.execute(insert(checkpoints), marks)
-            later = isinstance(kept.machine, SeldomSaved) and not marks and not kept.machine.needs_saving()
-            state = None if later else json.dumps(kept.machine.state())
+            is_saved = bool(marks) or kept.machine.needs_saving()
+            state = json.dumps(kept.machine.state()) if is_saved else None
             statements.update_state(connection, stream, (number, last), state)
         kept.number, kept.hash = number, last
         if len(page.results) == len(asked):
             # Plan for the next decision now, so that the plan may be there before its request.
-            page.plan_ahead = planner.plan_ahead() if planner is not None else None
+            page.plan_ahead = kept.machine.plan_ahead()
         return page
 
     def _lock_head(self, connection: Connection, stream: str) -> StreamHead:
@@ -280,7 +280,7 @@ class Transaction:
 
 
 def follow_stream(
-    connection: Connection, stream: str, head: StreamHead, kept: LoadedMachine, planner: Planner | None = None
+    connection: Connection, stream: str, head: StreamHead, kept: LoadedMachine, *, patient: bool = False
 ) -> Callable[[], None] | None:
     """Bring a machine to the end of its stream, unless it is there: from its own state or the store's, whichever is
     later, by the entries since.
@@ -290,7 +290,7 @@ def follow_stream(
         stream: its name.
         head: where it stands.
         kept: the machine.
-        planner: the same, if it may have to make a plan first.
+        patient: whether to return the work of a missing plan, and load nothing.
 
     Returns:
         What the planner has to do before; then nothing was loaded.
@@ -308,9 +308,8 @@ def follow_stream(
     if kept.number is None or kept.number < head.state_number or connection.execute(own).scalar() != kept.hash:
         state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
         loaded = json.loads(state)
-        ahead = None if planner is None else planner.plan_ahead(loaded)
-        if ahead is not None:
-            return ahead
+        if patient and (plan_ahead := kept.machine.plan_ahead(loaded)) is not None:
+            return plan_ahead
         kept.machine.load(loaded)
         kept.number = head.state_number
     since = select(entries.c.number, entries.c.body).where(
@@ -389,34 +388,24 @@ def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _KnownAnswer:
-    """Answer to an ID.
-
-    Attributes:
-        number: of its entry.
-        asked, answer: what that says, where it was made in this transaction; else it is read when it is needed.
-    """
-
-    number: int
-    asked: Operation | None = None
-    answer: Mapping[str, Any] | None = None
-
-
-def _read_body(connection: Connection, stream: str, number: int) -> dict[str, Any] | None:
-    """Return the body of an entry, or None if it was deleted."""
-    query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
-    body = connection.execute(query).scalar()
+def _read_body(
+    connection: Connection, stream: str, number: int, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | StoreError | None:
+    """Return the body of an entry, which may be among rows to be written. None if it was deleted."""
+    body = next((row["body"] for row in rows if row["number"] == number), None)
+    if body is None:
+        query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
+        body = connection.execute(query).scalar()
     if body is None:
         return None
     try:
         content: dict[str, Any] = json.loads(body)
     except ValueError:
-        raise StoreError(
+        return StoreError(
             f"entry {number:,} of {stream!r} cannot be read",
             location="the store",
             hint="something else changed the store; `evenhand replay --store URL` says what differs",
-        ) from None
+        )
     return content
 
 
@@ -428,35 +417,29 @@ def question_of(logged: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**logged, "op": "decide"} if logged.get("op") == "unguarded" else logged
 
 
-def _was_done_by(connection: Connection, asked: OperationRequest, known: _KnownAnswer) -> bool:
-    """Whether an id's answer was given by this very operation: its first attempt may have failed after it was done."""
-    logged: Mapping[str, Any] | None = known.asked
-    if logged is None:
-        body = _read_body(connection, asked.stream, known.number)
-        logged = None if body is None else body.get("input")
-    return logged is not None and chain.canonical_json(logged) == chain.canonical_json(asked.operation)
+def _was_done_by(request: OperationRequest, body: Mapping[str, Any] | StoreError | None) -> bool:
+    """Return whether an entry has exactly this operation, whose first attempt may have failed after the commit."""
+    if isinstance(body, StoreError):
+        raise body
+    logged = None if body is None else body.get("input")
+    return logged is not None and chain.canonical_json(logged) == chain.canonical_json(request.operation)
 
 
 def _repeat_answer(
-    connection: Connection, asked: OperationRequest, known: _KnownAnswer
+    request: OperationRequest, number: int, body: Mapping[str, Any] | StoreError | None
 ) -> OperationResult | EvenhandError:
     """Return the earlier answer to an ID if the request is the same."""
-    logged, answer = known.asked, known.answer
-    if logged is None or answer is None:
-        try:
-            body = _read_body(connection, asked.stream, known.number)
-            if body is None:
-                return DecisionError(
-                    f"the id {asked.id!r} was used long ago, and the answer is not kept any more",
-                    code="repeated",
-                    hint="see retention.log_days",
-                )
-            logged, answer = body["input"], body["output"]
-        except StoreError as error:
-            return error
-    question = asked.operation if asked.answered is None else asked.answered
-    if chain.canonical_json(question_of(logged)) != chain.canonical_json(question_of(question)):
+    if isinstance(body, StoreError):
+        return body
+    if body is None:
         return DecisionError(
-            f"the id {asked.id!r} was used for another request", code="repeated", hint="give every request its own id"
+            f"the id {request.id!r} was used long ago, and the answer is not kept any more",
+            code="repeated",
+            hint="see retention.log_days",
         )
-    return OperationResult(known.number, answer, repeated=True)
+    question = request.operation if request.answered is None else request.answered
+    if chain.canonical_json(question_of(body["input"])) != chain.canonical_json(question_of(question)):
+        return DecisionError(
+            f"the id {request.id!r} was used for another request", code="repeated", hint="give every request its own id"
+        )
+    return OperationResult(number, body["output"], repeated=True)
