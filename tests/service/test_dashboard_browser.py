@@ -17,6 +17,7 @@ from browser import ARGUMENTS, CHECK, CHROMIUM
 from conftest import GUARD, PLAN
 from evenhand.errors import StoreError
 from evenhand.service import KeyStore
+from evenhand.service.generation.guards import GuardedRequest
 
 if CHROMIUM is None:
     pytest.skip("needs chromium", allow_module_level=True)
@@ -185,7 +186,7 @@ def test_what_goes_wrong_is_said_plainly(page, site):
     look(page, site, "wild")
     guard = site.context.guards["wild"]
     for _ in range(25):
-        answer_now(guard.request("a secret leader"))
+        answer_now(GuardedRequest(guard, "a secret leader"))
     trouble = page.get_by_role("region", name="Not as assumed")
     expect(trouble).to_contain_text("deadline missed")
     expect(trouble).to_contain_text("did not show what it had to, after all retries")
@@ -217,7 +218,7 @@ def test_a_store_that_cannot_be_read_is_told(page, site, monkeypatch):
 
 def test_lanes_by_keyboard(page, site):
     for _ in range(3):
-        answer_now(site.context.guards["studio"].request("a portrait of a leader"))
+        answer_now(GuardedRequest(site.context.guards["studio"], "a portrait of a leader"))
     look(page, site, "studio")
     slider = page.get_by_role("slider", name="leader: age, item by item")
     expect(slider).not_to_have_attribute("aria-valuetext", "nothing yet")

@@ -24,7 +24,7 @@ from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import Item
 from evenhand.genai.backends.studio import Studio
 from evenhand.service import Database, Ledger
-from evenhand.service.generation.guards import ServedGuard, build_guard_machine, open_guard
+from evenhand.service.generation.guards import GuardedRequest, ServedGuard, build_guard_machine, open_guard
 from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.settings import ServedGuardConfig, ServedShieldConfig
 from evenhand.service.shields import build_shield
@@ -201,7 +201,7 @@ def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tm
                 _, _, at_work = chosen.choice(here)
                 prompt = f"a leader, number {number}-{k}"
                 try:
-                    found = answer_now(at_work.request(prompt, generator=generator))
+                    found = answer_now(GuardedRequest(at_work, prompt, generator))
                 except StoreError:
                     continue
                 if found.answer.item is not None:

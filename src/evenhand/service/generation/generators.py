@@ -164,7 +164,7 @@ class ConversationGenerator:
             raise
         return replace(Item.of_text(text, answer.get("usage")), answer=answer)
 
-    def said_of(self, item: Item | None) -> Mapping[str, Any]:
+    def response_of(self, item: Item | None) -> Mapping[str, Any]:
         """Return the response of the service that had the item, or with which the model declined."""
         return self.declined or {} if item is None else item.answer
 

@@ -1,7 +1,7 @@
-"""A guard for a gateway that makes items itself: it asks before, and again with the item.
+"""Guard for a gateway that generates items itself: it asks before the generation, and again with the item.
 
-There is no other attempt in between: an item that does not show what its prompt asked for is delivered, and the log
-says that an assumption is broken.
+There are no further attempts: an item that does not show its requested values is delivered, and the log records a
+broken assumption.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evenhand.core.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.enforcement.enforcer import Instruction
 from evenhand.genai.enforcement.guard import AnswerStatus
-from evenhand.genai.enforcement.supply import PartFailure, known_values
+from evenhand.genai.enforcement.supply import ItemValues, PartFailure, known_values
 from evenhand.service.background import PeriodicThread
-from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex, wait_for_store
+from evenhand.service.generation.stored_enforcer import LogMetadata, describe_stored_item, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
-    from evenhand.genai.pipeline import Pipeline
-    from evenhand.service.generation.stored_enforcer import RetryQueue, StoredEnforcer
-    from evenhand.service.settings import ServedGuardConfig
-    from evenhand.service.store.ledger import Ledger
+    from evenhand.service.generation.guards import ServedGuard
 
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
@@ -36,13 +33,13 @@ MAX_REMEMBERED_CALLS = 10_000
 
 @dataclass(frozen=True)
 class GuardrailVerdict:
-    """What the gateway is to do.
+    """Instruction for the gateway.
 
     Attributes:
-        action: let it pass, refuse it, or go on with another prompt.
-        status: as in the answers of guarded generators.
-        prompt: to go on with.
-        reason: why it is refused, or not ok.
+        action: Whether the call may continue, is blocked, or continues with another prompt.
+        status: Status as in the answers of guarded generators.
+        prompt: Prompt to continue with.
+        reason: Reason for a status other than ok.
     """
 
     action: GuardrailAction
@@ -53,132 +50,41 @@ class GuardrailVerdict:
 
 @dataclass
 class _GatewayCall:
-    """One call of the gateway's.
+    """One call of the gateway.
 
     Attributes:
-        prompt: its hash.
-        before: what was said to it.
-        counts: whether its item counts for anything.
-        until: when it is given up, by the steady clock; None: it is complete.
-        item: the hash of its item.
-        after: what was said to that.
+        prompt: Hash of the prompt.
+        before: Verdict on the prompt.
+        counts: Whether the item counts for a specification.
+        until: Time at which the call is abandoned. None if it is complete.
+        must: Values that the item must show.
+        item: Hash of the item.
+        after: Verdict on the item.
     """
 
     prompt: str
     before: GuardrailVerdict
     counts: bool
     until: float | None
+    must: Instruction = field(default_factory=dict)
     item: str | None = None
     after: GuardrailVerdict | None = None
-    must: Instruction = field(default_factory=dict)
-
-
-class GuardrailOwner(Protocol):
-    """What a guardrail shares with the guarded generator that it belongs to."""
-
-    entry: ServedGuardConfig
-    pipeline: Pipeline
-    ledger: Ledger
-    name: str
-    replica: str
-    retry_queue: RetryQueue
-
-    def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
-        """Build the enforcer of one request."""
-        ...
 
 
 class Guardrail:
     """Guard for a gateway: admits its requests, and completes them with their items.
 
     Args:
-        guard: whose judge, classifier and deadlines are used.
-        steady: seconds of a monotonic clock.
+        guard: Guarded generator whose judge, classifier and deadlines are used.
+        steady: Monotonic clock in seconds.
     """
 
-    def __init__(self, guard: GuardrailOwner, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, guard: ServedGuard, steady: Callable[[], float] = time.monotonic) -> None:
         self._guard, self._steady = guard, steady
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()
         pause = min(1.0, guard.entry.guardrail_seconds / 4)
         self._thread = PeriodicThread("evenhand-guardrail", self.expire_calls, pause)
-
-    async def before(self, call: str, prompt: str) -> GuardrailVerdict:
-        """Return the prompt that the gateway is to go on with.
-
-        Args:
-            call: the gateway's name of the call, with which it asks again when there is an item.
-            prompt: as the user wrote it.
-
-        Raises:
-            DecisionError: the call is under way with another prompt.
-            StoreError: the store failed, and nothing may go on without it.
-        """
-        known = self._calls.get(call)
-        if known is not None and known.prompt == sha256_hex(prompt):
-            return known.before
-        pipeline, guard = self._guard.pipeline, self._guard
-        notes = self._notes(prompt)
-        keeper = guard.enforcer(notes, call=_stored_call_name(call))
-        try:
-            conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
-            fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
-            admission = await call_part(keeper.admit, conditions, fixed=fixed)
-        except StoreError as error:
-            return self._without_store(call, error)
-        except DecisionError:
-            raise
-        except Exception as error:
-            # An OptionError of the keeper's is the judge's too: it names a condition that there is none of.
-            failure = PartFailure.of("judge", error)
-            return self._undecided_verdict(str(failure), failure.summary, notes)
-        sent = await call_part(pipeline.instruct, prompt, admission.must)
-        if sent == prompt:
-            verdict = GuardrailVerdict("NONE", "ok", prompt)
-        elif prompt:
-            verdict = GuardrailVerdict("GUARDRAIL_INTERVENED", "ok", sent)
-        else:
-            guard.retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": "no text"}})
-            return GuardrailVerdict(
-                "BLOCKED", "refused", reason="there is no text to which what must be asked for could be put"
-            )
-        until = self._steady() + guard.entry.guardrail_seconds
-        self._remember(
-            call, _GatewayCall(sha256_hex(prompt), verdict, bool(admission.counts), until, must=admission.must)
-        )
-        return verdict
-
-    async def after(self, call: str, item: Item | None) -> GuardrailVerdict:
-        """Decide whether an item may be delivered.
-
-        Args:
-            call: as it was named before.
-            item: None: there is none, or nothing that can be looked at.
-
-        Raises:
-            StoreError: the store failed, and nothing may be delivered without it.
-        """
-        known = self._calls.get(call)
-        digest = None if item is None else sha256_hex(item.data)
-        if known is not None and known.after is not None and known.item == digest:
-            return known.after
-        verdict = await self._judge_item(call, item, known)
-        if known is not None and verdict.status != "unguarded":
-            known.item, known.after, known.until = digest, verdict, None
-        return verdict
-
-    def expire_calls(self) -> int:
-        """Abandon calls without an item after the time limit, and return their number."""
-        now = self._steady()
-        with self._lock:
-            over = [name for name, record in self._calls.items() if record.until is not None and record.until <= now]
-            for name in over:
-                del self._calls[name]
-        for name in over:
-            self._guard.retry_queue.submit(
-                {"op": "abandon", "call": _stored_call_name(name), "note": {"what": "no item came in time"}}
-            )
-        return len(over)
 
     @property
     def waiting(self) -> int:
@@ -186,36 +92,102 @@ class Guardrail:
         with self._lock:
             return sum(record.until is not None for record in self._calls.values())
 
+    async def before(self, call: str, prompt: str) -> GuardrailVerdict:
+        """Return the prompt that the gateway continues with.
+
+        Args:
+            call: Name of the call at the gateway, which it sends again with the item.
+            prompt: Prompt of the user.
+
+        Raises:
+            DecisionError: The call is under way with another prompt.
+            StoreError: The store failed, and the configuration does not permit calls without it.
+        """
+        record = self._calls.get(call)
+        if record is not None and record.prompt == sha256_hex(prompt):
+            return record.before
+        pipeline, guard = self._guard.pipeline, self._guard
+        notes = self._notes(prompt)
+        enforcer = guard.enforcer(notes, call=_stored_call_name(call))
+        try:
+            conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
+            fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
+            admission = await call_part(enforcer.admit, conditions, fixed=fixed)
+        except StoreError as error:
+            return self._verdict_without_store(call, error)
+        except DecisionError:
+            raise
+        except Exception as error:
+            # An OptionError of the enforcer is caused by the judge, too: it names an unknown condition.
+            failure = PartFailure.of("judge", error)
+            return self._undecided_verdict(str(failure), failure.summary, notes)
+        changed = await call_part(pipeline.instruct, prompt, admission.must)
+        if not prompt and changed != prompt:
+            self._abandon(call, "no text")
+            return GuardrailVerdict("BLOCKED", "refused", reason="there is no text that the required values fit into")
+        verdict = GuardrailVerdict("NONE" if changed == prompt else "GUARDRAIL_INTERVENED", "ok", changed)
+        until = self._steady() + guard.entry.guardrail_seconds
+        self._remember(call, _GatewayCall(sha256_hex(prompt), verdict, bool(admission.counts), until, admission.must))
+        return verdict
+
+    async def after(self, call: str, item: Item | None) -> GuardrailVerdict:
+        """Decide whether an item may be delivered.
+
+        Args:
+            call: Name of the call.
+            item: Item. None if there is none, or none that can be classified.
+
+        Raises:
+            StoreError: The store failed, and the configuration does not permit calls without it.
+        """
+        record = self._calls.get(call)
+        digest = None if item is None else sha256_hex(item.data)
+        if record is not None and record.after is not None and record.item == digest:
+            return record.after
+        verdict = await self._judge_item(call, item, record)
+        if record is not None and verdict.status != "unguarded":
+            record.item, record.after, record.until = digest, verdict, None
+        return verdict
+
+    def expire_calls(self) -> int:
+        """Abandon calls without an item after the time limit, and return their number."""
+        now = self._steady()
+        with self._lock:
+            expired = [name for name, record in self._calls.items() if record.until is not None and record.until <= now]
+            for name in expired:
+                del self._calls[name]
+        for name in expired:
+            self._abandon(name, "no item came in time")
+        return len(expired)
+
     def close(self) -> None:
-        """Stop watching for items."""
+        """Stop the thread that abandons calls."""
         self._thread.stop()
 
-    # ---- within
-
-    async def _judge_item(self, call: str, item: Item | None, known: _GatewayCall | None) -> GuardrailVerdict:
+    async def _judge_item(self, call: str, item: Item | None, record: _GatewayCall | None) -> GuardrailVerdict:
         guard, pipeline = self._guard, self._guard.pipeline
         operation: dict[str, Any] = {"op": "fail", "call": _stored_call_name(call), "final": True}
         note: dict[str, Any] = {"route": "guardrail"}
         failure: PartFailure | None = None
         if item is not None:
-            note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
-            if known is not None:
-                note["clause"] = pipeline.instruct.clause(known.must)
+            note["item"] = describe_stored_item(item)
+            if record is not None:
+                note["clause"] = pipeline.instruct.clause(record.must)
             try:
-                # Where an item counts for nothing, nothing depends on what it shows.
-                looked = known is None or known.counts
-                groups = pipeline.configuration.values
-                values = known_values(await call_part(pipeline.classifier.classify, item), groups) if looked else {}
+                # An item that counts for no specification needs no classification.
+                values: ItemValues = {}
+                if record is None or record.counts:
+                    answers = await call_part(pipeline.classifier.classify, item)
+                    values = known_values(answers, pipeline.configuration.values)
                 operation |= {"op": "complete", "values": dict(values)}
             except Exception as error:
                 failure = PartFailure.of("classifier", error)
                 if pipeline.configuration.guard.when_unsure == "pass":
                     operation |= {"op": "complete", "values": {}}
         try:
-            done = await wait_for_store(guard.ledger.submit(guard.name, {**operation, "note": note}))
-            outcome = done.answer["outcome"]
+            result = await wait_for_store(guard.ledger.submit(guard.name, {**operation, "note": note}))
         except StoreError as error:
-            return self._without_store(call, error)
+            return self._verdict_without_store(call, error)
         except DecisionError as error:
             if error.code != "unknown-id":
                 raise
@@ -224,6 +196,7 @@ class Guardrail:
         if failure is not None:
             return self._undecided_verdict(str(failure), failure.summary, self._notes(call))
         # Without an item, such as when a tool is called, there is nothing to keep back.
+        outcome = result.answer["outcome"]
         return GuardrailVerdict("NONE", "ok" if outcome["status"] == "ok" else "violation", reason=outcome["reason"])
 
     def _undecided_verdict(self, reason: str, public_reason: str, notes: LogMetadata) -> GuardrailVerdict:
@@ -236,38 +209,36 @@ class Guardrail:
         """
         passes = self._guard.pipeline.configuration.guard.when_unsure == "pass"
         status: AnswerStatus = "unguarded" if passes else "refused"
-        note = {
-            "what": "answer",
-            "status": status,
-            "reason": notes.reason(reason),
-            **notes.describe_request(),
-        }
-        self._guard.retry_queue.submit({"op": "record", "note": note})
+        self._record(status, notes.reason(reason), notes.describe_request())
         return GuardrailVerdict("NONE" if passes else "BLOCKED", status, reason=public_reason)
 
-    def _without_store(self, call: str, error: StoreError) -> GuardrailVerdict:
-        self._guard.retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": "store"}})
+    def _verdict_without_store(self, call: str, error: StoreError) -> GuardrailVerdict:
+        self._abandon(call, "store")
         if self._guard.entry.when_down == "refuse":
             raise error
-        note = {"what": "answer", "status": "unguarded", "reason": "the store failed", "route": "guardrail"}
-        self._guard.retry_queue.submit({"op": "record", "note": note})
+        self._record("unguarded", "the store failed", {"route": "guardrail"})
         return GuardrailVerdict("NONE", "unguarded", reason="the store failed")
 
+    def _record(self, status: AnswerStatus, reason: str, request: Any) -> None:
+        note = {"what": "answer", "status": status, "reason": reason, **request}
+        self._guard.retry_queue.submit({"op": "record", "note": note})
+
+    def _abandon(self, call: str, reason: str) -> None:
+        self._guard.retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": reason}})
+
     def _notes(self, prompt: str) -> LogMetadata:
+        guard = self._guard
         return LogMetadata(
-            prompt,
-            route="guardrail",
-            log_prompts=self._guard.entry.log_prompts,
-            instruct=self._guard.pipeline.instruct,
+            prompt, route="guardrail", log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
         )
 
-    def _remember(self, call: str, what: _GatewayCall) -> None:
+    def _remember(self, call: str, record: _GatewayCall) -> None:
         with self._lock:
-            self._calls[call] = what
-            over = len(self._calls) - MAX_REMEMBERED_CALLS
-            if over > 0:
-                # Those under way are not forgotten: somebody must give them up.
-                complete = [name for name, record in self._calls.items() if record.until is None][:over]
+            self._calls[call] = record
+            surplus = len(self._calls) - MAX_REMEMBERED_CALLS
+            if surplus > 0:
+                # Calls under way are kept, because they must be abandoned some time.
+                complete = [name for name, record in self._calls.items() if record.until is None][:surplus]
                 for name in complete:
                     del self._calls[name]
             if not self._thread.is_started:
@@ -275,5 +246,5 @@ class Guardrail:
 
 
 def _stored_call_name(call: str) -> str:
-    """Return a call's name in the store, where the guard's own requests have theirs."""
+    """Return the name of a call in the store, distinct from the names of the guard's own requests."""
     return f"gateway:{call}"

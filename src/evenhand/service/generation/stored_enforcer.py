@@ -1,4 +1,4 @@
-"""The enforcer in the store, as the guard of a generator sees it, and a queue for while the store is away."""
+"""The enforcer of a guard, whose state is in the store, and a queue for operations while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from uuid import uuid4
 from evenhand.core.coroutines import blocks, call, is_blocking
 from evenhand.core.http import SecretRedactor
 from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.genai.backends.generator import Item
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.enforcement.supply import ItemAttempt
@@ -24,31 +25,41 @@ from evenhand.service.spending import SECONDS, to_micro
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
 
+RETRY_SECONDS = 1.0
+"""Seconds between two attempts of queued operations."""
+
+MAX_WAITING = 10_000
+"""Maximum number of queued operations. Further records are only counted."""
+
 
 @dataclass(frozen=True)
 class StoredAdmission(Admission):
-    """An admission that is open in the store under a number, and the call that it belongs to."""
+    """Admission that is open in the store.
+
+    Attributes:
+        number: Number of its entry.
+        call: Name of its call.
+    """
 
     number: int
     call: str
 
 
 class StoredEnforcer:
-    """Admits and completes one request durably, for whichever replica of the service.
+    """Admits and completes one request durably, in any replica of the service.
 
     Args:
-        ledger: the store.
-        stream: the guard's name.
-        replica: this process's name, under which admissions are open.
-        notes: for the log.
-        call: a name for its admissions; by default a unique one.
-        budget: ``reserve``, what a request may cost at most, and caps, in millionths: ``hour``, ``day``; None: no caps.
+        ledger: Ledger of the store.
+        stream: Name of the guard.
+        replica: Name of this process, under which admissions are open.
+        notes: Details for the log.
+        call: Name for its admissions. Default: a unique name.
+        budget: Maximum cost of a request (``reserve``) and caps (``hour``, ``day``) in millionths. None disables them.
 
     Attributes:
-        call: under which its admissions are open too, until they are complete; callers that do not know whether there
-            is one can give it up by this.
-        number: of the last admission; None: there was none.
-        withdrawn: set this once no caller waits for an item any more: those that come then are not counted as shown.
+        call: Name of the open admission. A caller that does not know whether it is open can abandon it by this name.
+        number: Number of the last admission. None if there was none.
+        withdrawn: Whether no caller waits any more. Later items are not counted as shown.
     """
 
     def __init__(
@@ -64,7 +75,7 @@ class StoredEnforcer:
         self._budget = budget
         self._ledger, self._stream, self._replica = ledger, stream, replica
         self._notes = notes
-        self._given = call
+        self._call = call
         self.call = call or ""
         self.number: int | None = None
         self.withdrawn = False
@@ -77,13 +88,13 @@ class StoredEnforcer:
         fixed: Collection[str] = (),
         prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> StoredAdmission:
-        """As ``Enforcer.admit``.
+        """Admit a request as ``Enforcer.admit`` does.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: The store failed.
         """
         self.number = None
-        self.call = self._given or uuid4().hex
+        self.call = self._call or uuid4().hex
         operation: dict[str, Any] = {
             "op": "admit",
             "replica": self._replica,
@@ -98,17 +109,17 @@ class StoredEnforcer:
             operation["prefer"] = {group: list(values) for group, values in prefer.items()}
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_request())
-        # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
-        done = await wait_for_store(self._ledger.submit(self._stream, operation, durable=False))
-        self.number = done.number
-        return _stored_admission(done.answer["admission"], done.number, self.call)
+        # Nothing was delivered yet: a power cut that loses the admission also ends the request.
+        result = await wait_for_store(self._ledger.submit(self._stream, operation, durable=False))
+        self.number = result.number
+        return _stored_admission(result.answer["admission"], result.number, self.call)
 
     @blocks
     async def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
-        """As ``Enforcer.complete``, durably.
+        """Complete a request durably, as ``Enforcer.complete`` does.
 
         Raises:
-            StoreError: the store failed, or the request was given up meanwhile; the item must not be delivered.
+            StoreError: The store failed, or the request was abandoned; the item must not be delivered.
         """
         if self.withdrawn:
             return await call(self.fail, admission)
@@ -116,7 +127,7 @@ class StoredEnforcer:
 
     @blocks
     async def fail(self, admission: Admission) -> ItemOutcome:
-        """Fail a request, as ``Enforcer.fail``, durably."""
+        """Fail a request durably, as ``Enforcer.fail`` does."""
         final = {"final": True, "withdrawn": True} if self.withdrawn else {}
         return await self._submit_outcome(admission, {"op": "fail", **final})
 
@@ -125,21 +136,21 @@ class StoredEnforcer:
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_item(admission.must))
             operation |= self._notes.unlogged_cost()
-        # With its call: should the store have lost the admission in a crash, another one may have got its number.
-        known = {"admission": admission.number, "call": admission.call}
+        # With the name of its call, because a crash of the store may give its number to another admission.
+        operation |= {"admission": admission.number, "call": admission.call}
         try:
-            done = await wait_for_store(self._ledger.submit(self._stream, {**operation, **known}))
+            result = await wait_for_store(self._ledger.submit(self._stream, operation))
         except DecisionError as error:
             if error.code != "unknown-id":
                 raise
-            raise StoreError("this request was given up meanwhile: its replica was silent", hint="ask again") from None
+            raise StoreError("this request was abandoned: its replica was silent", hint="ask again") from None
         if self._notes is not None:
             self._notes.unlogged = 0.0
-        outcome = done.answer["outcome"]
-        again = None
+        outcome = result.answer["outcome"]
+        retry = None
         if outcome["admission"] is not None:
-            again = _stored_admission(outcome["admission"], admission.number, admission.call)
-        return ItemOutcome(outcome["status"], again, outcome["reason"], outcome["slots"])
+            retry = _stored_admission(outcome["admission"], admission.number, admission.call)
+        return ItemOutcome(outcome["status"], retry, outcome["reason"], outcome["slots"])
 
 
 def current_hour() -> int:
@@ -157,14 +168,10 @@ async def wait_for_store(future: Future[OperationResult]) -> OperationResult:
     return future.result() if is_blocking() else await asyncio.wrap_future(future)
 
 
-def _stored_admission(described: Mapping[str, Any], number: int, call: str) -> StoredAdmission:
-    admission = Admission.from_dict(described)
-    return StoredAdmission(
-        **{field.name: getattr(admission, field.name) for field in fields(admission)}, number=number, call=call
-    )
-
-
-# What the log keeps of requests beside what decides: prompts, if it may, and items by their hash.
+def _stored_admission(description: Mapping[str, Any], number: int, call: str) -> StoredAdmission:
+    admission = Admission.from_dict(description)
+    values = {field.name: getattr(admission, field.name) for field in fields(admission)}
+    return StoredAdmission(**values, number=number, call=call)
 
 
 def sha256_hex(data: str | bytes) -> str:
@@ -172,19 +179,23 @@ def sha256_hex(data: str | bytes) -> str:
     return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
 
 
+def describe_stored_item(item: Item) -> dict[str, Any]:
+    """Describe an item for the log by its hash."""
+    return {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
+
+
 class LogMetadata:
-    """Of one request.
+    """Details of one request for the log.
 
     Args:
-        prompt: as the user wrote it.
-        route: by which it came.
-        log_prompts: whether the log may have the prompt; else it has its hash, from which a prompt can be told that
-            somebody guesses.
-        instruct: what puts words into prompts.
+        prompt: Prompt of the user.
+        route: Route of the request.
+        log_prompts: Whether to log the prompt. Otherwise, its hash is logged, which confirms a guessed prompt.
+        instruct: Writer of the instructions in prompts.
 
     Attributes:
-        attempt: the last item that was asked for; None: none was.
-        unlogged: what attempts cost that no entry of the log has yet.
+        attempt: Attempt for the last requested item. None if there was none.
+        unlogged: Cost of attempts that is not logged yet.
     """
 
     def __init__(self, prompt: str, *, route: str, log_prompts: bool, instruct: InstructionWriter) -> None:
@@ -204,103 +215,92 @@ class LogMetadata:
 
     def describe_request(self) -> Mapping[str, Any]:
         """Describe the request."""
-        return {"route": self._route, **self._logged_prompts()}
+        return {"route": self._route, **self._logged_prompt()}
 
     def describe_item(self, must: Instruction) -> Mapping[str, Any]:
         """Describe the item: the clause added to the prompt, and the item's hash."""
-        note: dict[str, Any] = {**self._logged_prompts(), "clause": self._instruct.clause(must)}
+        note: dict[str, Any] = {**self._logged_prompt(), "clause": self._instruct.clause(must)}
         if self._log_prompts:
             sent = "" if self.attempt is None else self.attempt.prompt
             note["sent"] = sent or self._instruct(self._prompt, must) if must else self._prompt
-        item = None if self.attempt is None else self.attempt.item
-        if item is not None:
-            note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
+        if self.attempt is not None and self.attempt.item is not None:
+            note["item"] = describe_stored_item(self.attempt.item)
         return note
 
-    def reason(self, said: str) -> str:
+    def reason(self, message: str) -> str:
         """Redact a reason for the log. Messages of services may contain the prompt or a key."""
-        return SecretRedactor()(said if self._log_prompts else said.replace(self._prompt, "[prompt]"))
+        return SecretRedactor()(message if self._log_prompts else message.replace(self._prompt, "[prompt]"))
 
-    def _logged_prompts(self) -> dict[str, Any]:
+    def _logged_prompt(self) -> dict[str, Any]:
         return {"prompt": self._prompt} if self._log_prompts else {"prompt_sha256": sha256_hex(self._prompt)}
 
 
-# Operations that the store could not take, for when it is back.
-
-
-RETRY_SECONDS = 1.0
-"""Between two attempts."""
-
-MAX_WAITING = 10_000
-"""Records that are remembered; of further ones only their number is."""
-
-
 class RetryQueue:
-    """Carries out operations in the end that no caller waits for.
+    """Carries out operations without a caller, and retries them while the store is unavailable.
 
     Args:
-        ledger: the store.
-        stream: the name of the stream that they are for.
+        ledger: Ledger of the store.
+        stream: Name of the stream.
     """
 
     def __init__(self, ledger: Ledger, stream: str) -> None:
         self._ledger, self._stream = ledger, stream
-        self._left: deque[Operation] = deque()
+        self._pending: deque[Operation] = deque()
         self._lost = 0
         self._lock = threading.Lock()
-        self._thread = PeriodicThread("evenhand-leftovers", self._try, RETRY_SECONDS)
-        self._closed = False
+        self._thread = PeriodicThread("evenhand-leftovers", self._retry, RETRY_SECONDS)
+        self._is_closed = False
 
     @property
     def waiting(self) -> int:
-        """Number of operations that the store has not taken."""
-        return len(self._left)
+        """Number of operations that the store has not accepted."""
+        return len(self._pending)
 
     def submit(self, operation: Operation) -> Future[OperationResult] | None:
-        """Queue an operation, to be carried out now or later; it must be safe to carry out twice.
+        """Carry out an operation now or later. It must be safe to carry it out twice.
 
         Returns:
-            what comes of the first attempt; None if it failed at once.
+            The result of the first attempt. None if it failed at once.
         """
         try:
-            asked = self._ledger.submit(self._stream, operation, durable=False)
+            future = self._ledger.submit(self._stream, operation, durable=False)
         except StoreError:
             self._keep(operation)
             return None
 
-        def done(future: Future[OperationResult]) -> None:
+        def keep_failed(future: Future[OperationResult]) -> None:
             if isinstance(future.exception(), StoreError):
                 self._keep(operation)
 
-        asked.add_done_callback(done)
-        return asked
+        future.add_done_callback(keep_failed)
+        return future
 
     def close(self) -> None:
         """Try once more, and stop."""
-        self._closed = True
+        self._is_closed = True
         self._thread.stop()
-        self._try()
+        self._retry()
 
     def _keep(self, operation: Operation) -> None:
         with self._lock:
-            # What gives up an admission must come: it would be open for ever.
-            if operation.get("op") == "record" and len(self._left) >= MAX_WAITING:
+            # Abandonments are always kept: without them, an admission would stay open.
+            if operation.get("op") == "record" and len(self._pending) >= MAX_WAITING:
                 self._lost += 1
             else:
-                self._left.append(operation)
-            if not self._closed and not self._thread.is_started:
+                self._pending.append(operation)
+            if not self._is_closed and not self._thread.is_started:
                 self._thread.start()
 
-    def _try(self) -> None:
-        """Have the store take what is left, as long as it does."""
-        while self._left:
+    def _retry(self) -> None:
+        """Submit pending operations until the store fails."""
+        while self._pending:
             try:
-                self._ledger.submit(self._stream, self._left[0]).result()
+                self._ledger.submit(self._stream, self._pending[0]).result()
             except StoreError:
                 return
             except EvenhandError:
-                pass  # Carried out before, as far as it makes sense.
-            self._left.popleft()
+                pass  # It was carried out before, as far as it is valid.
+            self._pending.popleft()
         with self._lock:
             lost, self._lost = self._lost, 0
         if lost:

@@ -1,12 +1,12 @@
-"""What replicas do besides decisions: they beat, watch each other, and delete what is old.
+"""Background work of a replica: heartbeats, retention, readiness and copies of the store.
 
-Each replica counts up a number in the store. The others watch it by their own steady clocks, so that no two machines
-need to agree on the time and no clock may jump. A replica whose number stands still for too long is declared dead: its
-row is deleted. Whatever is open in a stream under a name that has no row is then failed for good.
+Each replica counts up a number in the store. The other replicas watch it by their own monotonic clocks, so no two
+machines need synchronised clocks. A replica whose number does not change for too long is declared dead: its row is
+deleted, and its open work fails.
 
-That may be wrong: the replica may only have been stopped, and come back. Nothing rests on its being right. What was
-failed is not open any more in the stream's state, under whose lock every completion is taken, so the returned replica's
-completion is refused, and an item whose completion was refused is not released.
+The declaration may be wrong, because the replica may only have been suspended. This is safe: failed work is no longer
+open in the state of the stream, under whose lock every completion is applied. The completion of the suspended replica
+is therefore refused, and its item is not delivered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 
-from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, tuple_, update
 
 from evenhand.errors import StoreError
 from evenhand.service.background import PeriodicThread
@@ -40,7 +40,7 @@ from evenhand.service.store.transaction import configuration_error
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
-"""Between two beats, and between two looks at those of the others."""
+"""Seconds between two heartbeats, and between two checks of other replicas."""
 
 DEAD_SECONDS = 15.0
 """Seconds without a heartbeat after which a replica is declared dead."""
@@ -48,164 +48,8 @@ DEAD_SECONDS = 15.0
 PAUSE_SECONDS = 3 * BEAT_SECONDS
 """After a longer pause between checks, this replica was suspended itself, so its view of the others is outdated."""
 
-
-class Replicas:
-    """One replica among the others.
-
-    Args:
-        database: the store.
-        ledger: of this process.
-        name: of this replica, new at every start.
-        steady: a clock in seconds that never jumps; only its differences count.
-    """
-
-    def __init__(
-        self, database: Database, ledger: Ledger, name: str, *, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._database, self._ledger, self._name = database, ledger, name
-        self._steady = steady
-        self._looked: float | None = None
-        self._seen: dict[str, tuple[int, float]] = {}
-        self._held: dict[str, tuple[str, Collection[str]]] = {}
-
-    def beat(self) -> None:
-        """Record that this replica is alive, again if it was declared dead.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        table = replicas
-
-        def count_up(connection: Connection) -> None:
-            mine = update(table).where(table.c.name == self._name).values(beat=table.c.beat + 1)
-            if connection.execute(mine).rowcount == 0:
-                connection.execute(insert(table).values(name=self._name, beat=1))
-
-        self._ledger.submit_work(count_up).result()
-
-    def look(self) -> None:
-        """Declare silent replicas dead, and fail open work of replicas that are gone.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        now = self._steady()
-        stopped = self._looked is not None and now - self._looked > PAUSE_SECONDS
-        self._looked = now
-        with self._database.reading() as connection:
-            # Who is there is read at the same moment as what is open: a new replica first writes its row.
-            beats = {row.name: row.beat for row in connection.execute(select(replicas))}
-            left = [
-                (stream, name)
-                for stream in self._ledger.streams
-                for name in self._holders(connection, stream)
-                if name not in beats and name != self._name
-            ]
-        for stream, name in left:
-            logger.warning("%s: what the replica %s left open has failed", stream, name)
-            self._ledger.submit(stream, {"op": "abandon", "replica": name}).result()
-        silent = []
-        for name, count in beats.items():
-            before = self._seen.get(name)
-            if before is None or before[0] != count or stopped:
-                self._seen[name] = (count, now)
-            elif name != self._name and now - before[1] >= DEAD_SECONDS:
-                silent.append((name, count))
-        for name, count in silent:
-            self._declare_dead(name, count)
-        self._seen = {name: seen for name, seen in self._seen.items() if name in beats}
-
-    def leave(self) -> None:
-        """Record that this replica has ended. Another replica fails its open work.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        table = replicas
-        self._ledger.submit_work(
-            lambda connection: connection.execute(delete(table).where(table.c.name == self._name))
-        ).result()
-
-    def _declare_dead(self, name: str, count: int) -> None:
-        table = replicas
-
-        def remove(connection: Connection) -> int:
-            # Unless it has beaten since.
-            return connection.execute(delete(table).where(table.c.name == name, table.c.beat == count)).rowcount
-
-        if self._ledger.submit_work(remove).result():
-            logger.warning("the replica %s has been silent for %g seconds: declared dead", name, DEAD_SECONDS)
-
-    def _holders(self, connection: Connection, stream: str) -> Collection[str]:
-        """Return the names under which something is open in a stream."""
-        table = streams
-        head = connection.execute(select(table.c.hash).where(table.c.name == stream)).scalar_one()
-        known = self._held.get(stream)
-        if known is None or known[0] != head:
-            state = connection.execute(select(table.c.state).where(table.c.name == stream)).scalar_one()
-            self._held[stream] = head, self._ledger.holders(stream, json.loads(state))
-        return self._held[stream][1]
-
-
-# What a replica does by itself in the background: it beats, watches the others, and deletes what is too old.
-
 TIDY_SECONDS = 600.0
 """Seconds between two deletions of expired data."""
-
-
-class UpkeepThread:
-    """Background thread of a replica. Tasks that fail are retried the next time.
-
-    Args:
-        replicas: of this process.
-        retention: of this process.
-        steady: seconds of a clock that never jumps.
-    """
-
-    def __init__(
-        self, replicas: Replicas, retention: RetentionJob, *, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._replicas, self._retention = replicas, retention
-        self._steady = steady
-        self._tidied: float | None = None
-        self._thread = PeriodicThread("evenhand-upkeep", self.run_due_tasks, BEAT_SECONDS)
-
-    def start(self) -> None:
-        """Send a first heartbeat before anything is opened; then go on in the background.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        self._replicas.beat()
-        self._thread.start()
-
-    def run_due_tasks(self) -> None:
-        """Run everything that is due now."""
-        duties = {"beat": self._replicas.beat, "look": self._replicas.look}
-        now = self._steady()
-        if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
-            self._tidied = now
-            duties["delete_expired"] = self._retention.delete_expired
-        for name, duty in duties.items():
-            try:
-                duty()
-            except StoreError as error:
-                logger.warning("%s: %s", name, error.message)
-            except Exception:
-                logger.exception("%s failed", name)
-
-    def stop(self) -> None:
-        """Stop, and tell the others; to be called before the ledger is closed."""
-        self._thread.stop()
-        if self._thread.is_started:
-            try:
-                self._replicas.leave()
-            except StoreError as error:
-                logger.warning("the other replicas will find out by themselves that this one ended: %s", error.message)
-
-
-# Deletes what need not be kept any more: beginnings of logs, with the answers in them, and pictures.
-
 
 DAY_SECONDS = 86_400.0
 
@@ -219,27 +63,167 @@ PICTURES_PER_DELETE = 50
 """Number of pictures deleted in one transaction."""
 
 JUMP_SECONDS = 3_600.0
-"""If the wall clock and the steady clock differ by more seconds, nothing is deleted this time."""
+"""If the wall clock and the monotonic clock differ by more seconds, nothing is deleted this time."""
+
+FRESH_SECONDS = 1.0
+"""Lifetime of a readiness result, so that frequent probes cost the store nothing."""
+
+PATIENCE_SECONDS = 5.0
+"""Time limit of the trial transaction of a readiness check."""
+
+COPIED_ROWS = 1_000
+"""Number of rows that are copied at once."""
+
+NOT_COPIED = (replicas, revisions)
+"""Tables that every store has for itself."""
+
+
+class Replicas:
+    """Heartbeat of one replica, and its view of the others.
+
+    All methods raise `StoreError` if the store fails.
+
+    Args:
+        database: Store.
+        ledger: Ledger of this process.
+        name: Name of this replica, new at every start.
+        steady: Monotonic clock in seconds.
+    """
+
+    def __init__(
+        self, database: Database, ledger: Ledger, name: str, *, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database, self._ledger, self._name, self._steady = database, ledger, name, steady
+        self._checked_at: float | None = None
+        # By replica, its last heartbeat and when it was first seen.
+        self._seen: dict[str, tuple[int, float]] = {}
+        # By stream, the hash of its last entry and the replicas with open work.
+        self._holders: dict[str, tuple[str, Collection[str]]] = {}
+
+    def beat(self) -> None:
+        """Record that this replica is alive, again if it was declared dead."""
+
+        def count_up(connection: Connection) -> None:
+            beat = update(replicas).where(replicas.c.name == self._name).values(beat=replicas.c.beat + 1)
+            if connection.execute(beat).rowcount == 0:
+                connection.execute(insert(replicas).values(name=self._name, beat=1))
+
+        self._ledger.submit_work(count_up).result()
+
+    def look(self) -> None:
+        """Declare silent replicas dead, and fail open work of replicas that are gone."""
+        now = self._steady()
+        was_suspended = self._checked_at is not None and now - self._checked_at > PAUSE_SECONDS
+        self._checked_at = now
+        with self._database.reading() as connection:
+            # In one snapshot: a new replica writes its row before it opens anything.
+            beats = {row.name: row.beat for row in connection.execute(select(replicas))}
+            abandoned = [
+                (stream, name)
+                for stream in self._ledger.streams
+                for name in self._find_holders(connection, stream)
+                if name not in beats and name != self._name
+            ]
+        for stream, name in abandoned:
+            logger.warning("%s: open work of the replica %s has failed", stream, name)
+            self._ledger.submit(stream, {"op": "abandon", "replica": name}).result()
+        for name, beat in beats.items():
+            seen = self._seen.get(name)
+            if seen is None or seen[0] != beat or was_suspended:
+                self._seen[name] = (beat, now)
+                continue
+            is_silent = name != self._name and now - seen[1] >= DEAD_SECONDS
+            # Unless it has sent a heartbeat since.
+            if is_silent and self._delete(replicas.c.name == name, replicas.c.beat == beat):
+                logger.warning("the replica %s was silent for %g seconds: declared dead", name, DEAD_SECONDS)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in beats}
+
+    def leave(self) -> None:
+        """Record that this replica has ended. Another replica fails its open work."""
+        self._delete(replicas.c.name == self._name)
+
+    def _delete(self, *where: ColumnElement[bool]) -> int:
+        statement = delete(replicas).where(*where)
+        return self._ledger.submit_work(lambda connection: connection.execute(statement).rowcount).result()
+
+    def _find_holders(self, connection: Connection, stream: str) -> Collection[str]:
+        """Return the replicas with open work in a stream."""
+        head = connection.execute(select(streams.c.hash).where(streams.c.name == stream)).scalar_one()
+        cached = self._holders.get(stream)
+        if cached is None or cached[0] != head:
+            state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
+            cached = self._holders[stream] = head, self._ledger.holders(stream, json.loads(state))
+        return cached[1]
+
+
+class UpkeepThread:
+    """Background thread of a replica. Tasks that fail are retried the next time.
+
+    Args:
+        replicas: Heartbeat of this process.
+        retention: Retention job of this process.
+        steady: Monotonic clock in seconds.
+    """
+
+    def __init__(
+        self, replicas: Replicas, retention: RetentionJob, *, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._replicas, self._retention, self._steady = replicas, retention, steady
+        self._tidied: float | None = None
+        self._thread = PeriodicThread("evenhand-upkeep", self.run_due_tasks, BEAT_SECONDS)
+
+    def start(self) -> None:
+        """Send a first heartbeat before anything is opened, and start the thread.
+
+        Raises:
+            StoreError: The store failed.
+        """
+        self._replicas.beat()
+        self._thread.start()
+
+    def run_due_tasks(self) -> None:
+        """Run all tasks that are due."""
+        tasks: list[Callable[[], None]] = [self._replicas.beat, self._replicas.look]
+        now = self._steady()
+        if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
+            self._tidied = now
+            tasks.append(self._retention.delete_expired)
+        for task in tasks:
+            try:
+                task()
+            except StoreError as error:
+                logger.warning("%s: %s", task.__name__, error.message)
+            except Exception:
+                logger.exception("%s failed", task.__name__)
+
+    def stop(self) -> None:
+        """Stop, and sign off. Call it before the ledger is closed."""
+        self._thread.stop()
+        if self._thread.is_started:
+            try:
+                self._replicas.leave()
+            except StoreError as error:
+                logger.warning("the other replicas will notice by themselves that this one ended: %s", error.message)
 
 
 class RetentionJob:
     """Deletes expired entries and pictures.
 
-    **A log that is cut still replays.** A checkpoint is an entry that says, as the first one does, what the stream is
-    and what its state is then; it is chained to the entry before it and the next is chained to it. Logs are cut before
-    checkpoints only, so that every log starts with an entry from which it can be done again. The state, and with it
-    every decision to come, does not depend on what is deleted.
+    **A log that is cut can still be replayed.** A checkpoint is an entry with the configuration and state of the
+    stream, like the first entry, and chained like any other. Logs are cut before checkpoints only, so every log starts
+    with an entry from which it can be replayed. The state, and with it every future decision, does not depend on
+    deleted entries.
 
-    **An id stays used.** With its entry, the answer to an id goes, not the fact that it was used: who asks again with
-    the same id is refused, and never gets a second decision. What stays of the id is its hash.
+    **An ID stays used.** With an entry, the answer to its ID is deleted, but the hash of the ID remains. A repeated
+    request with this ID is refused, and never causes a second decision.
 
     Args:
-        database: the store.
-        ledger: of this process; its streams are those that are looked after, except the keys.
-        log_days: how long entries are kept at least; they go an eighth of that later at most. None: for ever.
-        picture_days: how long pictures are kept. None: for ever.
-        clock: seconds since 1970.
-        steady: seconds of a clock that never jumps.
+        database: Store.
+        ledger: Ledger of this process. All of its streams are processed, except the keys.
+        log_days: Minimum age of deleted entries. They are at most an eighth older. None keeps them.
+        picture_days: Age of deleted pictures. None keeps them.
+        clock: Clock in seconds since 1970.
+        steady: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -256,63 +240,55 @@ class RetentionJob:
         self._log_seconds = None if log_days is None else log_days * DAY_SECONDS
         self._picture_seconds = None if picture_days is None else picture_days * DAY_SECONDS
         self._clock, self._steady = clock, steady
-        self._last = (clock(), steady())
+        self._previous = (clock(), steady())
 
     def delete_expired(self) -> None:
         """Write the checkpoints that are due, and delete expired data.
 
         Raises:
-            StoreError: the store failed; the rest is done the next time.
+            StoreError: The store failed. The rest is done the next time.
         """
-        # A clock that was set forward would make everything old at once: where it does not agree with the steady one,
-        # nothing is deleted.
+        # A clock that is set forward would make everything old at once.
         now, steady = self._clock(), self._steady()
-        passed, ran = now - self._last[0], steady - self._last[1]
-        self._last = (now, steady)
-        if abs(passed - ran) > JUMP_SECONDS:
-            logger.warning("the clock jumped by %.0f seconds: nothing is deleted this time", passed - ran)
+        jump = now - self._previous[0] - (steady - self._previous[1])
+        self._previous = (now, steady)
+        if abs(jump) > JUMP_SECONDS:
+            logger.warning("the clock jumped by %.0f seconds: nothing is deleted this time", jump)
             return
         if self._log_seconds is not None:
             for stream in self._ledger.streams:
-                if stream == KEY_STREAM:
-                    continue
-                self._write_checkpoint(stream, now - self._log_seconds / PARTS_PER_PERIOD)
-                self._cut(stream, now - self._log_seconds)
+                if stream != KEY_STREAM:
+                    self._write_checkpoint(stream, now - self._log_seconds / PARTS_PER_PERIOD)
+                    self._cut(stream, now - self._log_seconds)
         if self._picture_seconds is not None:
             while self._ledger.submit_work(_delete_pictures(now - self._picture_seconds)).result():
                 pass
 
     def _write_checkpoint(self, stream: str, due: float) -> None:
-        """Write a checkpoint, if the last one is from before `due` and something happened since."""
+        """Write a checkpoint if the last one is older than a time, and entries follow it."""
         with self._database.reading() as connection:
             head = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
-            last = connection.execute(
-                select(checkpoints).where(checkpoints.c.stream == stream).order_by(checkpoints.c.number.desc()).limit(1)
-            ).one()
+            query = select(checkpoints).where(checkpoints.c.stream == stream).order_by(checkpoints.c.number.desc())
+            last = connection.execute(query.limit(1)).one()
         if head > last.number and last.at <= due:
             self._ledger.checkpoint(stream).result()
 
     def _cut(self, stream: str, before: float) -> None:
         """Delete the entries before the last checkpoint that is old enough."""
+        query = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream, checkpoints.c.at <= before)
         with self._database.reading() as connection:
-            first = connection.execute(
-                select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream, checkpoints.c.at <= before)
-            ).scalar()
+            first = connection.execute(query).scalar()
         if not first:
             return
-        # From here on the log starts there, for everybody who reads it, even if the rest is only done the next time.
-        self._ledger.submit_work(
-            lambda connection: connection.execute(
-                delete(checkpoints).where(checkpoints.c.stream == stream, checkpoints.c.number < first)
-            ),
-            durable=True,
-        ).result()
+        # From now on, the log starts there for every reader, even if the rest is deleted later.
+        older = delete(checkpoints).where(checkpoints.c.stream == stream, checkpoints.c.number < first)
+        self._ledger.submit_work(lambda connection: connection.execute(older), durable=True).result()
         while self._ledger.submit_work(_delete_entries(stream, first)).result():
             pass
 
 
 def _delete_entries(stream: str, first: int) -> Callable[[Connection], bool]:
-    """Delete some of the entries before `first`; return whether there may be more."""
+    """Build a transaction that deletes some entries before a number, and returns whether more may exist."""
 
     def work(connection: Connection) -> bool:
         lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == stream)).scalar_one()
@@ -324,25 +300,15 @@ def _delete_entries(stream: str, first: int) -> Callable[[Connection], bool]:
 
 
 def _delete_pictures(before: float) -> Callable[[Connection], bool]:
-    """Delete some of the pictures from before a time; return whether there may be more."""
+    """Build a transaction that deletes some pictures from before a time, and returns whether more may exist."""
 
     def work(connection: Connection) -> bool:
-        key = tuple_(pictures.c.stream, pictures.c.number)
         query = select(pictures.c.stream, pictures.c.number).where(pictures.c.at < before).limit(PICTURES_PER_DELETE)
         old = [tuple(row) for row in connection.execute(query)]
-        connection.execute(delete(pictures).where(key.in_(old)))
+        connection.execute(delete(pictures).where(tuple_(pictures.c.stream, pictures.c.number).in_(old)))
         return len(old) == PICTURES_PER_DELETE
 
     return work
-
-
-# Copies of a whole store, at one moment, while the service goes on: from one to a file, and from that to a new one.
-
-
-ROWS_AT_ONCE = 1_000
-
-NOT_COPIED = (replicas, revisions)
-"""Of processes that are not there any more, and what every store has of its own."""
 
 
 def copy_store(
@@ -351,52 +317,42 @@ def copy_store(
     """Copy a snapshot of one store to another, which may be of another kind.
 
     Args:
-        source: read in one transaction, which does not hold up writers.
-        target: new; all of it is written in one transaction.
-        progress: is told the number of rows that were copied so far.
+        source: Store that is read in one transaction, which does not block writers.
+        target: New store, which is written in one transaction.
+        progress: Function that receives the number of copied rows.
 
     Returns:
-        By stream the number and the hash of its last entry in the copy.
+        By stream, the number and the hash of its last entry in the copy.
 
     Raises:
-        StoreError: the target has something in it already, or one of the stores failed.
+        StoreError: The target is not empty, or one of the stores failed.
     """
-    done = 0
-    with source.reading() as here, target.transaction() as there:
-        if there.execute(select(func.count()).select_from(streams)).scalar_one():
+    copied = 0
+    with source.reading() as reader, target.transaction() as writer:
+        if writer.execute(select(func.count()).select_from(streams)).scalar_one():
             raise StoreError(
-                "the store is not empty: what it has would be mixed with the copy",
-                hint="name one that is not there yet, or move the old one away",
+                "the store is not empty: its content would be mixed with the copy",
+                hint="name a new store, or move the old one away",
             )
         for table in metadata.sorted_tables:
             if table in NOT_COPIED:
                 continue
-            rows = here.execution_options(stream_results=True).execute(select(table)).mappings()
-            for piece in rows.partitions(ROWS_AT_ONCE):
-                there.execute(insert(table), [dict(row) for row in piece])
-                done += len(piece)
-                progress(done)
-        return read_heads(there)
-
-
-# Whether the store takes decisions now: what a decision writes is written, and taken back in the same transaction.
-
-
-FRESH_SECONDS = 1.0
-"""Seconds for which a result is cached, so that frequent probes cost the store nothing."""
-
-PATIENCE_SECONDS = 5.0
-"""Time limit for the trial transaction."""
+            rows = reader.execution_options(stream_results=True).execute(select(table)).mappings()
+            for part in rows.partitions(COPIED_ROWS):
+                writer.execute(insert(table), [dict(row) for row in part])
+                copied += len(part)
+                progress(copied)
+        return read_heads(writer)
 
 
 class Readiness:
     """Checks whether the store accepts writes, by a trial write in the ledger's thread.
 
     Args:
-        ledger: of this process.
-        replica: this process's name, whose heartbeat stays counted.
-        steady: seconds of a monotonic clock.
-        patience: seconds; see `PATIENCE_SECONDS`.
+        ledger: Ledger of this process.
+        replica: Name of this process, whose heartbeat counts on.
+        steady: Monotonic clock in seconds.
+        patience: Time limit in seconds.
     """
 
     def __init__(
@@ -415,7 +371,7 @@ class Readiness:
         """Return if a decision could be written now.
 
         Raises:
-            StoreError: it could not, or not in time.
+            StoreError: The trial failed, or took too long.
         """
         now = self._steady()
         if self._trial is None or (self._trial.done() and now - self._tried_at >= FRESH_SECONDS):
@@ -424,22 +380,23 @@ class Readiness:
         done, _ = await asyncio.wait({self._trial}, timeout=self._patience)
         if not done:
             raise StoreError(
-                f"the store has not taken a write for {self._patience:g} seconds", hint="see its log, and its disk"
+                f"the store has not accepted a write for {self._patience:g} seconds", hint="see its log, and its disk"
             )
         self._trial.result()
 
     def _write(self, connection: Connection) -> None:
-        # In the order in which decisions take them, so that replicas never wait for each other in a circle.
+        """Write an entry and an answer to each stream, as a decision does, and delete them again."""
+        # In the order of decisions, so that replicas never wait for each other in a circle.
         for stream in sorted(self._ledger.streams):
             row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).one()
             if row.digest != self._ledger.machine(stream).digest:
                 raise configuration_error(stream)
-            # As large as a decision's entry is, about; under an identifier that may fall on any page.
-            mine = {"stream": stream, "number": row.number + 1}
-            entry = {**mine, "at": 0.0, "marked": False, "body": row.state, "hash": row.hash}
-            answer = {**mine, "id": secrets.token_hex(32)}
-            for table, values, key in ((entries, entry, entries.c.number), (answers, answer, answers.c.id)):
+            # About as large as the entry of a decision, and with a random ID, which may be stored on any page.
+            key = {"stream": stream, "number": row.number + 1}
+            entry = {**key, "at": 0.0, "marked": False, "body": row.state, "hash": row.hash}
+            answer = {**key, "id": secrets.token_hex(32)}
+            for table, values, column in ((entries, entry, entries.c.number), (answers, answer, answers.c.id)):
                 connection.execute(insert(table).values(values))
-                connection.execute(delete(table).where(table.c.stream == stream, key == values[key.name]))
+                connection.execute(delete(table).where(table.c.stream == stream, column == values[column.name]))
         beat = update(replicas).where(replicas.c.name == self._replica)
         connection.execute(beat.values(beat=replicas.c.beat + 1))

@@ -1,7 +1,4 @@
-"""The dashboard: its pages, what they ask for, and what happens as it happens.
-
-None of this is part of the interface that is promised.
-"""
+"""Pages of the dashboard, their data and their event streams. These routes may change in any version."""
 
 from __future__ import annotations
 
@@ -9,10 +6,11 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from itertools import islice
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -24,6 +22,7 @@ from evenhand import __version__
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, HttpError
+from evenhand.service.api.routes.streams import join_lines
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
@@ -43,8 +42,6 @@ T = TypeVar("T")
 router = APIRouter(include_in_schema=False)
 
 
-# Pages.
-
 ASSET_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 """Media types of the assets."""
 
@@ -55,12 +52,12 @@ ROWS_PER_PIECE = 500
 @router.get("/", dependencies=[require_scope("read")])
 async def get_dashboard() -> HTMLResponse:
     """The dashboard."""
-    return page_response(read_asset("index.html").decode())
+    return HTMLResponse(read_asset("index.html"))
 
 
 @router.get("/assets/{name}")
 async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
-    """A style, a script or a drawing of the pages."""
+    """A style sheet, script or drawing of the pages."""
     if name not in _asset_names():
         raise HttpError(404, "there is no such file", code="404")
     tag = f'"{hashlib.sha256(read_asset(name)).hexdigest()[:32]}"'
@@ -68,11 +65,6 @@ async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> 
     if tag in if_none_match:
         return Response(status_code=304, headers=headers)
     return Response(read_asset(name), media_type=ASSET_TYPES[name.rpartition(".")[2]], headers=headers)
-
-
-def page_response(text: str, status: int = 200) -> HTMLResponse:
-    """Return a page as an answer."""
-    return HTMLResponse(text, status)
 
 
 @cache
@@ -83,11 +75,9 @@ def _asset_names() -> frozenset[str]:
 
 @cache
 def read_asset(name: str) -> bytes:
-    """Return a file of the pages."""
+    """Read a file of the pages."""
     return (files("evenhand.service.dashboard") / "static" / name).read_bytes()
 
-
-# What the pages ask for.
 
 data = APIRouter(prefix="/v1/dashboard", dependencies=[require_scope("read")])
 
@@ -101,7 +91,7 @@ def row_filter(
     marked: bool = False,
     text: Annotated[str, Query(max_length=200)] = "",
 ) -> RowFilter:
-    """Return the rows that a request wants."""
+    """Build the filter of a request."""
     return RowFilter(since, until, marked, text.strip())
 
 
@@ -110,8 +100,7 @@ RowFilterQuery = Annotated[RowFilter, Depends(row_filter)]
 
 @data.get("")
 async def get_start(context: RequestContext, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
-    """Every stream, and what the holder of the key may do."""
-
+    """All streams, and the permissions of the key."""
     models = {name: guard.models[0] for name, guard in context.guards.items() if guard.makes == "image"}
     return {
         "version": __version__,
@@ -124,12 +113,11 @@ async def get_start(context: RequestContext, caller: Annotated[Caller, require_s
 
 @data.get("/streams/{name}")
 async def get_stream_status(name: str, context: RequestContext, request: Request) -> dict[str, Any]:
-    """Where a stream stands."""
+    """The current state of a stream."""
     state = request.app.state
-    if not hasattr(state, "standing"):
-        state.standing = StreamStatus()
-
-    status: dict[str, Any] = await _read(context, state.standing.of, name)
+    if not hasattr(state, "stream_status"):
+        state.stream_status = StreamStatus()
+    status: dict[str, Any] = await _read(context, state.stream_status.of, name)
     return status
 
 
@@ -140,13 +128,13 @@ async def get_latest_rows(
     wanted: RowFilterQuery,
     limit: Annotated[int, Query(ge=1, le=MAX_WINDOW_ROWS)] = MAX_WINDOW_ROWS,
 ) -> Response:
-    """The latest rows of a time, in their order."""
+    """The latest rows of a period, oldest first."""
 
     def read(connection: Connection) -> str:
         _stream_kind(connection, name)
         return _compact_json(latest_rows(connection, name, wanted, limit))
 
-    # Encoding ten thousand rows takes a while, so the thread does that, too.
+    # The thread also encodes the rows, because ten thousand of them take a while.
     return Response(await _read(context, read), media_type="application/json")
 
 
@@ -159,7 +147,7 @@ async def get_matching_rows(
     after: int | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
-    """Rows that are wanted, the newest first."""
+    """Matching rows, newest first."""
 
     def read(connection: Connection) -> str:
         kind = _stream_kind(connection, name)
@@ -172,29 +160,29 @@ async def get_matching_rows(
 async def export_rows(
     name: str, form: Literal["csv", "json"], context: RequestContext, wanted: RowFilterQuery
 ) -> StreamingResponse:
-    """Everything that is wanted, as a file; the newest first."""
-
+    """All matching rows as a file, newest first."""
     kind = await _read(context, _stream_kind, name)
-    some = search_all_rows(context.database, name, kind, wanted)
-    text = _csv_lines(kind, some) if form == "csv" else _json_lines(kind, some)
-    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
-    return StreamingResponse(
-        text, media_type="text/csv; charset=utf-8" if form == "csv" else "application/json", headers=headers
+    rows = map(_export_row, search_all_rows(context.database, name, kind, wanted))
+    lines, media_type = (
+        (_csv_lines(kind, rows), "text/csv; charset=utf-8")
+        if form == "csv"
+        else (_json_lines(kind, rows), "application/json")
     )
+    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    return StreamingResponse(join_lines(lines, ROWS_PER_PIECE), media_type=media_type, headers=headers)
 
 
 @data.get("/streams/{name}/pictures/{number}")
 async def get_delivered_picture(name: str, number: int, context: RequestContext) -> Response:
-    """What was delivered for an admission."""
-
-    kept = await run_in_threadpool(context.pictures.find_delivered, name, number)
-    if kept is None or kept.media_type not in PICTURE_TYPES:
+    """The picture that was delivered for an admission."""
+    picture = await run_in_threadpool(context.pictures.find_delivered, name, number)
+    if picture is None or picture.media_type not in PICTURE_TYPES:
         raise HttpError(404, "there is no such picture", code="picture")
     headers = {
         "cache-control": "private, max-age=86400, immutable",
         "content-security-policy": "default-src 'none'; sandbox",
     }
-    return Response(kept.data, media_type=kept.media_type, headers=headers)
+    return Response(picture.data, media_type=picture.media_type, headers=headers)
 
 
 async def _read(context: ServiceContext, work: Callable[..., T], *arguments: Any) -> T:
@@ -216,34 +204,27 @@ def _stream_kind(connection: Connection, name: str) -> str:
     return kind
 
 
-def _compact_json(found: Any) -> str:
-    return json.dumps(found, separators=(",", ":"))
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _export_row(row: DashboardRow) -> DashboardRow:
-    from datetime import UTC, datetime
-
     return {**row, "number": row["n"], "time": datetime.fromtimestamp(row["at"], UTC).isoformat()}
 
 
-def _csv_lines(kind: str, some: Iterator[DashboardRow]) -> Iterator[str]:
-    """Yield a table with its heading, many rows at a time: each piece is a turn of another thread."""
+def _csv_lines(kind: str, rows: Iterable[DashboardRow]) -> Iterator[str]:
     columns = COLUMNS[kind]
-    into = io.StringIO()
-    table = csv.writer(into)
-    table.writerow(columns)
-    while True:
-        rows = list(islice(some, ROWS_PER_PIECE))
-        table.writerows([_csv_cell(full.get(name)) for name in columns] for full in map(_export_row, rows))
-        yield into.getvalue()
-        if len(rows) < ROWS_PER_PIECE:
-            return
-        into.seek(0)
-        into.truncate()
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    for cells in chain([columns], ([_csv_cell(row.get(name)) for name in columns] for row in rows)):
+        writer.writerow(cells)
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a value in a table; a text that a spreadsheet would take for a formula is marked as a text."""
+    """Convert a value to a cell. Text that a spreadsheet would read as a formula is marked as text."""
     if isinstance(value, dict):
         value = "; ".join(f"{name}: {'' if entry is None else entry}" for name, entry in value.items())
     elif isinstance(value, list):
@@ -253,22 +234,16 @@ def _csv_cell(value: Any) -> Any:
     return value
 
 
-def _json_lines(kind: str, some: Iterator[DashboardRow]) -> Iterator[str]:
-    """Yield a list in JSON, one row a line, many rows at a time."""
+def _json_lines(kind: str, rows: Iterable[DashboardRow]) -> Iterator[str]:
     columns = COLUMNS[kind]
-    full = map(_export_row, some)
-    lines = (_compact_json({name: row[name] for name in columns if name in row}) for row in full)
-    start = "[\n"
-    while piece := list(islice(lines, ROWS_PER_PIECE)):
-        yield start + ",\n".join(piece)
-        start = ",\n"
-    yield "[]\n" if start == "[\n" else "\n]\n"
+    separator = "[\n"
+    for row in rows:
+        yield separator + _compact_json({name: row[name] for name in columns if name in row})
+        separator = ",\n"
+    yield "[]\n" if separator == "[\n" else "\n]\n"
 
 
 router.include_router(data)
-
-
-# What happens, as it happens: server-sent events.
 
 
 @router.get("/v1/events", dependencies=[require_scope("read")])
@@ -278,26 +253,20 @@ async def stream_events(
     after: Annotated[str, Query(max_length=20_000)] = "",
     last_event_id: Annotated[str, Header(max_length=20_000)] = "",
 ) -> StreamingResponse:
-    """New rows of every stream, from ``after`` on, or from what the browser heard last."""
-    told = get_hub(request, context).events(parse_positions(last_event_id or after))
-    # A refusal must come before the answer begins.
-    first = await anext(told)
-
-    async def all_of_it() -> AsyncIterator[str]:
-        try:
-            yield first
-            async for text in told:
-                yield text
-        finally:
-            await told.aclose()
-
-    return StreamingResponse(all_of_it(), media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
-
-
-def get_hub(request: Request, context: ServiceContext) -> EventHub:
-    """Return the one hub of a process."""
+    """New rows of all streams after the last event of the browser, or after ``after``."""
     state = request.app.state
     if not hasattr(state, "hub"):
         state.hub = EventHub(context)
-    hub: EventHub = state.hub
-    return hub
+    events = state.hub.events(parse_positions(last_event_id or after))
+    # An error must be raised before the response starts.
+    first = await anext(events)
+
+    async def all_events() -> AsyncIterator[str]:
+        try:
+            yield first
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    return StreamingResponse(all_events(), media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)

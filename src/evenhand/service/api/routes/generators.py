@@ -1,4 +1,4 @@
-"""Guarded generators, in the shape of OpenAI's interface: pictures, texts, and the models there are."""
+"""Guarded generators in the format of OpenAI's interface: pictures, chat completions and models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Annotated, Any, Literal, TypeGuard
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Response
@@ -34,50 +34,46 @@ from evenhand.service.generation.generators import (
     known_options,
     with_picture_options,
 )
-from evenhand.service.generation.guards import GuardedRequest, Served, ServedAnswer, ServedGuard
+from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, ServedGuard
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
 GeneratingCaller = Annotated[Caller, require_scope("generate", filtered=True)]
-"""Who asks for items; a key may be for some guards alone."""
+"""Caller who may request items. A key may be limited to some guards."""
 
 ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
 
+STATUSES_BY_SEVERITY: tuple[AnswerStatus, ...] = ("ok", "violation", "unguarded", "refused")
+
+MAX_HEADER_LENGTH = 4000
+"""Maximum length of a header."""
+
 
 def find_guard(context: ServiceContext, caller: Caller, model: str | None, makes: OutputKind) -> ServedGuard:
-    """Return the guard that a request means.
+    """Return the guard of a request.
 
     Raises:
-        Fault: there is none of that name, or it makes other things, or the request names none and there are several.
-        AccessError: the caller's key is for others alone.
+        HttpError: There is no such guard, or it has another kind of output, or the request must name one.
+        AccessError: The key of the caller is for other guards.
     """
-    mine = [guard for guard in context.guards.values() if caller.may_use(guard.name)]
-    able = [guard for guard in mine if guard.makes in (makes, "either")]
+    allowed = [guard for guard in context.guards.values() if caller.may_use(guard.name)]
+    suitable = [guard for guard in allowed if guard.makes in (makes, "either")]
+    names = ", ".join(name for guard in suitable for name in guard.models)
     if model is None:
-        if len(able) == 1:
-            return able[0]
-        raise HttpError(
-            400, "the request names no model", code="model", hint=f"one of: {', '.join(_quote_models(able)) or '-'}"
-        )
-    for guard in context.guards.values():
-        if model in guard.models:
-            if guard not in mine:
-                raise limited_key_error(caller)
-            if guard in able:
-                return guard
-            where = ROUTES_BY_OUTPUT.get(guard.makes)
-            raise HttpError(
-                400,
-                f"the model {model!r} does not make this",
-                code="model",
-                hint=f"ask {where}" if where else "it is there for a gateway's guardrail alone",
-            )
-    raise HttpError(
-        404,
-        f"there is no model {model[:100]!r}",
-        code="model_not_found",
-        hint=f"one of: {', '.join(_quote_models(able)) or 'none is served'}",
-    )
+        if len(suitable) == 1:
+            return suitable[0]
+        raise HttpError(400, "the request names no model", code="model", hint=f"one of: {names or '-'}")
+    guard = next((guard for guard in context.guards.values() if model in guard.models), None)
+    if guard is None:
+        hint = f"one of: {names or 'none is served'}"
+        raise HttpError(404, f"there is no model {model[:100]!r}", code="model_not_found", hint=hint)
+    if guard not in allowed:
+        raise limited_key_error(caller)
+    if guard not in suitable:
+        route = ROUTES_BY_OUTPUT.get(guard.makes)
+        hint = f"ask {route}" if route else "it only serves the guardrail of a gateway"
+        raise HttpError(400, f"the model {model!r} does not make this", code="model", hint=hint)
+    return guard
 
 
 async def answer_request(
@@ -90,125 +86,87 @@ async def answer_request(
         EvenhandError: The request was not carried out.
     """
     outcomes = await guard.serve(request, seconds)
-    answered = [outcome for outcome in outcomes if is_answered(outcome)]
+    served = [outcome for outcome in outcomes if isinstance(outcome, ServedAnswer)]
+    answered = [answer for answer in served if answer.answer.item is not None or _is_declined(answer.answer)]
     if answered:
         return answered, len(outcomes) - len(answered)
-    raise unanswered_error(outcomes, what=what)
-
-
-def is_answered(outcome: Served) -> TypeGuard[ServedAnswer]:
-    """Return whether there is an item or a refusal of the model."""
-    return isinstance(outcome, ServedAnswer) and (outcome.answer.item is not None or _is_declined(outcome.answer))
-
-
-def unanswered_error(outcomes: Sequence[Served], *, what: str) -> BaseException:
-    """Return the error of a request without any item."""
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            return outcome
-    served = [outcome for outcome in outcomes if isinstance(outcome, ServedAnswer)]
-    return missing_item_error([answer.answer for answer in served], [answer.number for answer in served], what=what)
+    error = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+    raise error or _missing_item_error(served, what)
 
 
 def _is_declined(answer: GuardedAnswer) -> bool:
-    """Return whether a model declined in an ordinary answer, which clients are to read as one."""
+    """Return whether the model declined in an ordinary answer, which clients can read."""
     return answer.refusal is not None and answer.refusal.status == 200
 
 
-def _quote_models(guards: Sequence[ServedGuard]) -> list[str]:
-    return [name for guard in guards for name in guard.models]
-
-
-# Disclosure of what the guard did. Messages of other services are only logged.
-
-STATUSES_BY_SEVERITY: tuple[AnswerStatus, ...] = ("ok", "violation", "unguarded", "refused")
-
-MAX_HEADER_LENGTH = 4000
-"""Characters of a header."""
-
-
-def public_reason(answer: GuardedAnswer) -> str:
-    """Return the reason for the status without messages of other services, which may contain addresses."""
-    return "; ".join(filter(None, (answer.notice, *(failure.summary for failure in answer.failures))))
-
-
-def disclosure_headers(answers: Sequence[GuardedAnswer], numbers: Sequence[int | None]) -> dict[str, str]:
-    """Return the headers that every answer of a guarded generator carries; of several answers what is worst.
-
-    Args:
-        answers: of which those without an item count too.
-        numbers: of their entries in the log.
-    """
-    status = max((answer.status for answer in answers), key=STATUSES_BY_SEVERITY.index)
+def disclosure_headers(answers: Sequence[ServedAnswer]) -> dict[str, str]:
+    """Return the headers that describe what the guard did. Of several answers, the worst status is given."""
+    guarded = [answer.answer for answer in answers]
+    status = max((answer.status for answer in guarded), key=STATUSES_BY_SEVERITY.index)
     return {
-        "x-evenhand-guarded": _format_flag(all(answer.status != "unguarded" for answer in answers)),
+        "x-evenhand-guarded": json.dumps(all(answer.status != "unguarded" for answer in guarded)),
         "x-evenhand-status": status,
-        "x-evenhand-changed": _format_flag(any(answer.changed for answer in answers)),
-        "x-evenhand-disclosure": " | ".join(answer.disclosure for answer in answers)[:MAX_HEADER_LENGTH],
-        "x-evenhand-entry": ", ".join(str(number) for number in numbers if number is not None),
+        "x-evenhand-changed": json.dumps(any(answer.changed for answer in guarded)),
+        "x-evenhand-disclosure": " | ".join(answer.disclosure for answer in guarded)[:MAX_HEADER_LENGTH],
+        "x-evenhand-entry": _list_entries(answers),
     }
 
 
-def disclosure_body(answer: GuardedAnswer, number: int | None) -> dict[str, Any]:
-    """Return the same of one answer, for its body."""
+def disclosure_body(served: ServedAnswer) -> dict[str, Any]:
+    """Return the part of a response body that describes what the guard did."""
+    answer = served.answer
     return {
         "guarded": answer.status != "unguarded",
         "status": answer.status,
         "changed": answer.changed,
         "disclosure": answer.disclosure,
-        "reason": public_reason(answer),
-        "entry": number,
+        "reason": _public_reason(answer),
+        "entry": served.number,
         **({"cost": round(answer.cost, 9)} if answer.cost else {}),
     }
 
 
-def missing_item_error(answers: Sequence[GuardedAnswer], numbers: Sequence[int | None], *, what: str) -> HttpError:
-    """Return the error of a request without any item, from the last answer."""
-    headers = disclosure_headers(answers, numbers)
-    # The guard has retried as often as it may.
+def _list_entries(answers: Sequence[ServedAnswer]) -> str:
+    return ", ".join(str(answer.number) for answer in answers if answer.number is not None)
+
+
+def _public_reason(answer: GuardedAnswer) -> str:
+    """Return the reason for the status without messages of other services, which may contain addresses."""
+    return "; ".join(filter(None, (answer.notice, *(failure.summary for failure in answer.failures))))
+
+
+def _missing_item_error(answers: Sequence[ServedAnswer], what: str) -> HttpError:
+    """Build the error of a request without any item, from the last answer."""
+    headers = disclosure_headers(answers)
+    # The guard has used all of its attempts.
     final = {**headers, "x-should-retry": "false"}
-    worst = answers[-1]
-    failure = worst.failures[-1] if worst.failures else PartFailure("generator")
-    if worst.refusal is not None:
-        refusal = worst.refusal
+    answer = answers[-1].answer
+    failure = answer.failures[-1] if answer.failures else PartFailure("generator")
+    if (refusal := answer.refusal) is not None:
         return HttpError(refusal.status, refusal.message, code=refusal.code, hint=refusal.hint, headers=final)
-    if worst.budget is not None:
-        return HttpError(
-            429,
-            f"there is no {what}: {worst.budget.message}",
-            code="budget",
-            hint="ask for less, or raise request under budget of the guard",
-            headers=final,
-        )
+    if answer.budget is not None:
+        hint = "ask for less, or raise request under budget of the guard"
+        return HttpError(429, f"there is no {what}: {answer.budget.message}", code="budget", hint=hint, headers=final)
     if failure.part == "generator" and (relayed := relayed_error(failure.error, headers)) is not None:
         return relayed
+    message = f"there is no {what}: {_public_reason(answer) or 'none was made'}"
     if failure.timed_out and failure.part in ("guard", "generator"):
-        return HttpError(
-            504,
-            f"there is no {what}: {public_reason(worst)}",
-            code="timeout",
-            hint="ask again later, or for less",
-            headers=headers,
-        )
-    entries = ", ".join(str(number) for number in numbers if number is not None)
+        return HttpError(504, message, code="timeout", hint="ask again later, or for less", headers=headers)
+    entries = _list_entries(answers)
     return HttpError(
         503 if failure.part in ("judge", "store") else 502,
-        f"there is no {what}: {public_reason(worst) or 'none was made'}",
+        message,
         code=f"{failure.part}_failed",
         hint=f"ask again later; the log of the service has the details{f' in entry {entries}' if entries else ''}",
         headers=final | retry_after_header(failure.error),
     )
 
 
-def _format_flag(said: bool) -> str:
-    return "true" if said else "false"
-
-
 # Pictures.
 
 
 class ImagesRequest(BaseModel):
-    """A prompt for pictures; entries that are not named here are refused, unless the guard passes them on."""
+    """Prompt for pictures. Other entries are refused unless the guard passes them on."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -235,12 +193,10 @@ async def generate_images(
     guard = find_guard(context, caller, payload.model, "image")
     options = known_options(payload.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
-    wanted = guard.request(payload.prompt, generator=generator, route="images", count=payload.n or 1)
+    request = GuardedRequest(guard, payload.prompt, generator, route="images", count=payload.n or 1)
     seconds = context.settings.limits.upstream_seconds
-    answers, missing = await answer_request(guard, wanted, seconds, what="picture")
-    response.headers.update(
-        disclosure_headers([answer.answer for answer in answers], [answer.number for answer in answers])
-    )
+    answers, missing = await answer_request(guard, request, seconds, what="picture")
+    response.headers.update(disclosure_headers(answers))
     if missing:
         response.headers["x-evenhand-missing"] = str(missing)
     if ignored:
@@ -250,38 +206,38 @@ async def generate_images(
     return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
 
 
-def _picture_answer(one: ServedAnswer) -> dict[str, Any]:
-    item = one.answer.item
+def _picture_answer(served: ServedAnswer) -> dict[str, Any]:
+    answer, item = served.answer, served.answer.item
     assert item is not None
     if item.kind != "image":
         raise HttpError(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
-    fields: dict[str, Any] = {"evenhand": disclosure_body(one.answer, one.number)}
-    # The service's own rewriting is what was drawn; ours is what it was asked for.
-    if one.answer.changed or item.revised_prompt not in ("", one.answer.prompt):
-        fields["revised_prompt"] = item.revised_prompt or one.answer.prompt
+    fields: dict[str, Any] = {"evenhand": disclosure_body(served)}
+    # The service draws its own revision of a prompt if it has one, and otherwise the prompt that it received.
+    if answer.changed or item.revised_prompt not in ("", answer.prompt):
+        fields["revised_prompt"] = item.revised_prompt or answer.prompt
     return {"b64_json": base64.b64encode(item.data).decode(), **fields}
 
 
 # Texts.
 
 REFUSED_OPTIONS = {
-    "tools": "an answer that calls a tool shows nothing that could be looked at before it is acted on",
-    "tool_choice": "tools are not handed on",
-    "parallel_tool_calls": "tools are not handed on",
-    "functions": "an answer that calls a function shows nothing that could be looked at before it is acted on",
-    "function_call": "functions are not handed on",
-    "web_search_options": "tools are not handed on",
+    "tools": "the guard cannot check an answer that calls a tool",
+    "tool_choice": "tools are not passed on",
+    "parallel_tool_calls": "tools are not passed on",
+    "functions": "the guard cannot check an answer that calls a function",
+    "function_call": "functions are not passed on",
+    "web_search_options": "tools are not passed on",
     "audio": "answers are texts",
     "prediction": "answers are not predicted",
 }
-"""Entries that are not handed on, and why."""
+"""Options that are not passed on, and the reasons."""
 
 PIECE_LENGTH = 200
-"""Characters in one event."""
+"""Number of characters in one event."""
 
 
 class ChatRequest(BaseModel):
-    """A conversation; entries that are not named here are refused, unless they are handed on."""
+    """Conversation. Other entries are refused unless they are passed on."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -304,69 +260,70 @@ class ChatRequest(BaseModel):
 async def complete_chat(payload: ChatRequest, context: RequestContext, caller: GeneratingCaller) -> Response:
     """The next message of a conversation.
 
-    The guard reads the last message of the user, and puts what must be asked for behind it. With ``stream`` the answer
-    is made and looked at as a whole, and only then sent in pieces; ``x-evenhand-buffered`` says so.
+    The guard reads the last message of the user, and appends its instruction. With ``stream``, the whole answer is
+    checked before it is sent in pieces, as ``x-evenhand-buffered`` indicates.
     """
-    given = {name: value for name, value in (payload.model_extra or {}).items() if value is not None and value != []}
-    _check_request(payload, given)
+    options = {name: value for name, value in (payload.model_extra or {}).items() if value is not None and value != []}
+    refuse_options(options, REFUSED_OPTIONS)
+    if payload.n not in (None, 1):
+        raise HttpError(400, "every answer needs a request", code="n", hint=f"ask {payload.n} times")
+    if payload.modalities not in (None, ["text"]):
+        raise HttpError(400, "answers are texts", code="modalities", hint="leave modalities out")
     guard = find_guard(context, caller, payload.model, "text")
-    served, talk, headers = await answer_conversation(context, guard, payload.messages, given, route="chat")
-    whole = _build_completion(served, talk, payload.model or guard.models[0])
+    served, generator, headers = await answer_conversation(context, guard, payload.messages, options, route="chat")
+    completion = _build_completion(served, generator, payload.model or guard.models[0])
     if not payload.stream:
-        return JSONResponse(whole, headers=headers)
+        return JSONResponse(completion, headers=headers)
     usage = bool((payload.stream_options or {}).get("include_usage"))
-    events = "".join(f"data: {json.dumps(event)}\n\n" for event in _completion_events(whole, usage=usage))
+    events = "".join(f"data: {json.dumps(event)}\n\n" for event in _completion_events(completion, usage=usage))
     headers |= {"x-evenhand-buffered": "true", **EVENT_STREAM_HEADERS}
     return Response(f"{events}data: [DONE]\n\n", media_type="text/event-stream", headers=headers)
 
 
-def _check_request(payload: ChatRequest, given: dict[str, Any]) -> None:
-    for name, why in REFUSED_OPTIONS.items():
-        if name in given:
-            raise HttpError(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
-    if payload.n not in (None, 1):
-        raise HttpError(400, "every answer is a request of its own", code="n", hint=f"ask {payload.n} times")
-    if payload.modalities not in (None, ["text"]):
-        raise HttpError(400, "answers are texts", code="modalities", hint="leave modalities out")
+def refuse_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> None:
+    """Refuse options that a guard cannot permit.
+
+    Raises:
+        HttpError: There is such an option.
+    """
+    for name, reason in refused.items():
+        if name in options:
+            raise HttpError(400, f"{name}: {reason}", code="unsupported_parameter", hint=f"leave {name} out")
 
 
 async def answer_conversation(
     context: ServiceContext,
     guard: ServedGuard,
     messages: Sequence[Mapping[str, Any]],
-    given: dict[str, Any],
+    options: Mapping[str, Any],
     *,
     route: str,
 ) -> tuple[ServedAnswer, ConversationGenerator, dict[str, str]]:
-    """Answer a conversation, and return the answer, the generator that was asked, and the headers of the response.
+    """Answer a conversation, and return the answer, the generator and the headers of the response.
 
     Raises:
         HttpError: An option is unknown, or there is no text.
         EvenhandError: The request was not carried out.
     """
-    options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
-    talk = ConversationGenerator(guard.pipeline.generator, messages, options)
-    request = guard.request(talk.prompt, generator=talk, route=route)
+    passed = known_options(options, {*TEXT_OPTIONS, *guard.entry.pass_on})
+    generator = ConversationGenerator(guard.pipeline.generator, messages, passed)
+    request = GuardedRequest(guard, generator.prompt, generator, route=route)
     (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, what="answer")
-    item = served.answer.item
-    if item is not None and item.kind != "text":
+    if served.answer.item is not None and served.answer.item.kind != "text":
         raise HttpError(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
-    headers = disclosure_headers([served.answer], [served.number])
-    if talk.ignored:
-        headers["x-evenhand-ignored"] = ", ".join(talk.ignored)
-    return served, talk, headers
+    headers = disclosure_headers([served])
+    if generator.ignored:
+        headers["x-evenhand-ignored"] = ", ".join(generator.ignored)
+    return served, generator, headers
 
 
-def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: str) -> dict[str, Any]:
+def _build_completion(served: ServedAnswer, generator: ConversationGenerator, model: str) -> dict[str, Any]:
     """Build the completion in OpenAI's format."""
-    item = found.answer.item
-    answer = talk.said_of(item)
+    item = served.answer.item
+    answer = generator.response_of(item)
     choice = (answer.get("choices") or [{}])[0]
-    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-    if item is not None:
-        message["content"] = item.text
-    else:
-        message["refusal"] = (choice.get("message") or {}).get("refusal")
+    refusal = None if item is not None else (choice.get("message") or {}).get("refusal")
+    content = None if item is None else item.text
     return {
         "id": answer.get("id") or f"chatcmpl-{uuid4().hex}",
         "object": "chat.completion",
@@ -375,23 +332,23 @@ def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: s
         "choices": [
             {
                 "index": 0,
-                "message": message,
+                "message": {"role": "assistant", "content": content, "refusal": refusal},
                 "finish_reason": choice.get("finish_reason") or "stop",
                 "logprobs": choice.get("logprobs"),
             }
         ],
-        **({"usage": dict(usage)} if (usage := found.usage or answer.get("usage")) else {}),
+        **({"usage": dict(usage)} if (usage := served.usage or answer.get("usage")) else {}),
         **{name: answer[name] for name in ("system_fingerprint", "service_tier") if answer.get(name)},
-        "evenhand": disclosure_body(found.answer, found.number),
+        "evenhand": disclosure_body(served),
     }
 
 
-def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
-    """Yield an answer in pieces."""
-    choice = whole["choices"][0]
+def _completion_events(completion: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
+    """Yield a completion in pieces."""
+    choice = completion["choices"][0]
     text = choice["message"]["content"] or ""
     names = ("id", "created", "model", "system_fingerprint", "service_tier")
-    head: dict[str, Any] = {name: whole[name] for name in names if name in whole}
+    head: dict[str, Any] = {name: completion[name] for name in names if name in completion}
     head["object"] = "chat.completion.chunk"
     if usage:
         head["usage"] = None
@@ -400,12 +357,12 @@ def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[s
         return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **more}]}
 
     yield event({"role": "assistant", "content": "", "refusal": choice["message"]["refusal"]})
-    for begin in range(0, len(text), PIECE_LENGTH):
-        more = {"logprobs": choice["logprobs"]} if begin == 0 else {}
-        yield event({"content": text[begin : begin + PIECE_LENGTH]}, **more)
-    yield {**event({}, finish_reason=choice["finish_reason"]), "evenhand": whole["evenhand"]}
+    for start in range(0, len(text), PIECE_LENGTH):
+        more = {"logprobs": choice["logprobs"]} if start == 0 else {}
+        yield event({"content": text[start : start + PIECE_LENGTH]}, **more)
+    yield {**event({}, finish_reason=choice["finish_reason"]), "evenhand": completion["evenhand"]}
     if usage:
-        yield {**head, "choices": [], "usage": whole.get("usage")}
+        yield {**head, "choices": [], "usage": completion.get("usage")}
 
 
 # The models that clients can ask for.
@@ -413,13 +370,13 @@ def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[s
 
 @router.get("/models")
 async def list_models(context: RequestContext, caller: GeneratingCaller) -> dict[str, Any]:
-    """Every guarded generator that the key is for, under every name that it has."""
+    """All guarded generators that the key may use, under each of their names."""
     return {"object": "list", "data": _describe_models(context, caller)}
 
 
 @router.get("/models/{name:path}")
 async def get_model(name: str, context: RequestContext, caller: GeneratingCaller) -> dict[str, Any]:
-    """One of them."""
+    """One guarded generator."""
     for model in _describe_models(context, caller):
         if model["id"] == name:
             return model

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from evenhand.errors import AccessError, EvenhandError, FetchError
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import http_status
-from evenhand.service.api.routes.dashboard import page_response, read_asset
+from evenhand.service.api.routes.dashboard import read_asset
 from evenhand.service.auth.access import address_of, is_own_page
 from evenhand.service.auth.keys import COOKIE, key_id
 from evenhand.service.auth.logging import logger
@@ -106,7 +106,7 @@ async def end_login(request: Request, context: RequestContext) -> Response:
     else:
         logger.warning("logged in", extra={"about": {"name": identity.name, "role": identity.role, "key": key_id(key)}})
         # A page, and no redirect: from another site's page a browser would go on without a strict cookie.
-        answer = page_response(read_asset("welcome.html").decode())
+        answer = HTMLResponse(read_asset("welcome.html"))
         answer.set_cookie(
             COOKIE,
             key,
@@ -166,4 +166,4 @@ def _login_response(context: ServiceContext, error: str = "", status: int = 200)
         "" if context.logins is None else '<p><a class="button" href="/login/oidc">Log in with your account</a></p>'
     )
     text = read_asset("login.html").decode()
-    return page_response(text.replace("<!--error-->", told).replace("<!--provider-->", provider), status)
+    return HTMLResponse(text.replace("<!--error-->", told).replace("<!--provider-->", provider), status)

@@ -1,4 +1,4 @@
-"""Guarded texts in the shape of OpenAI's responses: asked of the generator as a conversation."""
+"""Guarded texts in the format of OpenAI's responses. The generator receives a chat completion."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from evenhand.service.api.routes.generators import (
     answer_conversation,
     disclosure_body,
     find_guard,
+    refuse_options,
 )
 from evenhand.service.generation.generators import ConversationGenerator
 from evenhand.service.generation.guards import ServedAnswer
@@ -26,21 +27,21 @@ from evenhand.service.generation.guards import ServedAnswer
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
 
-REFUSED_ENTRIES = {
-    "tools": "an answer that calls a tool shows nothing that could be looked at before it is acted on",
-    "previous_response_id": "answers are not kept; give the earlier messages in input",
-    "conversation": "conversations are not kept; give the earlier messages in input",
-    "prompt": "prompts are not kept; give the text in input",
+REFUSED_OPTIONS = {
+    "tools": "the guard cannot check an answer that calls a tool",
+    "previous_response_id": "answers are not stored; give the earlier messages in input",
+    "conversation": "conversations are not stored; give the earlier messages in input",
+    "prompt": "prompts are not stored; give the text in input",
     "background": "answers are not made in the background",
 }
-"""Entries that cannot be guarded, and why."""
+"""Options that are not passed on, and the reasons."""
 
-UNUSED_ENTRIES = ("store", "tool_choice", "parallel_tool_calls", "truncation", "include")
+UNUSED_OPTIONS = ("store", "tool_choice", "parallel_tool_calls", "truncation", "include")
 """Options without an effect, because there are no tools and no stored responses."""
 
 
 class ResponsesRequest(BaseModel):
-    """A text or messages to answer; entries that are not named here are refused, unless they are handed on."""
+    """Text or messages to answer. Other entries are refused unless they are passed on."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -58,23 +59,19 @@ class ResponsesRequest(BaseModel):
 
 @router.post("/responses")
 async def create_response(payload: ResponsesRequest, context: RequestContext, caller: GeneratingCaller) -> JSONResponse:
-    """The answer to a text or a conversation, guarded as that of ``/v1/chat/completions``."""
-    given = {name: value for name, value in (payload.model_extra or {}).items() if value}
-    for name, why in REFUSED_ENTRIES.items():
-        if name in given:
-            raise HttpError(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
+    """The answer to a text or a conversation, guarded like ``/v1/chat/completions``."""
+    extra = payload.model_extra or {}
+    refuse_options({name: value for name, value in extra.items() if value}, REFUSED_OPTIONS)
     if payload.stream:
-        raise HttpError(
-            400,
-            "responses are not streamed: the whole text is looked at first",
-            code="stream",
-            hint="leave stream out, or ask /v1/chat/completions",
-        )
+        hint = "leave stream out, or ask /v1/chat/completions"
+        raise HttpError(400, "responses are not streamed: the whole text is checked first", code="stream", hint=hint)
     guard = find_guard(context, caller, payload.model, "text")
-    given = {name: value for name, value in (payload.model_extra or {}).items() if name not in UNUSED_ENTRIES}
-    given = {name: value for name, value in given.items() if name not in REFUSED_ENTRIES} | _converted_options(payload)
-    served, talk, headers = await answer_conversation(context, guard, _messages(payload), given, route="responses")
-    return JSONResponse(_build_response(served, talk, payload, payload.model or guard.models[0]), headers=headers)
+    options = {name: extra[name] for name in extra if name not in (*UNUSED_OPTIONS, *REFUSED_OPTIONS)}
+    options |= _converted_options(payload)
+    served, generator, headers = await answer_conversation(
+        context, guard, _messages(payload), options, route="responses"
+    )
+    return JSONResponse(_build_response(served, generator, payload, payload.model or guard.models[0]), headers=headers)
 
 
 def _converted_options(payload: ResponsesRequest) -> dict[str, Any]:
@@ -102,22 +99,23 @@ def _messages(payload: ResponsesRequest) -> list[dict[str, Any]]:
     """Return the messages of a conversation.
 
     Raises:
-        HttpError: the input has something else than messages of texts and pictures.
+        HttpError: The input contains something other than messages of texts and pictures.
     """
-    before = [{"role": "system", "content": payload.instructions}] if payload.instructions else []
-    if isinstance(payload.input, str):
-        return [*before, {"role": "user", "content": payload.input}]
     messages: list[dict[str, Any]] = []
+    if payload.instructions:
+        messages.append({"role": "system", "content": payload.instructions})
+    if isinstance(payload.input, str):
+        return [*messages, {"role": "user", "content": payload.input}]
     for item in payload.input:
         kind, role, content = item.get("type", "message"), item.get("role"), item.get("content")
         if kind != "message" or not isinstance(role, str):
-            raise _unknown_input(f"an item of type {str(kind)[:100]!r}")
+            raise _input_error(f"an item of type {str(kind)[:100]!r}")
         if isinstance(content, list):
             content = [_part(part) for part in content]
         elif not isinstance(content, str):
-            raise _unknown_input("a message without content")
+            raise _input_error("a message without content")
         messages.append({"role": role, "content": content})
-    return [*before, *messages]
+    return messages
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -127,23 +125,19 @@ def _part(part: Any) -> dict[str, Any]:
     if kind == "input_image" and isinstance(part.get("image_url"), str):
         detail = {"detail": part["detail"]} if part.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
-    raise _unknown_input(f"a part of type {str(kind)[:100]!r}")
+    raise _input_error(f"a part of type {str(kind)[:100]!r}")
 
 
-def _unknown_input(what: str) -> HttpError:
-    return HttpError(
-        400,
-        f"expected messages of texts and pictures in input, got {what}",
-        code="input",
-        hint='for example {"role": "user", "content": "..."}',
-    )
+def _input_error(received: str) -> HttpError:
+    message = f"expected messages of texts and pictures in input, got {received}"
+    return HttpError(400, message, code="input", hint='for example {"role": "user", "content": "..."}')
 
 
 def _build_response(
-    found: ServedAnswer, talk: ConversationGenerator, payload: ResponsesRequest, model: str
+    served: ServedAnswer, generator: ConversationGenerator, payload: ResponsesRequest, model: str
 ) -> dict[str, Any]:
-    item = found.answer.item
-    answer = talk.said_of(item)
+    item = served.answer.item
+    answer = generator.response_of(item)
     choice = (answer.get("choices") or [{}])[0]
     part: dict[str, Any]
     if item is not None:
@@ -152,8 +146,7 @@ def _build_response(
         part = {"type": "refusal", "refusal": (choice.get("message") or {}).get("refusal") or "declined"}
     status = "incomplete" if choice.get("finish_reason") == "length" else "completed"
     name = uuid4().hex
-    message = {"type": "message", "id": f"msg_{name}", "status": status, "role": "assistant", "content": [part]}
-    usage = found.usage or answer.get("usage")
+    usage = served.usage or answer.get("usage")
     return {
         "id": f"resp_{name}",
         "object": "response",
@@ -164,24 +157,24 @@ def _build_response(
         "instructions": payload.instructions,
         "metadata": (payload.model_extra or {}).get("metadata") or {},
         "model": model,
-        "output": [message],
+        "output": [{"type": "message", "id": f"msg_{name}", "status": status, "role": "assistant", "content": [part]}],
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],
         "store": False,
         **({"usage": _converted_usage(usage)} if usage else {}),
-        "evenhand": disclosure_body(found.answer, found.number),
+        "evenhand": disclosure_body(served),
     }
 
 
 def _converted_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    inputs, outputs = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return {
-        "input_tokens": read,
+        "input_tokens": inputs,
         "input_tokens_details": {"cached_tokens": cached},
-        "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": thought},
-        "total_tokens": usage.get("total_tokens") or read + written,
+        "output_tokens": outputs,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": usage.get("total_tokens") or inputs + outputs,
     }

@@ -1,4 +1,4 @@
-"""The logs of all streams, whole: what an auditor takes away, and what has to be noted down to hold them to it."""
+"""Export of complete logs, and of their heads, which prove later that a log was not cut off."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ MEDIA_TYPE = "application/x-ndjson"
 
 
 class LogHead(BaseModel):
-    """The last entry of a stream's log.
-
-    Attributes:
-        name: of the stream.
-        number, hash: of the entry.
-    """
+    """Name of a stream, and number and hash of its last entry."""
 
     name: str
     number: int
@@ -39,7 +34,7 @@ class LogHead(BaseModel):
 
 
 class LogHeads(BaseModel):
-    """The last entries of all logs, at one moment."""
+    """The last entries of all logs in one snapshot."""
 
     streams: list[LogHead]
 
@@ -48,7 +43,7 @@ class LogHeads(BaseModel):
 async def list_log_heads(
     context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
 ) -> LogHeads:
-    """All streams, and the number and hash of the last entry of each: note them down, and no log can be cut off."""
+    """The number and hash of the last entry of each stream. Keep them to detect later that a log was cut off."""
     return LogHeads(
         streams=[
             LogHead(name=name, number=number, hash=last)
@@ -68,17 +63,15 @@ async def get_stream_log(
     name: str,
     context: RequestContext,
     after: Annotated[int, Query(ge=-1, lt=2**62, description="The number of the entry before the first one.")] = -1,
-    limit: Annotated[
-        int | None, Query(ge=1, lt=2**62, description="So many entries at most; all unless it is given.")
-    ] = None,
+    limit: Annotated[int | None, Query(ge=1, lt=2**62, description="Maximum number of entries.")] = None,
 ) -> StreamingResponse:
-    """The log of a stream as JSON lines, oldest first, up to its end when this was asked: see `evenhand replay`."""
-    found = (await run_in_threadpool(_read_log_heads, context)).get(name)
-    if found is None:
+    """The log of a stream as JSON lines, oldest first, up to its current end: see `evenhand replay`."""
+    log_head = (await run_in_threadpool(_read_log_heads, context)).get(name)
+    if log_head is None:
         raise DecisionError(f"there is no stream {name!r}", code="stream", hint="see /v1/streams")
-    last, head = found
+    last, head = log_head
     lines = _read_log_lines(context, name, after, last, limit)
-    # Before anything is said, so that a store that fails is an error of its own.
+    # Before the response starts, so that a failing store causes an error response.
     first = await run_in_threadpool(next, lines, "")
     return StreamingResponse(
         chain((first,), lines), media_type=MEDIA_TYPE, headers={"x-evenhand-head": f"{last} {head}"}
@@ -92,9 +85,12 @@ def _read_log_heads(context: ServiceContext) -> dict[str, tuple[int, str]]:
 
 def _read_log_lines(context: ServiceContext, name: str, after: int, last: int, limit: int | None) -> Iterator[str]:
     """Yield the entries after one and up to another, several lines at a time."""
-    entries = takewhile(
-        lambda entry: entry["number"] <= last, read_log(context.database, name, after=after, page=LINES_PER_PIECE)
-    )
-    wanted = (json.dumps(entry, separators=(",", ":")) + "\n" for entry in islice(entries, limit))
-    while lines := "".join(islice(wanted, LINES_PER_PIECE)):
-        yield lines
+    log = read_log(context.database, name, after=after, page=LINES_PER_PIECE)
+    selected = islice(takewhile(lambda entry: entry["number"] <= last, log), limit)
+    return join_lines((json.dumps(entry, separators=(",", ":")) + "\n" for entry in selected), LINES_PER_PIECE)
+
+
+def join_lines(lines: Iterator[str], number: int) -> Iterator[str]:
+    """Join a number of lines at a time, because each part of a response is sent by another thread."""
+    while part := "".join(islice(lines, number)):
+        yield part
