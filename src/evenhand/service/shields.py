@@ -1,4 +1,4 @@
-"""Shields as the service runs them, also while the store cannot be used."""
+"""Shields of the service, which can also pass recommendations while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -26,80 +26,6 @@ from evenhand.shields.synthesis.plans import synthesize
 if TYPE_CHECKING:
     from evenhand.service.tracing import Tracing
 
-
-@dataclass(frozen=True)
-class ServedShield:
-    """What never changes about a shield.
-
-    Attributes:
-        name: its stream.
-        plan: what it keeps.
-        digest: of its policy.
-        advisory: whether every recommendation stands.
-        when_down: what happens if the store cannot be used.
-    """
-
-    name: str
-    plan: ShieldPlan
-    digest: str
-    advisory: bool = False
-    when_down: WhenDown = "refuse"
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        kept = self.plan.property
-        return {
-            "name": self.name,
-            "kind": self.plan.kind,
-            "property": kept.words(),
-            "kappa": str(kept.kappa),
-            "horizon": self.plan.horizon,
-            "groups": list(self.plan.inputs.groups),
-            "largest_cost": self.plan.inputs.costs[-1],
-            "cost_needed": len(self.plan.inputs.costs) > 1,
-            "labels": kept.labelled,
-            "advisory": self.advisory,
-            "when_down": self.when_down,
-            "digest": self.digest,
-        }
-
-
-def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield, ShieldMachine]:
-    """Return a shield of the settings, and its stream at the beginning.
-
-    Args:
-        entry: of the settings.
-        folder: that a relative policy starts from.
-
-    Raises:
-        EvenhandError: the policy cannot be loaded or made.
-    """
-    try:
-        policy = _synthesize_from_plan(entry.plan) if entry.policy is None else load_policy(folder / entry.policy)
-        # A shield that goes on makes its first period itself.
-        periodic = policy.plan.makes_periods
-        shield = Shield(PeriodicShield(policy.plan) if periodic else policy, advisory=entry.advisory)
-    except DataError:
-        # It names the file already.
-        raise
-    except EvenhandError as error:
-        place = f"the plan of the shield {entry.name!r}"
-        error.location = f"{place}, {error.location}" if error.location else place
-        raise
-    about = ServedShield(entry.name, policy.plan, shield.digest, entry.advisory, entry.when_down)
-    return about, ShieldMachine(shield, entry.model_dump(mode="json"))
-
-
-def _synthesize_from_plan(described: dict[str, Any] | None) -> ShieldPolicy | PeriodicShield:
-    plan = read_plan(described or {})
-    if plan.makes_periods:
-        return PeriodicShield(plan)
-    return synthesize(plan)
-
-
-# Decisions of a shield, also while the store cannot be used: then as the settings say, and never without saying so.
-
-
 logger = logging.getLogger("evenhand.service")
 
 PATIENCE_SECONDS = 2.0
@@ -109,11 +35,79 @@ PAUSE_SECONDS = 0.5
 """Seconds between two attempts to log passed recommendations."""
 
 MAX_WAITING = 10_000
-"""Recommendations passed on that are remembered; of further ones only their number is. So many answers of the shield
-are remembered too: who asks for one again is not told something else."""
+"""Maximum number of passed recommendations that wait to be logged; further ones are only counted. It is also the number
+of remembered decisions, so that a repeated request gets the same answer."""
 
 BATCH_SIZE = 500
 """Maximum number of recommendations that are logged at once."""
+
+
+@dataclass(frozen=True)
+class ServedShield:
+    """Constant properties of a shield.
+
+    Attributes:
+        name: Name of its stream.
+        plan: Plan of the shield.
+        digest: Digest of its policy.
+        advisory: Whether every recommendation stands.
+        when_down: Behaviour while the store is unavailable.
+    """
+
+    name: str
+    plan: ShieldPlan
+    digest: str
+    advisory: bool = False
+    when_down: WhenDown = "refuse"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-serialisable properties."""
+        plan = self.plan
+        return {
+            "name": self.name,
+            "kind": plan.kind,
+            "property": plan.property.words(),
+            "kappa": str(plan.property.kappa),
+            "horizon": plan.horizon,
+            "groups": list(plan.inputs.groups),
+            "largest_cost": plan.inputs.costs[-1],
+            "cost_needed": len(plan.inputs.costs) > 1,
+            "labels": plan.property.labelled,
+            "advisory": self.advisory,
+            "when_down": self.when_down,
+            "digest": self.digest,
+        }
+
+
+def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield, ShieldMachine]:
+    """Build a shield, and its machine in the initial state.
+
+    Args:
+        entry: Entry of the settings.
+        folder: Folder of a relative path of the policy.
+
+    Raises:
+        EvenhandError: The policy cannot be loaded or synthesised.
+    """
+    policy: ShieldPolicy | PeriodicShield
+    try:
+        if entry.policy is not None:
+            policy = load_policy(folder / entry.policy)
+        else:
+            plan = read_plan(entry.plan or {})
+            policy = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
+        # A shield without an end synthesises its first period itself.
+        is_periodic = policy.plan.makes_periods
+        shield = Shield(PeriodicShield(policy.plan) if is_periodic else policy, advisory=entry.advisory)
+    except DataError:
+        # The error already names the file.
+        raise
+    except EvenhandError as error:
+        place = f"the plan of the shield {entry.name!r}"
+        error.location = f"{place}, {error.location}" if error.location else place
+        raise
+    served = ServedShield(entry.name, policy.plan, shield.digest, entry.advisory, entry.when_down)
+    return served, ShieldMachine(shield, entry.model_dump(mode="json"))
 
 
 @dataclass(frozen=True)
@@ -121,10 +115,10 @@ class DecisionReply:
     """Reply to a decision request.
 
     Attributes:
-        answer: of the shield; or, unguarded, the recommendation.
-        number: of the entry in the log; None: there is none yet.
-        repeated: whether this was asked before; the answer is the one given then.
-        guarded: whether the shield decided.
+        answer: Decision of the shield, or the recommendation that passed.
+        number: Number of the entry in the log. None if there is none yet.
+        repeated: Whether the answer was given to an earlier request.
+        guarded: Whether the shield decided.
     """
 
     answer: Mapping[str, Any]
@@ -156,20 +150,21 @@ class ShieldDecider:
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
         self._ledger, self._stream = ledger, stream
         self._groups, self._when_down = groups, when_down
-        # By id of a request that is being decided, a future that is done afterwards.
+        # By ID of a request that is being decided, a future that is done afterwards.
         self._running: dict[str, asyncio.Future[None]] = {}
-        self._left: deque[dict[str, Any]] = deque()
-        self._told: dict[str, dict[str, Any]] = {}
+        # Passed recommendations that are not logged yet, in their order and by ID.
+        self._unlogged: deque[dict[str, Any]] = deque()
+        self._unlogged_by_id: dict[str, dict[str, Any]] = {}
         self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
         self._missing = 0
-        self._telling: asyncio.Task[None] | None = None
+        self._logging: asyncio.Task[None] | None = None
         self.passed = 0
         self.lost = 0
 
     @property
     def unlogged_count(self) -> int:
         """Number of recommendations that passed and are not in the log yet."""
-        return len(self._left)
+        return len(self._unlogged)
 
     async def decide(self, operation: dict[str, Any]) -> DecisionReply:
         """Decide on one individual.
@@ -178,8 +173,8 @@ class ShieldDecider:
             operation: ``{"op": "decide", "id", "group", "recommendation", "cost"?}``.
 
         Raises:
-            DecisionError: it makes no sense, or the id was used for another one.
-            StoreError: the store failed, and nothing may pass.
+            DecisionError: The operation is invalid, or its ID was used for another one.
+            StoreError: The store failed, and recommendations may not pass.
         """
         tracing = self._ledger.tracing
         return await (self._decide(operation) if tracing is None else self._decide_traced(tracing, operation))
@@ -188,109 +183,109 @@ class ShieldDecider:
         id = operation["id"]
         if self._when_down == "refuse":
             return _guarded_reply(await self._ledger.ask(self._stream, operation, id=id))
-        # One request after the other, so that all of them get the same answer.
+        # Requests with the same ID are decided one after the other, so that all of them get the same answer.
         while (running := self._running.get(id)) is not None:
             await asyncio.wait((running,))
-        if self._left or self._missing:
+        if self._unlogged or self._missing:
             return self._let_pass(operation)
         running = self._running[id] = asyncio.get_running_loop().create_future()
         try:
-            asked = self._ledger.ask_within(self._stream, operation, id=id, seconds=PATIENCE_SECONDS)
-            made = _guarded_reply(await asked)
+            reply = _guarded_reply(
+                await self._ledger.ask_within(self._stream, operation, id=id, seconds=PATIENCE_SECONDS)
+            )
         except (StoreError, TimeoutError):
             return self._let_pass(operation)
         finally:
             del self._running[id]
             running.set_result(None)
-        self._recent[id] = (operation, made)
+        self._recent[id] = (operation, reply)
         if len(self._recent) > MAX_WAITING:
             self._recent.popitem(last=False)
-        return made
+        return reply
 
     def close(self) -> None:
-        """Log the remaining recommendations, or report how many are lost. Not to be called in the event loop."""
-        task = self._telling
+        """Log the remaining recommendations, or report how many are lost. Call it outside the event loop."""
+        task = self._logging
         if task is not None and task.get_loop().is_running():
             asyncio.run_coroutine_threadsafe(_cancel(task), task.get_loop()).result()
         try:
-            for told in [self._log_passed(operation) for operation in self._left]:
-                told.result()
-                self._left.popleft()
+            for future in [self._log_passed(operation) for operation in self._unlogged]:
+                future.result()
+                self._unlogged.popleft()
             if self._missing:
-                self._count().result()
+                self._log_missing().result()
                 self._missing = 0
         except StoreError:
-            about = {"stream": self._stream, "recommendations": len(self._left) + self._missing}
+            about = {"stream": self._stream, "recommendations": len(self._unlogged) + self._missing}
             logger.error("passed on, and never logged: the store does not answer", extra={"about": about})
 
     async def _decide_traced(self, tracing: Tracing, operation: dict[str, Any]) -> DecisionReply:
         with tracing.span("evenhand.decide", stream=self._stream) as add:
-            made = await self._decide(operation)
-            add("guarded", made.guarded)
-            add("intervened", bool(made.answer["intervened"]))
-            add("repeated", made.repeated)
-            return made
+            reply = await self._decide(operation)
+            add("guarded", reply.guarded)
+            add("intervened", bool(reply.answer["intervened"]))
+            add("repeated", reply.repeated)
+            return reply
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
+        id = operation["id"]
         if operation["group"] not in self._groups:
             raise DecisionError(
                 f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self._groups)}"
             )
-        known, made = self._recent.get(operation["id"], (None, None))
-        before = self._told.get(operation["id"], known)
-        if before is not None and before != operation:
+        decided, reply = self._recent.get(id, (None, None))
+        earlier = self._unlogged_by_id.get(id, decided)
+        if earlier is not None and earlier != operation:
             raise DecisionError(
-                f"the id {operation['id']!r} was used for another request",
-                code="repeated",
-                hint="give every request its own id",
+                f"the id {id!r} was used for another request", code="repeated", hint="give every request its own id"
             )
-        if made is not None:
-            return replace(made, repeated=True)
+        if reply is not None:
+            return replace(reply, repeated=True)
         # A repeated request passes again but is counted and logged once; beyond a bound it is only counted.
-        if before is None:
+        if earlier is None:
             self.passed += 1
-            if len(self._left) < MAX_WAITING:
-                self._told[operation["id"]] = operation
-                self._left.append(operation)
+            if len(self._unlogged) < MAX_WAITING:
+                self._unlogged_by_id[id] = operation
+                self._unlogged.append(operation)
             else:
                 self.lost += 1
                 self._missing += 1
-        if self._telling is None or self._telling.done():
+        if self._logging is None or self._logging.done():
             logger.error("the store does not answer: recommendations pass", extra={"about": {"stream": self._stream}})
-            self._telling = asyncio.get_running_loop().create_task(self._tell())
-        return DecisionReply(unguarded_output(operation), None, before is not None, guarded=False)
+            self._logging = asyncio.get_running_loop().create_task(self._log_all())
+        return DecisionReply(unguarded_output(operation), None, earlier is not None, guarded=False)
 
-    async def _tell(self) -> None:
-        """Have all that passed logged."""
-        while self._left or self._missing:
+    async def _log_all(self) -> None:
+        """Log all passed recommendations."""
+        while self._unlogged or self._missing:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
-                under_way = [
-                    asyncio.wrap_future(self._log_passed(operation)) for operation in list(self._left)[:BATCH_SIZE]
+                futures = [
+                    asyncio.wrap_future(self._log_passed(operation)) for operation in list(self._unlogged)[:BATCH_SIZE]
                 ]
             except StoreError:
                 return  # The service is stopping.
-            for told in await asyncio.gather(*under_way, return_exceptions=True):
-                if isinstance(told, StoreError) or not isinstance(told, OperationResult | Exception):
+            for result in await asyncio.gather(*futures, return_exceptions=True):
+                if isinstance(result, StoreError) or not isinstance(result, OperationResult | Exception):
                     break
-                del self._told[self._left.popleft()["id"]]
-                if isinstance(told, Exception):
-                    # It must not keep all that come after it from being logged.
+                del self._unlogged_by_id[self._unlogged.popleft()["id"]]
+                if isinstance(result, Exception):
+                    # Later recommendations must still be logged.
                     self.lost += 1
                     self._missing += 1
-                    logger.error("a recommendation that passed cannot be logged", exc_info=told)
-            if self._missing and not self._left:
+                    logger.error("a recommendation that passed cannot be logged", exc_info=result)
+            if self._missing and not self._unlogged:
                 missing = self._missing
-                counted = await asyncio.gather(asyncio.wrap_future(self._count()), return_exceptions=True)
-                if not isinstance(counted[0], BaseException):
+                (count,) = await asyncio.gather(asyncio.wrap_future(self._log_missing()), return_exceptions=True)
+                if not isinstance(count, BaseException):
                     self._missing -= missing
         logger.warning("the store answers: the shield decides again", extra={"about": {"stream": self._stream}})
 
     def _log_passed(self, operation: dict[str, Any]) -> Future[OperationResult]:
-        late = {**operation, "op": "unguarded"}
-        return self._ledger.submit(self._stream, late, id=operation["id"], answered=operation)
+        unguarded = {**operation, "op": "unguarded"}
+        return self._ledger.submit(self._stream, unguarded, id=operation["id"], answered=operation)
 
-    def _count(self) -> Future[OperationResult]:
+    def _log_missing(self) -> Future[OperationResult]:
         return self._ledger.submit(self._stream, {"op": "unguarded", "missing": self._missing})
 
 
@@ -299,6 +294,6 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-def _guarded_reply(done: OperationResult) -> DecisionReply:
-    # An answer may be repeated that was given while the store was away.
-    return DecisionReply(done.answer, done.number, done.repeated, guarded=done.answer.get("guarded", True))
+def _guarded_reply(result: OperationResult) -> DecisionReply:
+    # A repeated answer may have passed while the store was unavailable.
+    return DecisionReply(result.answer, result.number, result.repeated, guarded=result.answer.get("guarded", True))

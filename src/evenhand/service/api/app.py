@@ -28,15 +28,15 @@ from evenhand.service.api.routes import (
 from evenhand.service.settings import ServiceConfig
 
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI's own spans and logs would have words of callers in them; ours do not."""
+"""FastAPI's own spans and logs could contain text of callers."""
 
 
 def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -> FastAPI:
     """Build the service as an ASGI application.
 
     Args:
-        settings: as read.
-        context: opened already; else the application opens its own when it starts. Closed when the application ends.
+        settings: Configuration of the service.
+        context: Open context. By default, the application opens one when it starts. It is closed at the end.
     """
 
     @asynccontextmanager
@@ -47,11 +47,11 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
         try:
             yield
         finally:
-            # What is under way goes on in this loop meanwhile, and is waited for.
+            # Running requests need this loop to end.
             await asyncio.to_thread(opened.close)
             await close_loop_connections()
 
-    # The interactive pages would load scripts from elsewhere.
+    # The interactive pages would load scripts from other sites.
     app = FastAPI(
         title="Evenhand",
         version=__version__,
@@ -63,7 +63,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     )
     app.add_middleware(RequestEnvelope, limits=settings.limits)
     error_handlers.install_handlers(app)
-    # First, as most requests are for them.
+    # First, because most requests use them.
     shields.add_decision_routes(app)
     for part in (
         shields,

@@ -1,4 +1,4 @@
-"""What the routes of a running service share, and how it is opened: streams, store, guards."""
+"""Context that the routes of a running service share."""
 
 from __future__ import annotations
 
@@ -27,74 +27,66 @@ from evenhand.service.store.upkeep import Readiness, Replicas, RetentionJob, Upk
 from evenhand.service.tracing import open_tracing
 
 
-@dataclass
 class ServiceContext:
-    """One per process.
+    """Store, streams and background threads of one process.
+
+    Args:
+        settings: Configuration of the service.
+        database: Store.
+        ledger: Ledger of the store.
+        shields: Shields by name.
 
     Attributes:
-        settings: as read.
-        database, ledger: the store.
-        shields: by name.
-        guards: by name, each guarded generator.
-        monitors: by name.
-        replica: this process's name, new at every start.
-        keys: who may ask.
-        logins: where people log in; None: with keys alone.
-        failures: holds up addresses from which only requests without a valid key come.
-        pictures: that were delivered.
-        metrics: what is counted.
-        upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
-        readiness: whether the store takes decisions now.
-        monitor_thread: takes what shields decide to their monitors, and posts alarms.
-        deciders: by shield, what decides also while the store is away.
-        draining: set when the service is about to stop; requests are still answered.
-        stopping: set when the service stops; event streams end.
-        grace: seconds that work under way has to end when all of it is closed.
+        guards: Guarded generators by name.
+        monitors: Monitors by name.
+        replica: Name of this process, new at every start.
+        keys: Cache of the API keys.
+        logins: Identity provider. None if callers only use keys.
+        failures: Throttle of requests without a valid key.
+        pictures: Store of delivered pictures.
+        metrics: Metrics for Prometheus.
+        upkeep: Thread of heartbeats and retention.
+        readiness: Check whether the store accepts writes.
+        monitor_thread: Thread that passes decisions to monitors and posts alarms.
+        deciders: Deciders by shield, which also answer while the store is unavailable.
+        draining: Set when the service is about to stop; requests are still answered.
+        stopping: Set when the service stops; event streams end.
+        grace: Time limit in seconds for running requests when the service stops.
     """
 
-    settings: ServiceConfig
-    database: Database
-    ledger: Ledger
-    shields: Mapping[str, ServedShield]
-    guards: dict[str, ServedGuard] = field(default_factory=dict)
-    monitors: dict[str, ServedMonitor] = field(default_factory=dict)
-    replica: str = field(default_factory=lambda: uuid4().hex)
-    draining: Event = field(default_factory=Event)
-    stopping: Event = field(default_factory=Event)
-    grace: float = GRACE_SECONDS
-    closed: bool = field(default=False, init=False)
-    keys: KeyCache = field(init=False)
-    logins: IdentityProvider | None = field(default=None, init=False)
-    failures: FailureThrottle = field(default_factory=FailureThrottle, init=False)
-    pictures: PictureStore = field(init=False)
-    upkeep: UpkeepThread = field(init=False)
-    metrics: Metrics = field(init=False)
-    readiness: Readiness = field(init=False)
-    monitor_thread: MonitorThread = field(init=False)
-    deciders: Mapping[str, ShieldDecider] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, settings: ServiceConfig, database: Database, ledger: Ledger, shields: Mapping[str, ServedShield]
+    ) -> None:
+        self.settings, self.database, self.ledger, self.shields = settings, database, ledger, shields
+        self.guards: dict[str, ServedGuard] = {}
+        self.monitors: dict[str, ServedMonitor] = {}
+        self.replica = uuid4().hex
+        self.draining, self.stopping = Event(), Event()
+        self.grace = GRACE_SECONDS
+        self.logins: IdentityProvider | None = None
+        self.failures = FailureThrottle()
         self.deciders = {
-            name: ShieldDecider(self.ledger, name, shield.plan.inputs.groups, shield.when_down)
-            for name, shield in self.shields.items()
+            name: ShieldDecider(ledger, name, shield.plan.inputs.groups, shield.when_down)
+            for name, shield in shields.items()
         }
-        self.metrics = Metrics(self.ledger)
-        self.readiness = Readiness(self.ledger, self.replica)
-        self.monitor_thread = MonitorThread(self.monitors)
+        self.metrics = Metrics(ledger)
         self.metrics.registry.register(MonitorCollector(self.monitors))
-        self.keys = KeyCache(self.database)
-        self.pictures = PictureStore(self.database)
-        kept = self.settings.retention
+        self.readiness = Readiness(ledger, self.replica)
+        self.monitor_thread = MonitorThread(self.monitors)
+        self.keys = KeyCache(database)
+        self.pictures = PictureStore(database)
+        retention = settings.retention
         self.upkeep = UpkeepThread(
-            Replicas(self.database, self.ledger, self.replica),
-            RetentionJob(self.database, self.ledger, log_days=kept.log_days, picture_days=kept.picture_days),
+            Replicas(database, ledger, self.replica),
+            RetentionJob(database, ledger, log_days=retention.log_days, picture_days=retention.picture_days),
         )
+        self._is_closed = False
 
     def close(self) -> None:
         """Apply the queued operations, and close the store. Closing twice has no effect."""
-        if self.closed:
+        if self._is_closed:
             return
-        self.closed = True
+        self._is_closed = True
         self.draining.set()
         self.stopping.set()
         until = time.monotonic() + self.grace
@@ -113,7 +105,7 @@ class ServiceContext:
 
 async def context_of(request: Request) -> ServiceContext:
     """Return the context of the service that a request came to."""
-    # Not a plain function: those are called in a thread each, which costs more than all that a decision takes.
+    # FastAPI would call a plain function in a thread, which costs more than a decision.
     context: ServiceContext = request.app.state.context
     return context
 
@@ -122,26 +114,22 @@ RequestContext = Annotated[ServiceContext, Depends(context_of)]
 """Context of the service, as a parameter of routes."""
 
 
-# Opens what the settings describe: streams, store, guards.
-
-
 def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -> ServiceContext:
     """Open the store, the streams and the background threads.
 
     Args:
-        settings: as read.
-        streams: what `build_streams` gave, if it was asked before.
+        settings: Configuration of the service.
+        streams: Result of `build_streams`, if it was called before.
 
     Raises:
-        EvenhandError: something cannot be loaded, or the store cannot be used; nothing is left open.
+        EvenhandError: A part cannot be loaded, or the store cannot be used; nothing is left open.
     """
     oidc = settings.oidc
     logins = None if oidc is None else IdentityProvider(oidc, settings.service.public_url or "")
     tracing = open_tracing(settings.tracing)
     database = Database(settings.service.database)
     try:
-        if streams is None:
-            streams = build_streams(settings)
+        streams = streams or build_streams(settings)
         ledger = Ledger(database, streams.machines, tracing=tracing)
     except BaseException:
         database.close()
@@ -157,8 +145,9 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
             context.guards[entry.name] = guard
             context.metrics.watch_guard(guard)
         for monitor in settings.monitors:
-            own = build_monitor_machine(monitor, settings.folder)
-            context.monitors[monitor.name] = ServedMonitor(database, ledger, monitor, own)
+            # The machine in the ledger belongs to its thread.
+            machine = build_monitor_machine(monitor, settings.folder)
+            context.monitors[monitor.name] = ServedMonitor(database, ledger, monitor, machine)
         context.upkeep.start()
         context.monitor_thread.start()
     except BaseException:
@@ -169,11 +158,11 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
 
 @dataclass(frozen=True)
 class BuiltStreams:
-    """The streams of the settings at their beginning.
+    """Streams of the settings in their initial state.
 
     Attributes:
-        machines: by name; with logins, those of the keys too, as each login makes one.
-        shields: by name, what never changes about each.
+        machines: Machines by name. With an identity provider, they include the keys, because each login creates one.
+        shields: Constant properties of the shields by name.
     """
 
     machines: dict[str, StateMachine] = field(default_factory=dict)
@@ -184,7 +173,7 @@ def build_streams(settings: ServiceConfig) -> BuiltStreams:
     """Build the streams of the settings.
 
     Raises:
-        EvenhandError: a policy or a configuration cannot be loaded.
+        EvenhandError: A policy or a configuration cannot be loaded.
     """
     streams = BuiltStreams()
     for shield in settings.shields:

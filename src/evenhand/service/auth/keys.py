@@ -24,8 +24,8 @@ from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import streams
 
 Scope: TypeAlias = Literal["decide", "generate", "read", "admin"]
-"""``decide``: ask shields, and tell them labels. ``generate``: ask guarded generators. ``read``: states, logs,
-pictures, metrics and the dashboard. ``admin``: all of it."""
+"""``decide``: decisions and labels of shields. ``generate``: items of guarded generators. ``read``: states, logs,
+pictures, metrics and the dashboard. ``admin``: all of these."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
@@ -53,16 +53,16 @@ STALE_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key as the store knows it.
+    """Key in the store.
 
     Attributes:
-        id: the beginning of its hash.
-        hash: SHA-256 of the key.
-        name: of its holder; keys that replace one another share it.
-        scopes: what it may be used for.
-        streams: the shields and guards that it may be used for alone; None: all of them.
-        made, expires, revoked: seconds since 1970; None: never.
-        session: who logged in at an identity provider, by the subject there; None: it is not a session's.
+        id: Beginning of its hash.
+        hash: SHA-256 digest of the key.
+        name: Name of its holder. Successive keys of a holder share it.
+        scopes: Scopes of the key.
+        made, expires, revoked: Seconds since 1970. None if the key does not expire or was not revoked.
+        streams: Shields and guards that the key is limited to. None if it is not limited.
+        session: Subject of the user who logged in at an identity provider. None for other keys.
     """
 
     id: str
@@ -87,11 +87,11 @@ class Caller:
     """Authenticated caller.
 
     Attributes:
-        name: of the key's holder.
-        scopes: what they may do.
-        key: the key's id; empty where the service wants no keys.
-        streams: the shields and guards that they may ask alone; None: all of them.
-        session: whether they logged in at an identity provider.
+        name: Name of the key's holder.
+        scopes: Scopes of the key.
+        key: ID of the key. Empty if the service needs no keys.
+        streams: Shields and guards that the key is limited to. None if it is not limited.
+        session: Whether the caller logged in at an identity provider.
     """
 
     name: str
@@ -123,12 +123,17 @@ def hash_key(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def key_id(key: str) -> str:
+    """Return the ID of a key."""
+    return key_identifier(hash_key(key))
+
+
 def parse_keys(state: Mapping[str, Any]) -> list[ApiKey]:
     """Parse the keys in a state of `KeyMachine`."""
     keys = []
-    for id, about in state["keys"].items():
-        sets = {name: frozenset(about[name]) for name in ("scopes", "streams") if name in about}
-        keys.append(ApiKey(id, **{**about, **sets}))
+    for id, fields in state["keys"].items():
+        sets = {name: frozenset(fields[name]) for name in ("scopes", "streams") if name in fields}
+        keys.append(ApiKey(id, **{**fields, **sets}))
     return keys
 
 
@@ -136,9 +141,9 @@ class KeyCache:
     """Cache of the keys in a store.
 
     Args:
-        database: the store.
-        clock: seconds since 1970, against which keys expire.
-        steady: seconds of a monotonic clock, by which the store is read again.
+        database: Store.
+        clock: Clock in seconds since 1970, for the expiry of keys.
+        steady: Monotonic clock in seconds, for the age of the cache.
     """
 
     def __init__(
@@ -149,7 +154,7 @@ class KeyCache:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database, self._clock, self._steady = database, clock, steady
-        # Looked up by a keyed hash: how long that takes says nothing about the hashes of other keys.
+        # With a keyed hash, the duration of a lookup reveals nothing about the hashes of other keys.
         self._secret = secrets.token_bytes(32)
         self._keys: dict[bytes, ApiKey] = {}
         self._number: int | None = None
@@ -160,33 +165,33 @@ class KeyCache:
         """Return the caller with a key.
 
         Raises:
-            AccessError: the key is unknown or no longer valid.
-            StoreError: the store has not answered for too long, so the key cannot be checked.
+            AccessError: The key is unknown or no longer valid.
+            StoreError: The store has been unavailable for too long, so the key cannot be checked.
         """
         await self._refresh_cache()
         try:
             return self._look_up(key)
         except AccessError:
-            # Somebody may have logged in at another replica a moment ago.
+            # The session may have begun at another replica a moment ago.
             if self._steady() - max(self._read_at, self._tried_at) < RETRY_SECONDS:
                 raise
-        await self._refresh_cache(fresh=RETRY_SECONDS)
+        await self._refresh_cache(RETRY_SECONDS)
         return self._look_up(key)
 
     async def read_again(self) -> None:
-        """Read the keys now, however recently they were read: one has just been added here.
+        """Read the keys after one was added here, however recently they were read.
 
         Raises:
-            StoreError: the store has not answered for too long.
+            StoreError: The store has been unavailable for too long.
         """
         if self._reading is not None and not self._reading.done():
             # It may have begun before the key was added.
             await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
-        await self._refresh_cache(fresh=0.0)
+        await self._refresh_cache(0.0)
 
     def _look_up(self, key: str) -> Caller:
         digest = hash_key(key)
-        match = self._keys.get(self._place(digest))
+        match = self._keys.get(self._cache_key(digest))
         if match is None or not hmac.compare_digest(match.hash, digest):
             raise AccessError("the key is not known here", code="key", hint="evenhand keys list shows the keys")
         status = match.status(self._clock())
@@ -194,12 +199,12 @@ class KeyCache:
             raise AccessError(f"the key {match.id} is {status}", code="key", hint="evenhand keys add makes a new one")
         return Caller(match.name, match.scopes, match.id, match.streams, match.session is not None)
 
-    async def _refresh_cache(self, fresh: float = FRESH_SECONDS) -> None:
+    async def _refresh_cache(self, max_age: float = FRESH_SECONDS) -> None:
         now = self._steady()
-        if now - max(self._read_at, self._tried_at) >= fresh:
+        if now - max(self._read_at, self._tried_at) >= max_age:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(asyncio.to_thread(self._read, now))
-            # A store that hangs delays no request for longer than this: what was read last is believed.
+            # While the store hangs, requests use the old cache.
             done, _ = await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
             if not done:
                 self._tried_at = self._steady()
@@ -213,21 +218,24 @@ class KeyCache:
                 number = connection.execute(select(streams.c.number).where(streams.c.name == KEY_STREAM)).scalar()
                 if number is not None and number != self._number:
                     state = connection.execute(select(streams.c.state).where(streams.c.name == KEY_STREAM)).scalar_one()
-                    self._keys = {self._place(key.hash): key for key in parse_keys(json.loads(state))}
+                    self._keys = {self._cache_key(key.hash): key for key in parse_keys(json.loads(state))}
                     self._number = number
         except StoreError:
             return
         self._read_at = now
 
-    def _place(self, digest: str) -> bytes:
+    def _cache_key(self, digest: str) -> bytes:
         return hashlib.blake2b(digest.encode(), key=self._secret, digest_size=16).digest()
 
 
 class RequiredScope(HTTPBearer):
     """Dependency of routes that requires a scope, and describes the requirement in OpenAPI.
 
-    A key for some streams alone is let into routes whose path names one of these, and into those that say that they
-    look at ``Caller.streams`` themselves: ``filtered``.
+    A key that is limited to some streams may use routes whose path names one of them.
+
+    Args:
+        scope: Required scope.
+        filtered: Whether the route checks ``Caller.streams`` itself.
     """
 
     def __init__(self, scope: Scope, *, filtered: bool = False) -> None:
@@ -240,7 +248,7 @@ class RequiredScope(HTTPBearer):
         """Return the caller.
 
         Raises:
-            AccessError: there is no key, or it is not for this.
+            AccessError: There is no key, or it does not permit this request.
         """
         caller: Caller | None = request.scope.get("evenhand.caller")
         if caller is None:
@@ -258,20 +266,15 @@ class RequiredScope(HTTPBearer):
 
 def limited_key_error(caller: Caller) -> AccessError:
     """Build the error for a request to a stream that its key does not cover."""
-    streams = ", ".join(sorted(caller.streams or ()))
     return AccessError(
-        f"the key {caller.key} of {caller.name} is not for this: it is for {streams} alone",
+        f"the key {caller.key} of {caller.name} is not for this: it is for {', '.join(sorted(caller.streams or ()))}",
         code="scope",
         hint="evenhand keys add NAME --scope SCOPE --stream STREAM",
     )
 
 
 def require_scope(scope: Scope, *, filtered: bool = False) -> Any:
-    """Return a dependency of routes that refuses callers without this permission. It gives the ``Caller``.
-
-    ``APIRouter(dependencies=[requires("read")])`` protects all routes of a router, and
-    ``@router.post("/decisions", dependencies=[requires("decide")])`` one.
-    """
+    """Build a dependency of routes that returns the ``Caller``, and refuses callers without a scope."""
     return params.Depends(RequiredScope(scope, filtered=filtered))
 
 
@@ -280,15 +283,14 @@ def missing_key_error() -> AccessError:
     return AccessError("there is no key", code="key", hint="send a header: Authorization: Bearer evenhand_...")
 
 
-# Changing who has a key; each change is an entry of a log in the store, chained like any other.
-
-
 class KeyStore:
-    """Administration of the keys in a store.
+    """Administration of the keys in a store. Each change is an entry of a chained log.
+
+    All methods raise `StoreError` if the store fails.
 
     Args:
-        database: the store; the service may be running on it.
-        clock: seconds since 1970.
+        database: Store. The service may run on it.
+        clock: Clock in seconds since 1970.
     """
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
@@ -298,7 +300,7 @@ class KeyStore:
     def __enter__(self) -> KeyStore:
         return self
 
-    def __exit__(self, *_raised: object) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._ledger.close()
 
     @property
@@ -323,14 +325,13 @@ class KeyStore:
         """Create an API key. The plain text is returned once and never stored.
 
         Args:
-            name: of its future holder.
-            scopes: what it may be used for.
-            seconds: after which it ends; None: never.
-            streams: the shields and guards that it is for alone; None: all of them.
+            name: Name of its holder.
+            scopes: Scopes of the key.
+            seconds: Lifetime. If None, the key does not expire.
+            streams: Shields and guards that the key is limited to. If None, it is not limited.
 
         Raises:
-            OptionError: the name is taken, or is not a name; a scope is not known.
-            StoreError: the store failed.
+            OptionError: The name is invalid or has a key already, or a scope is unknown.
         """
         if not re.fullmatch(r"[A-Za-z0-9_.@-]{1,100}", name):
             raise OptionError(f"{name!r} is not a name of a key", hint="1 to 100 letters, digits and . _ - @")
@@ -342,37 +343,36 @@ class KeyStore:
         return self._add(name, scopes, seconds, streams)
 
     def rotate(self, name: str, *, overlap: float) -> str:
-        """Create another key like a holder's last one; the old ones end some seconds later.
+        """Create a key with the scopes and lifetime of a holder's last one. The old keys expire after some seconds.
+
+        If the store fails after the new key is created, the old keys stay valid.
 
         Raises:
-            OptionError: there is no valid key of this name.
-            StoreError: the store failed; if there is a new key then, the old ones are valid still.
+            OptionError: There is no valid key of this name.
         """
         old = self._valid_keys(name)
         if not old:
             raise OptionError(f"{name} has no valid key", hint=f"evenhand keys add {name}")
-        now = self._clock()
-        last = old[-1]
-        # A key for a time is followed by one for as long a time.
-        made = self._add(name, last.scopes, None if last.expires is None else last.expires - last.made, last.streams)
+        now, last = self._clock(), old[-1]
+        seconds = None if last.expires is None else last.expires - last.made
+        new = self._add(name, last.scopes, seconds, last.streams)
         for key in old:
             self._change_keys({"op": "expire", "key": key.id, "expires": now + overlap, "at": now})
-        return made
+        return new
 
     def revoke(self, name: str) -> list[ApiKey]:
-        """End all valid keys of a name, or the one with an id; return those that ended.
+        """Revoke the valid keys with a name or an ID, and return them.
 
         Raises:
-            OptionError: there is no such valid key.
-            StoreError: the store failed.
+            OptionError: There is no such valid key.
         """
         now = self._clock()
-        ending = [key for key in self.keys() if name in (key.name, key.id) and key.status(now) == "valid"]
-        if not ending:
+        revoked = [key for key in self.keys() if name in (key.name, key.id) and key.status(now) == "valid"]
+        if not revoked:
             raise OptionError(f"there is no valid key {name!r}", hint="evenhand keys list shows names and ids")
-        for key in ending:
+        for key in revoked:
             self._change_keys({"op": "revoke", "key": key.id, "at": now})
-        return ending
+        return revoked
 
     def _valid_keys(self, name: str) -> list[ApiKey]:
         now = self._clock()
@@ -380,25 +380,16 @@ class KeyStore:
 
     def _add(self, name: str, scopes: Collection[str], seconds: float | None, streams: Collection[str] | None) -> str:
         key, now = create_key(), self._clock()
-        expires = None if seconds is None else now + seconds
-        limited = {} if streams is None else {"streams": sorted(streams)}
-        self._change_keys(
-            {
-                "op": "add",
-                "hash": hash_key(key),
-                "name": name,
-                "scopes": sorted(scopes),
-                **limited,
-                "expires": expires,
-                "at": now,
-            }
-        )
+        operation: dict[str, object] = {
+            "op": "add",
+            "hash": hash_key(key),
+            "name": name,
+            "scopes": sorted(scopes),
+            "expires": None if seconds is None else now + seconds,
+            "at": now,
+        }
+        self._change_keys(operation if streams is None else {**operation, "streams": sorted(streams)})
         return key
 
     def _change_keys(self, operation: dict[str, object]) -> None:
         self._ledger.submit(KEY_STREAM, operation).result()
-
-
-def key_id(key: str) -> str:
-    """Return the ID of a key."""
-    return key_identifier(hash_key(key))
