@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.errors import DecisionError
+from evenhand.service.state_machines import StateMachine
 
 
-class Counting:
+class Counting(StateMachine):
     """`add` an amount; `open` and `close` something by replica; `abandon` what a replica has open."""
 
     kind = "counting"

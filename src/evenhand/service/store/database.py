@@ -33,44 +33,47 @@ CONNECTION_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""How soon a PostgreSQL that is not there any more is noticed, unless the address says otherwise."""
+"""Default timeouts by which an unreachable PostgreSQL is detected. The URL may override them."""
+
+PAGE_ENTRIES = 1_000
+"""Page size for reading a whole log."""
+
+URL_HINT = "write sqlite:///evenhand.db, or postgresql://user@host/name"
 
 
 class Database:
     """Transactions on the store.
 
-    **What durable means.** With ``durable=True`` a transaction that has ended survives a power cut. In SQLite
-    (write-ahead log, ``synchronous=FULL``) the commit waits until the log is on the disk; in PostgreSQL
-    (``synchronous_commit`` on) until the server's log is, and on its standbys if the server is told so. With
-    ``durable=False`` the commit does not wait (``NORMAL``, ``synchronous_commit=off``): if the process is killed it
-    survives all the same, but a power cut may take it.
+    **Durability.** With ``durable=True``, a committed transaction survives a power cut. In SQLite (write-ahead log,
+    ``synchronous=FULL``), the commit waits until the log is on the disk; in PostgreSQL (``synchronous_commit`` on),
+    until the log of the server is, and that of its standbys if the server is configured so. With ``durable=False``, the
+    commit does not wait (``NORMAL``, ``synchronous_commit=off``): the transaction survives the end of the process, but
+    a power cut may lose it.
 
-    **Why a durable transaction makes those before it durable.** Both stores write one log, in the order of the
-    commits, and bring it to the disk from its beginning up to the commit that waits. A transaction that has seen, or
-    follows, one that did not wait lies after it in that log. So a power cut takes the end of the log: never a
-    transaction without all that came after it, and never anything before a durable one. This holds whichever process,
-    connection or replica wrote which of them, since a store has one log. (SQLite moves its log into the database file
-    now and then, and begins a new one; before that it brings both to the disk.)
+    **A durable transaction makes earlier transactions durable.** Both stores write one log in the order of the commits,
+    and sync it from its beginning up to the waiting commit. A transaction that follows one without a wait comes after
+    it in this log. A power cut therefore loses the end of the log: never a transaction without all later ones, and
+    never anything before a durable one. This holds across processes, connections and replicas, because a store has one
+    log. (When SQLite moves its log into the database file, it syncs both before it begins a new log.)
 
     Args:
         url: ``sqlite:///evenhand.db`` or ``postgresql://user@host/name``.
-        make: whether a store that is not there is made, and an older one brought to this version; else it is opened as
-            it is, or refused.
-        wait_seconds: how long a transaction waits for another one that holds what it needs.
+        make: Whether to create a missing store and to migrate an older one. Otherwise, both are refused.
+        wait_seconds: Time limit in seconds for a lock.
 
     Raises:
-        StoreError: it cannot be reached, is not a store, or was made by a newer version.
-        MissingExtraError: PostgreSQL's driver is not installed.
+        StoreError: The store cannot be reached, is not a store, or was made by a newer version.
+        MissingExtraError: The driver of PostgreSQL is not installed.
     """
 
     def __init__(self, url: str, *, make: bool = True, wait_seconds: float = WAIT_SECONDS) -> None:
         address = _parse_url(url)
         self.sqlite = address.get_backend_name() == "sqlite"
-        self._where = address.render_as_string(hide_password=True)
+        self._location = address.render_as_string(hide_password=True)
         if self.sqlite:
-            self._refuse_places(address, make)
+            self._check_path(address, make)
         self._engine = _open_sqlite(address, wait_seconds) if self.sqlite else _open_postgres(address, wait_seconds)
-        # What the driver itself raises while a connection is made or a transaction begun.
+        # The driver itself raises errors when it connects or begins a transaction.
         driver = self._engine.dialect.dbapi
         assert driver is not None
         self._failures: tuple[type[Exception], ...] = (SQLAlchemyError, driver.Error)
@@ -78,11 +81,11 @@ class Database:
             if make:
                 with self.transaction() as connection:
                     migrate_store(connection)
-            else:
-                with self.reading() as connection:
-                    self._same_version(connection)
             with self.reading() as connection:
-                self._look_at_settings(connection)
+                if not make:
+                    self._check_revision(connection)
+                if not self.sqlite:
+                    self._check_server(connection)
         except BaseException:
             self.close()
             raise
@@ -92,22 +95,22 @@ class Database:
         """Begin a transaction, which is committed or rolled back as a whole.
 
         Args:
-            durable: it survives a power cut when this ends; else only once a later, durable one has ended.
+            durable: Whether it survives a power cut. Otherwise, it does once a later durable one is committed.
 
         Raises:
-            StoreError: the store failed; if it failed while it committed, all of it may have happened all the same.
+            StoreError: The store failed. If it failed during the commit, the transaction may have been committed.
         """
-        with self._check_connection(durable=durable) as connection:
+        with self._translated_errors(durable=durable) as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Read the store as it stands at one moment, while others go on writing.
+        """Begin a transaction that reads one snapshot of the store, and blocks no writers.
 
         Raises:
-            StoreError: the store cannot be read.
+            StoreError: The store cannot be read.
         """
-        with self._check_connection(reads=True) as connection:
+        with self._translated_errors(reads=True) as connection:
             yield connection
 
     def close(self) -> None:
@@ -115,65 +118,58 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def _check_connection(self, **options: bool) -> Iterator[Connection]:
+    def _translated_errors(self, **options: bool) -> Iterator[Connection]:
         try:
             with self._engine.connect() as plain:
                 connection = plain.execution_options(**options)
                 with connection.begin():
                     yield connection
         except self._failures as error:
-            what, hint = _explain_error(error)
-            raise StoreError(what, location=self._where, hint=hint) from error
+            message, hint = _explain_error(error)
+            raise StoreError(message, location=self._location, hint=hint) from error
 
-    def _refuse_places(self, address: URL, make: bool) -> None:
+    def _check_path(self, address: URL, make: bool) -> None:
         name = address.database
         if not name or name == ":memory:":
-            raise StoreError("a store in memory keeps nothing", location=self._where, hint="sqlite:///evenhand.db")
+            raise self._error("a store in memory keeps nothing", "write sqlite:///evenhand.db")
         if name.startswith("file:"):
             return
         path = Path(name)
         if not path.parent.is_dir():
-            raise StoreError(f"there is no folder {path.parent}", location=self._where, hint="make it first")
+            raise self._error(f"there is no folder {path.parent}", "create it first")
         if make and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
-            raise StoreError(
-                "this user may not write there",
-                location=self._where,
-                hint="let it write the folder, or name another one",
-            )
+            raise self._error("this user may not write there", "permit writes in the folder, or name another one")
         if not make and not path.is_file():
-            raise StoreError("there is no such file", location=self._where, hint="name the file of the service's store")
+            raise self._error("there is no such file", "name the file of the service's store")
 
-    def _same_version(self, connection: Connection) -> None:
+    def _check_revision(self, connection: Connection) -> None:
         revision = read_revision(connection)
         if revision is None:
-            raise StoreError("this is not a store of Evenhand's service", location=self._where)
+            raise self._error("this is not a store of Evenhand's service")
         if revision != REVISION:
-            raise StoreError(
-                f"the store has revision {revision}, and not {REVISION}",
-                location=self._where,
-                hint="a service of this version brings it there when it starts",
-            )
+            hint = "start a service of this version, which migrates the store"
+            raise self._error(f"expected a store of revision {REVISION}, got one of revision {revision}", hint)
 
-    def _look_at_settings(self, connection: Connection) -> None:
-        if not self.sqlite:
-            if connection.exec_driver_sql("SHOW fsync").scalar() == "off":
-                logger.warning("PostgreSQL runs with fsync=off: a power cut takes decisions that were acknowledged")
-            if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar():
-                raise StoreError("this PostgreSQL is a standby", location=self._where, hint="name the primary server")
+    def _check_server(self, connection: Connection) -> None:
+        if connection.exec_driver_sql("SHOW fsync").scalar() == "off":
+            logger.warning("PostgreSQL runs with fsync=off: a power cut loses acknowledged decisions")
+        if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar():
+            raise self._error("this PostgreSQL is a standby", "name the primary server")
+
+    def _error(self, message: str, hint: str | None = None) -> StoreError:
+        return StoreError(message, location=self._location, hint=hint)
 
 
 def _parse_url(url: str) -> URL:
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):
-        raise StoreError(
-            "this is not an address of a store", hint="sqlite:///evenhand.db, or postgresql://user@host/name"
-        ) from None
+        raise StoreError("expected the URL of a store", hint=URL_HINT) from None
     name = address.drivername
     if name in ("postgresql", "postgres"):
         return address.set(drivername="postgresql+psycopg")
     if name not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise StoreError(f"the store cannot be a {name}", hint="sqlite:///evenhand.db, or postgresql://user@host/name")
+        raise StoreError(f"expected a store in SQLite or PostgreSQL, got {name}", hint=URL_HINT)
     return address
 
 
@@ -192,13 +188,13 @@ def _open_postgres(address: URL, wait_seconds: float) -> Engine:
     def _configure_connection(connection: Any, _record: Any) -> None:
         limits = {
             "lock_timeout": wait_seconds,
-            # A process that is stopped in the middle of a transaction must not stop all the others.
+            # A process that is suspended in a transaction must not block all others.
             "idle_in_transaction_session_timeout": IDLE_SECONDS,
         }
         with connection.cursor() as cursor:
             for name, seconds in limits.items():
                 cursor.execute(f"SET {name} = {int(1000 * seconds)}")
-            # Where the server's default is not to wait for its disk, durable transactions wait all the same.
+            # The default of the server must not disable the wait for its disk.
             if cursor.execute("SHOW synchronous_commit").fetchone()[0] == "off":
                 cursor.execute("SET synchronous_commit = on")
         connection.commit()
@@ -225,18 +221,18 @@ def _open_sqlite(address: URL, wait_seconds: float) -> Engine:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA foreign_keys=ON")
-        # Only macOS makes a difference: there, waiting for the disk alone does not wait for the disk's own memory.
+        # Only macOS needs this: there, a sync of the disk does not include the cache of the disk.
         cursor.execute("PRAGMA fullfsync=ON")
         cursor.close()
 
     @event.listens_for(engine, "begin")
     def _begin_explicitly(connection: Connection) -> None:
         options = connection.get_execution_options()
-        # FULL: what was committed survives a power cut. NORMAL: only a crash of the process.
+        # FULL: a commit survives a power cut. NORMAL: it survives a crash of the process only.
         level = "FULL" if options.get("durable", True) else "NORMAL"
         cursor = connection.connection.cursor()
         cursor.execute(f"PRAGMA synchronous={level}")
-        # Taking the write lock at once: two writers that both read first would refuse each other.
+        # The write lock is taken at once, because two writers that both read first would block each other.
         cursor.execute("BEGIN" if options.get("reads", False) else "BEGIN IMMEDIATE")
         cursor.close()
 
@@ -246,63 +242,51 @@ def _open_sqlite(address: URL, wait_seconds: float) -> Engine:
 def _explain_error(error: Exception) -> tuple[str, str]:
     """Describe an error of the driver in one line, with a hint."""
     cause = getattr(error, "orig", None) or error
-    said = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    message = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if isinstance(error, IntegrityError):
         return (
-            f"the store's tables contradict one another: {said}",
-            "something else changed them; `evenhand replay --store URL` says what differs",
+            f"the store's tables contradict one another: {message}",
+            "run `evenhand replay --store URL` to see what another program changed",
         )
-    if "full" in said or "No space left" in said or "quota" in said:
-        return f"the store's disk is full: {said}", "make room; the service goes on by itself"
-    if "locked" in said or "lock timeout" in said:
-        return f"the store is held by another process: {said}", "end whatever else writes to it; then ask again"
-    if "not a database" in said or "malformed" in said:
-        return f"the store failed: {said}", "name another file, or bring back a backup"
-    if "connection failed" in said or "Connection refused" in said:
-        return f"the store failed: {said}", "see that its server runs and lets this user in; then ask again"
-    return f"the store failed: {said}", "see its log, and its disk; a request can then be asked again, with the same id"
-
-
-# Reading the store: heads, states, and logs in pages, without holding anybody up who writes.
-
-
-PAGE_ENTRIES = 1_000
-"""Page size for reading a whole log."""
+    if "full" in message or "No space left" in message or "quota" in message:
+        return f"the store's disk is full: {message}", "free some space; the service then continues by itself"
+    if "locked" in message or "lock timeout" in message:
+        return f"the store is held by another process: {message}", "end the other process, and ask again"
+    if "not a database" in message or "malformed" in message:
+        return f"the store failed: {message}", "name another file, or restore a backup"
+    if "connection failed" in message or "Connection refused" in message:
+        return f"the store failed: {message}", "check that its server runs and accepts this user, and ask again"
+    return f"the store failed: {message}", "see its log, and its disk; then repeat the request with the same id"
 
 
 def read_entries_after(
     connection: Connection, stream: str, number: int, limit: int = PAGE_ENTRIES
 ) -> list[dict[str, Any]]:
-    """Return the next entries of a log, as they are exported.
+    """Return the next entries of a log in their export format.
 
     Args:
-        connection: see ``Database.reading``.
-        stream: its name.
-        number: of the entry after which to begin; -1 for the first one that is kept.
-        limit: how many at most.
+        connection: Connection from ``Database.reading``.
+        stream: Name of the stream.
+        number: Number of the entry before the first one. -1 starts with the first entry in the store.
+        limit: Maximum number of entries.
     """
-    query = (
-        select(entries)
-        .where(
-            entries.c.stream == stream,
-            entries.c.number > number,
-            entries.c.number >= first_kept_number(connection, stream),
-        )
-        .order_by(entries.c.number)
-        .limit(limit)
+    query = select(entries).where(
+        entries.c.stream == stream,
+        entries.c.number > number,
+        entries.c.number >= first_kept_number(connection, stream),
     )
-    rows = [dict(row) for row in connection.execute(query).mappings()]
+    rows = [dict(row) for row in connection.execute(query.order_by(entries.c.number).limit(limit)).mappings()]
     if rows and rows[0]["previous"] is None:
         last = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == rows[0]["number"] - 1)
         rows[0]["previous"] = connection.execute(last).scalar() or chain.GENESIS_HASH
     for before, row in pairwise(rows):
-        # Where an entry is missing, a check of the numbers finds that first.
+        # A missing entry is detected by a check of the numbers first.
         row["previous"] = row["previous"] or before["hash"]
     return [chain.export_entry(row) for row in rows]
 
 
 def first_kept_number(connection: Connection, stream: str) -> int:
-    """The number of the entry that a log starts with: 0, or a checkpoint if those before it are not kept any more."""
+    """Return the number of the first entry of a log: 0, or that of a checkpoint if earlier entries were deleted."""
     first = connection.execute(select(func.min(checkpoints.c.number)).where(checkpoints.c.stream == stream)).scalar()
     return int(first or 0)
 
@@ -311,34 +295,34 @@ def read_log(database: Database, stream: str, *, after: int = -1, page: int = PA
     """Yield a whole log in pages, each read in its own transaction.
 
     Args:
-        database: the store.
-        stream: its name.
-        after: the number of the entry after which to begin.
-        page: entries that are in memory at once.
+        database: Store.
+        stream: Name of the stream.
+        after: Number of the entry before the first one.
+        page: Number of entries in memory.
 
     Raises:
-        StoreError: the store failed, or what comes next was deleted while this was read.
+        StoreError: The store failed, or the next entries were deleted meanwhile.
     """
-    begun = False
+    is_first = True
     while True:
         with database.reading() as connection:
-            entries_read = read_entries_after(connection, stream, after, page)
-        if begun and entries_read and entries_read[0]["number"] != after + 1:
+            batch = read_entries_after(connection, stream, after, page)
+        if not is_first and batch and batch[0]["number"] != after + 1:
             raise StoreError(
                 f"entries after {after} of {stream!r} were deleted while its log was read", hint="begin again"
             )
-        begun = True
-        yield from entries_read
-        if len(entries_read) < page:
+        is_first = False
+        yield from batch
+        if len(batch) < page:
             return
-        after = entries_read[-1]["number"]
+        after = batch[-1]["number"]
 
 
 def read_configurations(database: Database) -> list[dict[str, Any]]:
-    """Return every configuration that a log in the store starts or goes on with.
+    """Return all configurations in the logs of a store.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: The store failed.
     """
     query = select(entries.c.body).join(
         checkpoints, (checkpoints.c.stream == entries.c.stream) & (checkpoints.c.number == entries.c.number)
@@ -355,7 +339,7 @@ def read_heads(connection: Connection) -> dict[str, tuple[int, str]]:
 
 
 def read_head_and_state(connection: Connection, stream: str) -> tuple[int, str, dict[str, Any]]:
-    """Return the number and the hash of a stream's last entry, and the state after it; the stream must be there."""
+    """Return the number and the hash of the last entry of an existing stream, and the state after it."""
     query = select(streams.c.number, streams.c.hash, streams.c.state).where(streams.c.name == stream)
     row = connection.execute(query).one()
     return row.number, row.hash, json.loads(row.state)

@@ -15,18 +15,14 @@ from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store import chain, statements
 from evenhand.service.store.statements import StreamHead
-from evenhand.service.store.tables import (
-    REVISION,
-    answers,
-    checkpoints,
-    entries,
-    streams,
-)
+from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, streams
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
 """Operation of `Transaction` itself: log the configuration and state of the stream, as the first entry does."""
+
+REPLAY_HINT = "run `evenhand replay --store URL` to see what another program changed"
 
 
 @dataclass(frozen=True)
@@ -36,10 +32,9 @@ class OperationRequest:
     Attributes:
         stream: Name of the stream.
         operation: Operation of the stream's machine.
-        id: under which it is carried out once, however often it is asked for; None: every time.
-        answered: what the caller asked, if they were told the answer already, without this operation. Then it is
-            carried out whatever has the id, unless that was this very operation, and a repeated request is told what
-            they were told.
+        id: ID under which it is carried out once. None carries it out every time.
+        answered: Operation whose answer the caller got already, without this operation. Then it is carried out even if
+            another operation used the ID, and a repeated request gets the answer that the caller got.
     """
 
     stream: str
@@ -91,184 +86,182 @@ class LoadedMachine:
 
 
 class Transaction:
-    """All streams that a process serves; every method works inside a transaction of its caller.
+    """Streams of a process. Every method runs inside a transaction of its caller.
 
-    The machines in memory run ahead of the store until that transaction is over. A caller that cannot say for certain
-    that it was committed must `forget` the streams it touched: they are loaded again the next time.
+    Until that transaction is committed, the machines in memory are ahead of the store. A caller that does not know
+    whether it was committed must `forget` its streams: they are loaded again before the next operation.
 
     Args:
-        machines: by name of the stream, at their beginning.
-        clock: gives the time that entries carry, in seconds since 1970. Nothing is decided by it.
+        machines: Machines in their initial state, by name of the stream.
+        clock: Clock for the time of entries, in seconds since 1970. No decision depends on it.
     """
 
     def __init__(self, machines: Mapping[str, StateMachine], clock: Callable[[], float]) -> None:
-        self._kept = {name: LoadedMachine(machine) for name, machine in machines.items()}
+        self._loaded = {name: LoadedMachine(machine) for name, machine in machines.items()}
         self._clock = clock
 
     @property
     def streams(self) -> Sequence[str]:
         """Names of the streams."""
-        return list(self._kept)
+        return list(self._loaded)
 
     def serves(self, stream: str) -> bool:
         """Return whether a stream is served."""
-        return stream in self._kept
+        return stream in self._loaded
 
     def machine(self, stream: str) -> StateMachine:
-        """Return what decides in a stream; only the thread that writes may ask it for its state."""
-        return self._kept[stream].machine
+        """Return the machine of a stream. Only the writing thread may use its state."""
+        return self._loaded[stream].machine
 
     def forget(self, stream: str) -> None:
         """Mark a machine as outdated. It is loaded again before its next operation."""
-        self._kept[stream].number = None
+        self._loaded[stream].number = None
 
     def begin(self, connection: Connection, stream: str) -> None:
-        """Write the entry that a stream begins with, unless it goes on under the same configuration.
+        """Write the first entry of a stream, unless the stream exists with the same configuration.
 
-        A stream whose configuration has changed starts a new run: an entry with the new configuration is chained to its
-        log, and the state is that of the machine at its beginning.
+        A changed configuration starts a new run: an entry with the new configuration is chained to the log, and the
+        state is the initial state of the machine.
 
         Raises:
-            StoreError: the stream is of another kind, or its log was tampered with.
+            StoreError: The stream is of another kind, or its log was tampered with.
         """
-        machine = self._kept[stream].machine
-        # Locked, so that no other replica appends an entry between this look at the row and that at the log.
-        found = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).first()
-        _check_end(connection, stream, found)
-        number, previous = (0, chain.GENESIS_HASH) if found is None else (found.number + 1, found.hash)
-        if found is not None:
-            if found.kind != machine.kind:
+        machine = self._loaded[stream].machine
+        # The lock keeps other replicas from appending an entry between these two queries.
+        row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).first()
+        _check_end(connection, stream, row)
+        number, previous = (0, chain.GENESIS_HASH) if row is None else (row.number + 1, row.hash)
+        if row is not None:
+            if row.kind != machine.kind:
                 raise StoreError(
-                    f"{stream!r} in the store is a {found.kind}, and not a {machine.kind}",
+                    f"{stream!r} in the store is a {row.kind}, and not a {machine.kind}",
                     hint="give the new one another name",
                 )
-            if found.digest == machine.digest:
+            if row.digest == machine.digest:
                 return
             logger.warning(
                 "%s has another configuration than before: a new run starts with entry %d of its log", stream, number
             )
-        row = self._row(stream, number, previous, chain.canonical_json(_checkpoint_body(machine)))
-        statements.insert_entries(connection, [row], frozenset([number]))
-        connection.execute(insert(checkpoints).values(stream=stream, number=number, at=row["at"]))
+        entry = self._entry(stream, number, previous, _checkpoint_body(machine))
+        statements.insert_entries(connection, [entry], frozenset([number]))
+        connection.execute(insert(checkpoints).values(stream=stream, number=number, at=entry["at"]))
         values = {
             "kind": machine.kind,
             "digest": machine.digest,
             "number": number,
-            "hash": row["hash"],
+            "hash": entry["hash"],
             "state_number": number,
             "state": json.dumps(machine.state()),
         }
-        if found is None:
+        if row is None:
             connection.execute(insert(streams).values(name=stream, **values))
         else:
             connection.execute(update(streams).where(streams.c.name == stream).values(**values))
 
     def apply_operations(
-        self, connection: Connection, stream: str, asked: Sequence[OperationRequest], *, patient: bool = False
+        self, connection: Connection, stream: str, requests: Sequence[OperationRequest], *, patient: bool = False
     ) -> StreamBatch:
-        """Carry out what was asked of a stream, in this order.
+        """Apply operations to a stream in their order.
 
         Args:
-            connection: in a transaction.
-            stream: its name.
-            asked: of it.
-            patient: end where a machine needs a plan that is not made yet: everybody else would wait for it too.
+            connection: Connection in a transaction.
+            stream: Name of the stream.
+            requests: Requested operations.
+            patient: Whether to stop at an operation whose plan is missing, because other streams would wait for it.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: The store failed.
         """
-        kept = self._kept[stream]
-        page = StreamBatch()
+        loaded = self._loaded[stream]
+        machine = loaded.machine
+        batch = StreamBatch()
         head = self._lock_head(connection, stream)
-        if head.digest != kept.machine.digest:
-            page.results = [configuration_error(stream) for _ in asked]
-            return page
-        page.plan_ahead = follow_stream(connection, stream, head, kept, patient=patient)
-        if page.plan_ahead is not None:
-            return page
-        keys = [None if request.id is None else answer_key(request.id) for request in asked]
-        used = statements.find_answers(connection, stream, [key for key in keys if key is not None])
-        remembered: dict[str, int] = {}
-        marks: list[dict[str, Any]] = []
-        number, last = kept.number or 0, kept.hash
-        for request, key in zip(asked, keys, strict=True):
-            page.plan_ahead = kept.machine.plan_ahead(operation=request.operation)
-            if page.plan_ahead is not None and patient:
+        if head.digest != machine.digest:
+            batch.results = [configuration_error(stream) for _ in requests]
+            return batch
+        batch.plan_ahead = follow_stream(connection, stream, head, loaded, patient=patient)
+        if batch.plan_ahead is not None:
+            return batch
+        keys = [None if request.id is None else answer_key(request.id) for request in requests]
+        numbers = statements.find_answers(connection, stream, [key for key in keys if key is not None])
+        new_numbers: dict[str, int] = {}
+        new_checkpoints: list[dict[str, Any]] = []
+        number, last_hash = loaded.number or 0, loaded.hash
+        for request, key in zip(requests, keys, strict=True):
+            batch.plan_ahead = machine.plan_ahead(operation=request.operation)
+            if batch.plan_ahead is not None and patient:
                 break
-            earlier = None if key is None else used.get(key)
+            earlier = None if key is None else numbers.get(key)
             if earlier is not None:
-                body_of_earlier = _read_body(connection, stream, earlier, page.rows)
-                if request.answered is None or _was_done_by(request, body_of_earlier):
-                    page.results.append(_repeat_answer(request, earlier, body_of_earlier))
+                body = _read_body(connection, stream, earlier, batch.rows)
+                if request.answered is None or _was_done_by(request, body):
+                    batch.results.append(_repeat_answer(request, earlier, body))
                     continue
             answer: Mapping[str, Any] = {}
             if request.operation is CHECKPOINT:
-                body = chain.canonical_json(_checkpoint_body(kept.machine))
+                content = _checkpoint_body(machine)
             else:
                 try:
-                    before = kept.machine.before(request.operation)
-                    answer = kept.machine.apply(request.operation, number + 1)
+                    before = machine.before(request.operation)
+                    answer = machine.apply(request.operation, number + 1)
                 except EvenhandError as error:
-                    page.results.append(error)
+                    batch.results.append(error)
                     continue
-                body = chain.canonical_json(
-                    {
-                        "id": request.id,
-                        "before": before,
-                        "input": request.operation,
-                        "output": answer,
-                        "digest": kept.machine.digest,
-                    }
-                )
+                content = {
+                    "id": request.id,
+                    "before": before,
+                    "input": request.operation,
+                    "output": answer,
+                    "digest": machine.digest,
+                }
             number += 1
-            row = self._row(stream, number, last, body)
-            last = row["hash"]
-            page.rows.append(row)
+            entry = self._entry(stream, number, last_hash, content)
+            last_hash = entry["hash"]
+            batch.rows.append(entry)
             if request.operation is CHECKPOINT:
-                marks.append({"stream": stream, "number": number, "at": row["at"]})
+                new_checkpoints.append({"stream": stream, "number": number, "at": entry["at"]})
             if key is not None:
-                remembered[key] = number
-                used[key] = number
-            page.results.append(OperationResult(number, answer))
-            page.done.append((request.operation, answer))
-        if page.rows:
-            statements.insert_entries(connection, page.rows, frozenset(mark["number"] for mark in marks))
-            if remembered:
-                told = [
-                    key
-                    for request, key in zip(asked, keys, strict=True)
-                    if request.answered is not None and key is not None and key in remembered
-                ]
-                if told:
-                    connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
-                statements.insert_answers(connection, stream, remembered)
-            if marks:
-                connection.execute(insert(checkpoints), marks)
-            is_saved = bool(marks) or kept.machine.needs_saving()
-            state = json.dumps(kept.machine.state()) if is_saved else None
-            statements.update_state(connection, stream, (number, last), state)
-        kept.number, kept.hash = number, last
-        if len(page.results) == len(asked):
-            # Plan for the next decision now, so that the plan may be there before its request.
-            page.plan_ahead = kept.machine.plan_ahead()
-        return page
+                new_numbers[key] = numbers[key] = number
+            batch.results.append(OperationResult(number, answer))
+            batch.done.append((request.operation, answer))
+        if batch.rows:
+            statements.insert_entries(connection, batch.rows, frozenset(row["number"] for row in new_checkpoints))
+            replaced = [
+                key
+                for request, key in zip(requests, keys, strict=True)
+                if request.answered is not None and key in new_numbers
+            ]
+            if replaced:
+                connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(replaced)))
+            if new_numbers:
+                statements.insert_answers(connection, stream, new_numbers)
+            if new_checkpoints:
+                connection.execute(insert(checkpoints), new_checkpoints)
+            is_saved = bool(new_checkpoints) or machine.needs_saving()
+            state = json.dumps(machine.state()) if is_saved else None
+            statements.update_state(connection, stream, (number, last_hash), state)
+        loaded.number, loaded.hash = number, last_hash
+        if len(batch.results) == len(requests):
+            # Plan for the next decision now, so that the plan may exist before its request.
+            batch.plan_ahead = machine.plan_ahead()
+        return batch
 
     def _lock_head(self, connection: Connection, stream: str) -> StreamHead:
-        """Lock a stream's row and return where the stream stands.
+        """Lock the row of a stream, and return its head.
 
         Raises:
-            StoreError: the tables were changed while this process ran.
+            StoreError: The tables were migrated while this process ran.
         """
         head, revision = statements.lock_head(connection, stream)
         if revision != REVISION:
             raise StoreError(
-                f"the store was brought from revision {REVISION} to {revision} while this ran",
-                hint="stop this process; one of the newer Evenhand takes its place",
+                f"the store was migrated from revision {REVISION} to {revision} while this ran",
+                hint="replace this process by one of the newer Evenhand",
             )
         return head
 
-    def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
-        at = self._clock()
+    def _entry(self, stream: str, number: int, previous: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        at, body = self._clock(), chain.canonical_json(content)
         return {
             "stream": stream,
             "number": number,
@@ -280,101 +273,94 @@ class Transaction:
 
 
 def follow_stream(
-    connection: Connection, stream: str, head: StreamHead, kept: LoadedMachine, *, patient: bool = False
+    connection: Connection, stream: str, head: StreamHead, loaded: LoadedMachine, *, patient: bool = False
 ) -> Callable[[], None] | None:
-    """Bring a machine to the end of its stream, unless it is there: from its own state or the store's, whichever is
-    later, by the entries since.
+    """Bring a machine to the end of its stream, from its own state or from a later state in the store.
 
     Args:
-        connection: in whose transaction the head was read.
-        stream: its name.
-        head: where it stands.
-        kept: the machine.
-        patient: whether to return the work of a missing plan, and load nothing.
-
-    Returns:
-        What the planner has to do before; then nothing was loaded.
+        connection: Connection in whose transaction the head was read.
+        stream: Name of the stream.
+        head: Head of the stream.
+        loaded: Machine.
+        patient: Whether to return the function that computes a missing plan, and to load nothing.
 
     Raises:
-        DecisionError: the stream has another configuration now.
-        StoreError: the state, or an entry since, makes no sense.
+        DecisionError: The stream has another configuration now.
+        StoreError: The state or an entry is invalid.
     """
-    if head.digest != kept.machine.digest:
+    if head.digest != loaded.machine.digest:
         raise configuration_error(stream)
-    if (head.number, head.hash) == (kept.number, kept.hash):
+    if (head.number, head.hash) == (loaded.number, loaded.hash):
         return None
-    own = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == kept.number)
-    # A store that was brought back from a backup may go on elsewhere than this process did.
-    if kept.number is None or kept.number < head.state_number or connection.execute(own).scalar() != kept.hash:
-        state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
-        loaded = json.loads(state)
-        if patient and (plan_ahead := kept.machine.plan_ahead(loaded)) is not None:
+    own = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == loaded.number)
+    # The log of a store that was restored from a backup may differ from the log of this process.
+    if loaded.number is None or loaded.number < head.state_number or connection.execute(own).scalar() != loaded.hash:
+        text = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
+        state = json.loads(text)
+        if patient and (plan_ahead := loaded.machine.plan_ahead(state)) is not None:
             return plan_ahead
-        kept.machine.load(loaded)
-        kept.number = head.state_number
-    since = select(entries.c.number, entries.c.body).where(
-        entries.c.stream == stream, entries.c.number > kept.number, entries.c.number <= head.number
+        loaded.machine.load(state)
+        loaded.number = head.state_number
+    query = select(entries.c.number, entries.c.body).where(
+        entries.c.stream == stream, entries.c.number > loaded.number, entries.c.number <= head.number
     )
-    kept.hash = ""
-    for number, body in connection.execute(since.order_by(entries.c.number)):
+    loaded.hash = ""
+    for number, body in connection.execute(query.order_by(entries.c.number)):
         try:
-            kept.machine.apply(json.loads(body)["input"], number)
+            loaded.machine.apply(json.loads(body)["input"], number)
         except (EvenhandError, ValueError, KeyError, TypeError) as error:
-            kept.number = None
-            raise StoreError(
-                f"entry {number:,} of {stream!r} cannot be done again: {error}",
-                hint="something else changed the store; `evenhand replay --store URL` says what differs",
-            ) from None
-    kept.number, kept.hash = head.number, head.hash
+            loaded.number = None
+            raise StoreError(f"entry {number:,} of {stream!r} cannot be replayed: {error}", hint=REPLAY_HINT) from None
+    loaded.number, loaded.hash = head.number, head.hash
     return None
 
 
 def configuration_error(stream: str) -> DecisionError:
-    """Return the error for an operation of a process whose configuration of a stream is not the one in force."""
+    """Build the error for an operation of a process whose configuration of a stream was replaced."""
     return DecisionError(
         f"another replica has started {stream!r} with another configuration",
         code="replaced",
-        hint="ask that replica; this one goes on once it is restarted with the same configuration",
+        hint="ask that replica, or restart this one with the same configuration",
     )
 
 
-def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
-    """Return whether this entry is in the store, waiting for transactions that may still write there.
+def is_written(connection: Connection, stream: str, entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry is in the store, after waiting for transactions that may still write there.
 
-    A commit whose answer was lost may still be going on in the server. Its transaction holds the lock of the stream's
-    row until it is decided, so the holder of that lock sees what came of it.
+    A commit without an answer may still be running in the server. Its transaction holds the lock of the stream's row
+    until it is decided, so the next holder of that lock sees the outcome.
     """
     connection.execute(select(streams.c.number).where(streams.c.name == stream).with_for_update()).one()
-    digest = connection.execute(
-        select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == last["number"])
-    ).scalar()
-    return bool(digest == last["hash"])
+    query = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == entry["number"])
+    return bool(connection.execute(query).scalar() == entry["hash"])
 
 
 def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> None:
     """Check that the row and the log of a stream end in the same entry.
 
     Raises:
-        StoreError: they do not.
+        StoreError: They do not.
     """
     log = select(entries.c.number, entries.c.hash).where(entries.c.stream == stream)
     last = connection.execute(log.order_by(entries.c.number.desc()).limit(1)).first()
-    answer = select(answers.c.number).where(answers.c.stream == stream).limit(1)
-    whole = connection.execute(answer).first() is None if row is None and last is None else False
-    if whole or (row is not None and last is not None and (row.number, row.hash) == tuple(last)):
+    if row is None and last is None:
+        answer = select(answers.c.number).where(answers.c.stream == stream).limit(1)
+        if connection.execute(answer).first() is None:
+            return
+    elif row is not None and last is not None and (row.number, row.hash) == tuple(last):
         return
     row_end = "no row in the table streams" if row is None else f"a row that ends in entry {row.number:,}"
     log_end = "no log" if last is None else f"a log that ends in entry {last.number:,}"
     if row is not None and last is not None and row.number == last.number:
         log_end += " with another hash"
     raise StoreError(
-        f"the store was changed by something else: {stream!r} has {row_end}, and {log_end}",
-        hint="bring back a backup; `evenhand replay --store URL` says what differs",
+        f"another program changed the store: {stream!r} has {row_end}, and {log_end}",
+        hint=f"restore a backup, or {REPLAY_HINT}",
     )
 
 
 def answer_key(id: str) -> str:
-    """Return the key of an id's answer: its hash, so that any text is an id, and none is stored in the clear."""
+    """Return the key of an ID's answer: its hash, so that IDs may be any text and are not stored in plain text."""
     return hashlib.sha256(chain.canonical_json(id).encode()).hexdigest()
 
 
@@ -401,20 +387,18 @@ def _read_body(
     try:
         content: dict[str, Any] = json.loads(body)
     except ValueError:
-        return StoreError(
-            f"entry {number:,} of {stream!r} cannot be read",
-            location="the store",
-            hint="something else changed the store; `evenhand replay --store URL` says what differs",
-        )
+        return StoreError(f"entry {number:,} of {stream!r} cannot be read", location="the store", hint=REPLAY_HINT)
     return content
 
 
-def question_of(logged: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a caller asked, from an operation: what passed unguarded was asked for as a decision, and the seed of
-    events was not theirs."""
-    if logged.get("op") == "events":
-        return {name: value for name, value in logged.items() if name != "seed"}
-    return {**logged, "op": "decide"} if logged.get("op") == "unguarded" else logged
+def question_of(operation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the request of a caller from a logged operation.
+
+    The request for an unguarded decision was a decision, and the seed of events is not part of the request.
+    """
+    if operation.get("op") == "events":
+        return {name: value for name, value in operation.items() if name != "seed"}
+    return {**operation, "op": "decide"} if operation.get("op") == "unguarded" else operation
 
 
 def _was_done_by(request: OperationRequest, body: Mapping[str, Any] | StoreError | None) -> bool:
@@ -433,7 +417,7 @@ def _repeat_answer(
         return body
     if body is None:
         return DecisionError(
-            f"the id {request.id!r} was used long ago, and the answer is not kept any more",
+            f"the id {request.id!r} was used long ago, and its answer was deleted",
             code="repeated",
             hint="see retention.log_days",
         )
