@@ -86,7 +86,6 @@ ROUTES = [
     ("POST", "/v1/shields/loans/labels"),
     ("POST", "/v1/images/generations"),
     ("POST", "/v1/chat/completions"),
-    ("POST", "/v1/responses"),
     ("POST", "/v1/monitors/watch/events"),
     ("POST", "/beta/litellm_basic_guardrail_api"),
 ]

@@ -21,7 +21,6 @@ from evenhand.service.api.routes import (
     health,
     login,
     monitors,
-    responses,
     shields,
     streams,
 )
@@ -68,7 +67,6 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     for part in (
         shields,
         generators,
-        responses,
         guardrail,
         monitors,
         streams,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -264,13 +264,23 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
     checked before it is sent in pieces, as ``x-evenhand-buffered`` indicates.
     """
     options = {name: value for name, value in (payload.model_extra or {}).items() if value is not None and value != []}
-    refuse_options(options, REFUSED_OPTIONS)
+    for name, reason in REFUSED_OPTIONS.items():
+        if name in options:
+            raise HttpError(400, f"{name}: {reason}", code="unsupported_parameter", hint=f"leave {name} out")
     if payload.n not in (None, 1):
         raise HttpError(400, "every answer needs a request", code="n", hint=f"ask {payload.n} times")
     if payload.modalities not in (None, ["text"]):
         raise HttpError(400, "answers are texts", code="modalities", hint="leave modalities out")
     guard = find_guard(context, caller, payload.model, "text")
-    served, generator, headers = await answer_conversation(context, guard, payload.messages, options, route="chat")
+    options = known_options(options, {*TEXT_OPTIONS, *guard.entry.pass_on})
+    generator = ConversationGenerator(guard.pipeline.generator, payload.messages, options)
+    request = GuardedRequest(guard, generator.prompt, generator, route="chat")
+    (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, what="answer")
+    if served.answer.item is not None and served.answer.item.kind != "text":
+        raise HttpError(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
+    headers = disclosure_headers([served])
+    if generator.ignored:
+        headers["x-evenhand-ignored"] = ", ".join(generator.ignored)
     completion = _build_completion(served, generator, payload.model or guard.models[0])
     if not payload.stream:
         return JSONResponse(completion, headers=headers)
@@ -278,43 +288,6 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
     events = "".join(f"data: {json.dumps(event)}\n\n" for event in _completion_events(completion, usage=usage))
     headers |= {"x-evenhand-buffered": "true", **EVENT_STREAM_HEADERS}
     return Response(f"{events}data: [DONE]\n\n", media_type="text/event-stream", headers=headers)
-
-
-def refuse_options(options: Mapping[str, Any], refused: Mapping[str, str]) -> None:
-    """Refuse options that a guard cannot permit.
-
-    Raises:
-        HttpError: There is such an option.
-    """
-    for name, reason in refused.items():
-        if name in options:
-            raise HttpError(400, f"{name}: {reason}", code="unsupported_parameter", hint=f"leave {name} out")
-
-
-async def answer_conversation(
-    context: ServiceContext,
-    guard: ServedGuard,
-    messages: Sequence[Mapping[str, Any]],
-    options: Mapping[str, Any],
-    *,
-    route: str,
-) -> tuple[ServedAnswer, ConversationGenerator, dict[str, str]]:
-    """Answer a conversation, and return the answer, the generator and the headers of the response.
-
-    Raises:
-        HttpError: An option is unknown, or there is no text.
-        EvenhandError: The request was not carried out.
-    """
-    passed = known_options(options, {*TEXT_OPTIONS, *guard.entry.pass_on})
-    generator = ConversationGenerator(guard.pipeline.generator, messages, passed)
-    request = GuardedRequest(guard, generator.prompt, generator, route=route)
-    (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, what="answer")
-    if served.answer.item is not None and served.answer.item.kind != "text":
-        raise HttpError(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
-    headers = disclosure_headers([served])
-    if generator.ignored:
-        headers["x-evenhand-ignored"] = ", ".join(generator.ignored)
-    return served, generator, headers
 
 
 def _build_completion(served: ServedAnswer, generator: ConversationGenerator, model: str) -> dict[str, Any]:
