@@ -118,8 +118,8 @@ def test_reading_alone_makes_and_changes_nothing(tmp_path: Path) -> None:
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("sqlite:////nowhere/at/all/evenhand.db", "no folder /nowhere/at/all"),
-        ("mysql://root@localhost/evenhand", "cannot be a mysql"),
-        ("evenhand.db", "not an address"),
+        ("mysql://root@localhost/evenhand", "got mysql"),
+        ("evenhand.db", "the URL of a store"),
         ("postgresql://postgres:secret@127.0.0.1:9/evenhand?connect_timeout=2", "refused"),
     ],
 )

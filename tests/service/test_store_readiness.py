@@ -78,7 +78,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     ledger = Ledger(database, {"a": Counting()})
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="has not taken a write"):
+    with pytest.raises(StoreError, match="has not accepted a write"):
         asyncio.run(Readiness(ledger, "me", patience=0.01).check())
     holder.execute("ROLLBACK")
     holder.close()

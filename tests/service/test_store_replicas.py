@@ -279,7 +279,7 @@ def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(stor
     guard = Guard(StoredEnforcer(ledgers[0], "guard", "one"), parts, parts, parts, groups={"gender": ("woman", "man")})
     assert guard.answer("a leader").item is not None
     parts.stopped = True
-    with pytest.raises(StoreError, match="given up meanwhile"):
+    with pytest.raises(StoreError, match="was abandoned"):
         guard.answer("a leader")
     # Its slot was given up: as if no item had come, and no item came.
     entries = [entry["body"] for entry in read_log(database, "guard")]

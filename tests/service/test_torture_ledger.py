@@ -241,7 +241,7 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
         connection.close()
         other = second.admit(["leader"])
         assert other.number == lost.number
-        with pytest.raises(StoreError, match="given up"):
+        with pytest.raises(StoreError, match="was abandoned"):
             first.complete(lost, {"age": "adult", "gender": "man"})
         assert second.complete(other, {"age": "child", "gender": "woman"}).ok
 

@@ -183,18 +183,18 @@ class UpkeepThread:
 
     def run_due_tasks(self) -> None:
         """Run all tasks that are due."""
-        tasks: list[Callable[[], None]] = [self._replicas.beat, self._replicas.look]
+        tasks = {"beat": self._replicas.beat, "look": self._replicas.look}
         now = self._steady()
         if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
             self._tidied = now
-            tasks.append(self._retention.delete_expired)
-        for task in tasks:
+            tasks["delete_expired"] = self._retention.delete_expired
+        for name, task in tasks.items():
             try:
                 task()
             except StoreError as error:
-                logger.warning("%s: %s", task.__name__, error.message)
+                logger.warning("%s: %s", name, error.message)
             except Exception:
-                logger.exception("%s failed", task.__name__)
+                logger.exception("%s failed", name)
 
     def stop(self) -> None:
         """Stop, and sign off. Call it before the ledger is closed."""
