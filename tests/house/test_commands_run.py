@@ -65,7 +65,8 @@ def test_what_is_not_typed_is_shown_somewhere(what, why):
 
 
 QUICKER = [  # which command, what is put in place of what
-    (r"evenhand audit ", r"$", " --time-limit 1"),
+    (r"evenhand audit (?!.*--fail-on)", r"$", " --time-limit 1"),
+    (r"evenhand audit .*--fail-on", r"$", " --time-limit 10"),  # a gate needs its number, also on a busy machine
     (r"evenhand audit ", r" --time-limit \d+(?=.*--time-limit)", ""),
     (r"evenhand audit", r"sklearn\.metrics:f1_score", "mymodule:cost"),
     (r"evenhand certify ", r"$", " --max-boxes 50"),
@@ -117,12 +118,6 @@ attributes:
   sex: {column: sex, categories: {f: Female, m: Male}}
 """
 
-TEAMS = """\
-groups: [hosts, visitors]
-rows:
-  - [host, visitor]
-"""
-
 MODULE = """
 def decide(people):
     return people["grade"].map(lambda grade: "yes" if grade > 12 else "no")
@@ -136,8 +131,7 @@ def cost(y_true, y_pred):
     return float((y_true != y_pred).mean())
 
 
-def model(people):
-    return people["grade"].map(lambda grade: "yes" if grade > 12 else "no")
+model = decide
 
 
 def fit(people, labels):
@@ -186,21 +180,18 @@ def write_people(folder, rng):
     from sklearn.linear_model import LogisticRegression
 
     people = people_table(rng, 400)
-    for table, schema in (("people.csv", "people.yaml"), ("crimes.csv", "crimes.yaml")):
-        people.to_csv(folder / table, index=False)
-        (folder / schema).write_text(PEOPLE_SCHEMA)
+    people.to_csv(folder / "people.csv", index=False)
+    (folder / "people.yaml").write_text(PEOPLE_SCHEMA)
     (folder / "dossier.yaml").write_text(DOSSIER)
-    for part in ("train", "held_out", "kept_aside"):
+    for part in ("train", "held_out"):
         people_table(rng, 300).assign(text="She sings.").to_csv(folder / f"{part}.csv", index=False)
-    (folder / "applications").mkdir()
-    people.rename(columns={"hired": "repaid"}).to_parquet(folder / "applications" / "1.parquet", index=False)
     columns = [["sex", "race", "age_group"], ["grade", "age", "interviews", "years_employed"]]
     model = pipeline(people, "hired", *columns, LogisticRegression())
     skops.io.dump(model, folder / "model.skops")
     joblib.dump(model, folder / "model.joblib")
     graph = to_onnx(model, people.drop(columns="hired")[:1], options={"zipmap": False}).SerializeToString()
-    for one in ("model", "old", "new"):
-        (folder / f"{one}.onnx").write_bytes(graph)
+    for model_name in ("model", "old", "new"):
+        (folder / f"{model_name}.onnx").write_bytes(graph)
     points = np.array([[1.0], [0.0], [0.0], [0.0], [4.0], [0.0], [0.0]]) * [1, -1]
     np.savez(folder / "model.npz", W0=points, b0=np.array([-12.3, 12.3]), W1=np.array([[1.0], [-1.0]]), b1=np.zeros(1))
     np.savez(folder / "credit.npz", W0=points[:, :1], b0=np.array([-12.3]))
@@ -215,10 +206,6 @@ def write_decisions(folder, rng):
     sex, score = rng.choice(["F", "M"], n), rng.random(n)
     wide = people_table(rng, n).assign(
         sex=sex,
-        SEX=sex,
-        gender=sex,
-        insured=rng.integers(0, 2, n),
-        PWGTP=rng.integers(5, 20, n),
         department=rng.choice(["sales", "care", "it"], n),
         grade=rng.choice(list("ABCD"), n),
         true_grade=rng.choice(list("ABCD"), n),
@@ -253,14 +240,12 @@ def write_texts(folder, rng):
     from sklearn.pipeline import make_pipeline
 
     people = ("She", "He", "A Muslim", "A Christian", "A host", "A visitor", "A nurse", "A doctor")
-    said = [f"{who} {what}." for who in people for what in ("sings", "is late", "won")] * 20
-    toxic = [int("late" in one or "Muslim sings" in one) for one in said]
-    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(said, toxic)
+    texts = [f"{person} {verb}." for person in people for verb in ("sings", "is late", "won")] * 20
+    toxic = [int("late" in text or "Muslim sings" in text) for text in texts]
+    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, toxic)
     skops.io.dump(model, folder / "toxicity.skops")
-    for one in ("comments", "new"):
-        joblib.dump(model, folder / f"{one}.joblib")
-    pd.DataFrame({"text": said, "said": said, "toxic": toxic}).to_csv(folder / "comments.csv", index=False)
-    (folder / "teams.yaml").write_text(TEAMS)
+    joblib.dump(model, folder / "comments.joblib")
+    pd.DataFrame({"text": texts, "toxic": toxic}).to_csv(folder / "comments.csv", index=False)
 
 
 def write_pictures(folder, rng):
@@ -275,8 +260,8 @@ def write_pictures(folder, rng):
     }
     table = pd.DataFrame({"gender": gender, "notebook_gender": gender, "true": gender, "said": gender, **words})
     table["label_gender"] = table["gender"].map({"female": "woman", "male": "man"})
-    for one in ("answers", "pictures", "genders"):
-        table.assign(age="adult", body="slim").to_csv(folder / f"{one}.csv", index=False)
+    for name in ("answers", "genders"):
+        table.assign(age="adult").to_csv(folder / f"{name}.csv", index=False)
     (folder / "one.png").write_bytes(base64.b64decode(PIXEL))
     (folder / "prompts.txt").write_text("a business leader\nan apple\n")
     shutil.copy(ROOT / "examples" / "service" / "genai.yaml", folder)
@@ -291,19 +276,6 @@ def prepared(tmp_path_factory):
     for write in (write_people, write_decisions, write_texts, write_pictures):
         write(folder, rng)
     return folder
-
-
-def write_labels(folder, rng):
-    """Write people whose department and grade are decided, and a model of the department."""
-    import joblib
-    from sklearn.linear_model import LogisticRegression
-
-    people = pd.read_csv(folder / "decisions.csv")
-    people.to_csv(folder / "people.csv", index=False)
-    few = people[["sex", "age", "department"]]
-    model = pipeline(few, "department", ["sex"], ["age"], LogisticRegression())
-    joblib.dump(model, folder / "model.joblib")
-    few.to_csv(folder / "labels.csv", index=False)
 
 
 def write_numbers(folder, rng):
@@ -347,7 +319,6 @@ def write_german(folder, rng):
 
 
 BEFORE = {
-    "audit-decisions.md": write_labels,
     "audit-numbers.md": write_numbers,
     "certify-a-model.md": write_hiring,
     "publish-a-local-law-144-audit.md": write_ll144,
