@@ -294,7 +294,7 @@ def write_hiring(folder, rng):
 
 
 def write_applicants(folder, rng):
-    """Write people with outcomes as the guide to dossiers describes them, and a report about them."""
+    """Write people with outcomes as the guide to dossiers describes them."""
     people = people_table(rng, 300)
     people["selected"] = ((people["hired"] == "yes") & (rng.random(300) < 0.8)).astype(int)
     people["sex"] = people["sex"].str.upper()
