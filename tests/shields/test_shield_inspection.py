@@ -188,7 +188,7 @@ def test_the_expected_cost_is_that_of_the_table():
     [
         ("static-fair", "every period fair", "both groups are counted equally often"),
         ("static-bw", "every period in bounds", "at least 5 of each group are counted in every period"),
-        ("dynamic", "first period fair", "so many of each group were counted"),
+        ("dynamic", "first period fair", "enough people of each group are counted"),
     ],
 )
 def test_what_was_walked_and_what_was_not(kind, name, rests):

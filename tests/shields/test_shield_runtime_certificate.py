@@ -214,7 +214,7 @@ BROKEN = "an assumption has not held, or no longer can: "
 @pytest.mark.parametrize(
     ("kind", "later"),
     [
-        ("dynamic", "bias at most 0.2, proved (as long as so many of each group"),
+        ("dynamic", "bias at most 0.2, proved (as long as enough people of each group"),
         ("static-fair", f"no guarantee, because {BROKEN}both groups are counted equally often"),
         ("static-bw", f"no guarantee, because {BROKEN}at least 5 of each group"),
         ("greedy", "no guarantee, because this kind of shield guarantees nothing."),

@@ -10,7 +10,8 @@ where x >= -L, and in the other direction with a and b exchanged. As E[x | past]
 less the capital paid in is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024). With all capital together 1, W
 ever reaches 1/a with probability a at most (Ville); with capital 1 at the start of every period, the first time that W
 reaches A comes after A periods on average, or later (Shin, Ramdas and Rinaldo, "E-detectors", 2023). The order of
-people must not depend on the outcomes in the open block; rates may change together in any way."""
+people must not depend on the outcomes in the open block; rates may change together in any way.
+"""
 
 from __future__ import annotations
 
@@ -115,13 +116,13 @@ def bet_on_blocks(
 @compile_kernel(internal=True)
 def _close_block(row: Floats, wealth: Floats, now: int, plan: BetPlan) -> bool:
     """Settle the bets on a block, and return whether it raises a new alarm."""
-    first, second = row[OPEN_FIRST], row[OPEN_SECOND]
-    a, b = row[OPEN_FIRST_SUM] / first, row[OPEN_SECOND_SUM] / second
-    size = 2 * first * second / (first + second)
+    size_a, size_b = row[OPEN_FIRST], row[OPEN_SECOND]
+    a, b = row[OPEN_FIRST_SUM] / size_a, row[OPEN_SECOND_SUM] / size_b
+    size = 2 * size_a * size_b / (size_a + size_b)
     # Capital is paid in by the clock alone, before the block is settled.
-    due = min(now // plan.period, plan.payments)
-    paid = (due - row[PAID]) * plan.further
-    row[PAID] = due
+    payments = min(now // plan.period, plan.payments)
+    paid = (payments - row[PAID]) * plan.further
+    row[PAID] = payments
     new = False
     for way in range(2):
         x = plan.bound * b - a if plan.ratio else a - b - plan.bound
@@ -147,14 +148,14 @@ def _close_block(row: Floats, wealth: Floats, now: int, plan: BetPlan) -> bool:
     row[BLOCKS] += 1
     row[SUM_FIRST] += a
     row[SUM_SECOND] += b
-    row[FIRST] += first
+    row[FIRST] += size_a
     row[FIRST_SUM] += row[OPEN_FIRST_SUM]
-    row[SECOND] += second
+    row[SECOND] += size_b
     row[SECOND_SUM] += row[OPEN_SECOND_SUM]
-    kept = 0.5 ** ((now - row[RECENT_AT]) / plan.half_life)
-    row[RECENT] = kept * row[RECENT] + size
-    row[RECENT_FIRST] = kept * row[RECENT_FIRST] + size * a
-    row[RECENT_SECOND] = kept * row[RECENT_SECOND] + size * b
+    remaining = 0.5 ** ((now - row[RECENT_AT]) / plan.half_life)
+    row[RECENT] = remaining * row[RECENT] + size
+    row[RECENT_FIRST] = remaining * row[RECENT_FIRST] + size * a
+    row[RECENT_SECOND] = remaining * row[RECENT_SECOND] + size * b
     row[RECENT_AT] = now
     row[OPEN_FIRST : OPEN_SECOND_SUM + 1] = 0
     return new

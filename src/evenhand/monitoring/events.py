@@ -177,13 +177,13 @@ class EventReader:
         score = self._read_share(get(names.score), names.score) if self._scored else None
         return Event(groups, decision, label, score, id, other_decision, other_label)
 
-    def _read_share(self, given: Any, name: str) -> float:
+    def _read_share(self, value: Any, name: str) -> float:
         try:
-            number = math.nan if isinstance(given, bool) else float(given)
+            number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not 0 <= number <= 1:
-            raise DataError(f"expected a number between 0 and 1 in {name!r}, got {_describe(given)}")
+            raise DataError(f"expected a number between 0 and 1 in {name!r}, got {_describe(value)}")
         return number
 
 

@@ -58,13 +58,18 @@ def format_figures(monitor: Monitor, name: str) -> str:
 
 
 def _largest_gaps(monitor: Monitor) -> list[tuple[str, float]]:
-    found: dict[str, list[float]] = {}
+    gaps: dict[str, list[float]] = {}
     for gap in monitor.intervals() if monitor.measures else ():
         if gap.estimate is not None:
-            found.setdefault(f"{gap.measure} {gap.form}", []).append(gap.estimate)
+            gaps.setdefault(f"{gap.measure} {gap.form}", []).append(gap.estimate)
     return [
-        (name, max(map(abs, many)) if name.endswith("gap") else min(min(one, 1 / one) if one else 0 for one in many))
-        for name, many in found.items()
+        (
+            name,
+            max(map(abs, many))
+            if name.endswith("gap")
+            else min(min(ratio, 1 / ratio) if ratio else 0 for ratio in many),
+        )
+        for name, many in gaps.items()
     ]
 
 

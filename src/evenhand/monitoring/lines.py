@@ -143,8 +143,8 @@ class LinePipe:
         end = len(self._rest) if self.ended else self._rest.rfind(b"\n") + 1
         if not end and len(self._rest) > LONGEST_LINE:
             raise DataError(f"a line has more than {LONGEST_LINE >> 20} MB", location="standard input")
-        found, self._rest = self._rest[:end], self._rest[end:]
-        return _split_lines(found)
+        lines, self._rest = self._rest[:end], self._rest[end:]
+        return _split_lines(lines)
 
     def close(self) -> None:
         """Do nothing: the pipe belongs to the caller."""
@@ -237,13 +237,17 @@ def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     Args:
         body: Body of the entry.
     """
-    given, made = body.get("input"), body.get("output")
-    if not isinstance(given, dict) or not isinstance(made, dict) or given.get("op") not in ("decide", "label"):
+    operation, output = body.get("input"), body.get("output")
+    if (
+        not isinstance(operation, dict)
+        or not isinstance(output, dict)
+        or operation.get("op") not in ("decide", "label")
+    ):
         return None
-    id = given.get("id", body.get("id"))
-    if given["op"] == "label":
-        return {"id": id, "label": given.get("label")}
-    return {**given, "decision": made.get("decision"), "intervened": made.get("intervened"), "id": id}
+    id = operation.get("id", body.get("id"))
+    if operation["op"] == "label":
+        return {"id": id, "label": operation.get("label")}
+    return {**operation, "decision": output.get("decision"), "intervened": output.get("intervened"), "id": id}
 
 
 def _digest_head(file: IO[bytes], offset: int) -> str:

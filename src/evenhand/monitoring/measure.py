@@ -16,7 +16,8 @@ from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 
 SMALLEST = 4
 """Minimum number of events of each side in a block. Small blocks find large gaps soon; large ones waste less if one
-group is rare."""
+group is rare.
+"""
 START = 0.8
 """Share of the capital at the start. The rest is for later changes."""
 MAX_POINTS = 128
@@ -70,10 +71,10 @@ class WatchedMeasure:
             Position after the last added event, and the new alarms: the comparison, and whether the first side is
                 above.
         """
-        before = self._find_alarms()
-        done = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, begin))
-        new = self._find_alarms() & ~before
-        return done, [(int(k), bool(way) == self.plan.ratio) for k, way in np.argwhere(new)]
+        earlier = self._find_alarms()
+        end = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, begin))
+        new = self._find_alarms() & ~earlier
+        return end, [(int(k), bool(way) == self.plan.ratio) for k, way in np.argwhere(new)]
 
     def _find_alarms(self) -> Booleans:
         return np.asarray(self.state[:, blocks.ALARM : blocks.OTHER_ALARM + 1] > 0)
@@ -82,17 +83,19 @@ class WatchedMeasure:
         """Compute the estimate and the interval of every comparison."""
         state = self.state
         n = np.where(state[:, blocks.BLOCKS] > 0, state[:, blocks.BLOCKS], np.nan)
-        first, second = state[:, blocks.SUM_FIRST], state[:, blocks.SUM_SECOND]
+        sum_first, sum_second = state[:, blocks.SUM_FIRST], state[:, blocks.SUM_SECOND]
         recent = state[:, blocks.RECENT_FIRST], state[:, blocks.RECENT_SECOND]
         weight = np.where(state[:, blocks.RECENT] > 0, state[:, blocks.RECENT], np.nan)
         if self.plan.ratio:
             low, high = self._ratio_ends()
             with np.errstate(invalid="ignore", divide="ignore"):
-                known = n * 0 + 1
-                return Gaps(known * first / second, known * low, known * high, recent[0] / recent[1])
+                has_blocks = n * 0 + 1
+                return Gaps(
+                    has_blocks * sum_first / sum_second, has_blocks * low, has_blocks * high, recent[0] / recent[1]
+                )
         width = self._range(1.0)
         reach = width * largest_deviation(self._squares(np.ones(len(n))) / width**2, self._log_threshold) / n
-        gap = (first - second) / n
+        gap = (sum_first - sum_second) / n
         return Gaps(gap, np.maximum(gap - reach, -1), np.minimum(gap + reach, 1), (recent[0] - recent[1]) / weight)
 
     def record(self) -> None:
@@ -107,7 +110,8 @@ class WatchedMeasure:
         """Compute how far ``ratio * second - first`` can be below or above its guess.
 
         With guesses u, v between 0 and 1, at most APART apart, r v - u is at most max(0, r - 1) + APART, and at least
-        -max(0, 1 - r) - APART. Outcomes are between 0 and 1, so that r y - x is between -1 and r."""
+        -max(0, 1 - r) - APART. Outcomes are between 0 and 1, so that r y - x is between -1 and r.
+        """
         return np.maximum(1, ratio) + blocks.APART
 
     def _squares(self, ratio: Floats) -> Floats:
@@ -121,15 +125,17 @@ class WatchedMeasure:
 
     def _ratio_ends(self) -> tuple[Floats, Floats]:
         """Compute the range of the ratios r that the data do not reject (``r * second - first``), by bisection."""
-        first, second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
+        sum_first, sum_second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
 
         def rejected(r: Floats, sign: int) -> Booleans:
             width = self._range(r)
-            evidence = log_evidence(sign * (r * second - first) / width, self._squares(r) / width**2)
+            evidence = log_evidence(sign * (r * sum_second - sum_first) / width, self._squares(r) / width**2)
             return np.asarray(evidence >= self._log_threshold)
 
         with np.errstate(invalid="ignore", divide="ignore"):
-            middle = np.nan_to_num(first / second, nan=1.0, posinf=1 / _RATIO_ENDS).clip(_RATIO_ENDS, 1 / _RATIO_ENDS)
+            middle = np.nan_to_num(sum_first / sum_second, nan=1.0, posinf=1 / _RATIO_ENDS).clip(
+                _RATIO_ENDS, 1 / _RATIO_ENDS
+            )
         ends = []
         for sign, far in ((-1, _RATIO_ENDS), (1, 1 / _RATIO_ENDS)):
             inside, outside = np.log(middle), np.full(len(middle), np.log(far))

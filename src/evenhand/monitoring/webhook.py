@@ -43,11 +43,11 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
         hints={},
         hint="see the address under `webhook` in the configuration",
     )
-    said = {"monitor": monitor, "text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")}
-    id = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+    message = {"monitor": monitor, "text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")}
+    id = hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()[:32]
     headers = {"Content-Type": "application/json", "Idempotency-Key": id}
     try:
-        client.ask("POST", url, headers, (url,), json.dumps({"id": id, **said}).encode())
+        client.ask("POST", url, headers, (url,), json.dumps({"id": id, **message}).encode())
     finally:
         client.close()
 

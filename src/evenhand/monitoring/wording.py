@@ -58,7 +58,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
         drawable = [k for k in range(len(gaps)) if gaps[k].estimate is not None]
         order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
-        shown = order[:DRAWN]
+        drawn_gaps = order[:DRAWN]
         blocks += [
             Figure(
                 "course of a gap",
@@ -66,10 +66,12 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
                 result,
                 (number, k),
             )
-            for k in shown
+            for k in drawn_gaps
         ]
-        if len(order) > len(shown):
-            blocks.append(Text(f"Courses of {len(order) - len(shown)} more comparisons are in the JSON.", role="small"))
+        if len(order) > len(drawn_gaps):
+            blocks.append(
+                Text(f"Courses of {len(order) - len(drawn_gaps)} more comparisons are in the JSON.", role="small")
+            )
     blocks += _explain(result, level)
     lead = format_count(result.decisions, "decision", "decisions")
     if result.labels:
@@ -91,7 +93,7 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     )
     rows = []
     for gap in gaps:
-        seen = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
+        counts = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
         number = ReportedNumber(
             format_gap(gap.estimate, form, unit=False),
             gap.estimate,
@@ -103,12 +105,12 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
         )
         rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
         if gap.alarm is not None:
-            seen += f"; alarm at {gap.alarm:,}"
-        rows.append(TableRow((_name_row(gap), *rates, number, format_gap(gap.recent, form, unit=False)), detail=seen))
-    what = ("observed", "score") if paired else ("first", "second")
-    alone = any(gap.second == EVERYONE_ELSE for gap in gaps)
+            counts += f"; alarm at {gap.alarm:,}"
+        rows.append(TableRow((_name_row(gap), *rates, number, format_gap(gap.recent, form, unit=False)), detail=counts))
+    headings = ("observed", "score") if paired else ("first", "second")
+    has_rest = any(gap.second == EVERYONE_ELSE for gap in gaps)
     counted = "labels" if measure != "selection_rate" else "decisions"
-    against = "one group by itself is compared with everyone else; " if alone else ""
+    against = "one group by itself is compared with everyone else; " if has_rest else ""
     unit = ", points" if form == "gap" else ""
     return Table(
         f"{tolerated}; {against}small print: {counted} compared; "
@@ -116,8 +118,8 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
         "of late: observed, recent ones counting most",
         (
             Column("compared"),
-            Column(what[0], numeric=True),
-            Column(what[1], numeric=True),
+            Column(headings[0], numeric=True),
+            Column(headings[1], numeric=True),
             Column(f"{form}{unit}", numeric=True),
             Column("of late", numeric=True),
         ),

@@ -180,12 +180,12 @@ def _unpack_array(expected: ArrayShape, packed: bytes) -> NDArray[Any]:
     size = prod(shape) * kind.itemsize
     unpacking = zlib.decompressobj()
     try:
-        plain = unpacking.decompress(packed, min(size, MAX_COMPRESSION_RATIO * len(packed)) + 1)
+        unpacked = unpacking.decompress(packed, min(size, MAX_COMPRESSION_RATIO * len(packed)) + 1)
     except zlib.error:
-        plain = b""
-    if len(plain) != size or not unpacking.eof or unpacking.unused_data:
+        unpacked = b""
+    if len(unpacked) != size or not unpacking.eof or unpacking.unused_data:
         raise ValueError(f"its plan needs a table of shape {shape} and type {kind.name}")
-    return np.frombuffer(plain, dtype=kind).reshape(shape)
+    return np.frombuffer(unpacked, dtype=kind).reshape(shape)
 
 
 def _check_levels(levels: NDArray[Any], lowest: int, highest: int) -> None:

@@ -1,8 +1,7 @@
-"""A synthesised shield: what to do in every state, looked up in about a microsecond.
+"""Synthesised shields: the action in every state, looked up in about a microsecond.
 
-The action in a state on a group is a level from -K to K, K being how many costs there are: 0 follows every
-recommendation, k accepts also what was recommended to be rejected if overriding costs at most the k-th cost, -k
-rejects likewise. Overriding is always such a threshold on the cost: the better decision does not depend on it.
+The action in a state on a group is a level from -K to K, where K is the number of costs: 0 follows every
+recommendation, k also accepts against the recommendation at a cost of at most the k-th, and -k rejects likewise.
 """
 
 from __future__ import annotations
@@ -23,35 +22,35 @@ REJECT, FOLLOW, ACCEPT = -1, 0, 1
 
 
 class ActionTable(Protocol):
-    """Where the levels are stored: `ThresholdTable` or `PackedTable`."""
+    """Table of levels, such as `ThresholdTable` or `PackedTable`."""
 
     @property
     def form(self) -> str:
-        """Its name in a file."""
+        """Name of the form in a file."""
         ...
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What is stored and decides, in one order."""
+        """Stored arrays that determine the decisions."""
         ...
 
     @property
     def level(self) -> Callable[..., int]:
-        """The level in a state, ``level(t, (n_a, a, n_b, b, ...), group)``; nothing is checked."""
+        """Function for the level in a state, ``level(t, (n_a, a, n_b, b, ...), group)``. It checks nothing."""
         ...
 
 
 @dataclass(frozen=True)
 class ShieldPolicy:
-    """A shield as synthesised.
+    """Synthesised shield.
 
     Attributes:
-        plan: what it solves.
-        actions: its table.
-        expected_cost: of the overrides over one horizon, if the inputs come as expected.
-        states: how many states it decides in (all layers before the horizon).
-        peak_bytes: the arrays that its synthesis held at most.
-        seconds: what its synthesis took.
+        plan: The plan.
+        actions: Table of actions.
+        expected_cost: Expected cost of the overrides over one horizon.
+        states: Number of states before the horizon.
+        peak_bytes: Peak memory of the synthesis.
+        seconds: Duration of the synthesis.
     """
 
     plan: ShieldPlan
@@ -63,18 +62,18 @@ class ShieldPolicy:
 
     @property
     def bytes(self) -> int:
-        """What the table of actions takes in memory."""
+        """Size of the table of actions in memory."""
         return sum(array.nbytes for array in self.actions.arrays)
 
     @cached_property
     def digest(self) -> str:
-        """Of all that decides: shields with the same digest decide alike in every state."""
+        """Digest of everything that determines decisions: equal digests mean equal decisions in every state."""
         plan = self.plan
-        kept = plan.property
-        said = [
-            kept.kind,
-            str(kept.kappa),
-            str(kept.empty_group),
+        fairness = plan.property
+        parts = [
+            fairness.kind,
+            str(fairness.kappa),
+            str(fairness.empty_group),
             plan.inputs.groups,
             plan.inputs.costs,
             plan.horizon,
@@ -84,7 +83,7 @@ class ShieldPolicy:
             self.actions.form,
             plan.label_wait,
         ]
-        hashed = hashlib.sha256(json.dumps(said).encode())
+        hashed = hashlib.sha256(json.dumps(parts).encode())
         for array in self.actions.arrays:
             hashed.update(array.tobytes())
         return hashed.hexdigest()
@@ -101,29 +100,29 @@ class ShieldPolicy:
 
     @property
     def levels(self) -> int:
-        """How many costs there are: actions lie between minus that and that."""
+        """Number of costs. Levels are between minus this number and this number."""
         return len(self.plan.inputs.costs)
 
     def action(self, t: int, counters: Counters, group: str | int) -> int:
-        """Return the level in a state, see above; with one cost REJECT, FOLLOW or ACCEPT.
+        """Return the level in a state; with one cost REJECT, FOLLOW or ACCEPT.
 
         Args:
-            t: decisions made since the start of the plan.
-            counters: seen and accepted of each group since then, (n_a, a, n_b, b); for equal opportunity only those
-                whose label is 1.
-            group: its name or position.
+            t: Decisions since the start of the plan.
+            counters: Seen and accepted people of each group since then, (n_a, a, n_b, b); for equal opportunity only
+                with label 1.
+            group: Name or position of the group.
 
         Raises:
-            OptionError: no such group, or counters that cannot be at that time.
+            OptionError: The group is unknown, or the counters are impossible at that time.
         """
         position = self.plan.inputs.position(group)
         if not 0 <= t < self.plan.horizon:
             raise OptionError(f"the time {t} is past the horizon {self.plan.horizon}", hint="start a new period")
-        seen = sum(counters[::2])
+        total = sum(counters[::2])
         possible = (
             len(counters) == 2 * len(self.plan.inputs.groups)
             and all(0 <= accepted <= n for n, accepted in zip(counters[::2], counters[1::2], strict=True))
-            and (seen <= t if self.plan.property.labelled else seen == t)
+            and (total <= t if self.plan.property.labelled else total == t)
         )
         if not possible:
             raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
@@ -137,10 +136,10 @@ class ShieldPolicy:
         recommendation: int,
         cost: float | None = None,
     ) -> int:
-        """Return the decision on one individual, 0 or 1; ``cost`` may be left out if the plan has a single one.
+        """Return the decision on an individual, 0 or 1; ``cost`` is optional if the plan has a single one.
 
         Raises:
-            OptionError: as for `action`, or no cost where several are possible.
+            OptionError: As for `action`, or the cost is missing and several are possible.
         """
         if cost is None and self.levels > 1:
             raise OptionError("the cost of overriding is needed", hint="this shield was made for several costs")
@@ -148,7 +147,7 @@ class ShieldPolicy:
 
 
 def apply_level(level: int, recommendation: int, cost: float | None, costs: tuple[float, ...]) -> int:
-    """Return the decision that a level stands for. The outermost levels override whatever that costs."""
+    """Return the decision of a level. The outermost levels override at any cost."""
     if recommendation:
         if level >= 0:
             return 1

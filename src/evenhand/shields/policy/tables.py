@@ -1,8 +1,9 @@
-"""Tables of actions, thresholds or a few bits per state, read state by state or with whole arrays.
+"""Tables of actions, as thresholds or a few bits per state.
 
 For fixed numbers of seen individuals the level on group a rises with b, and the level on group b with a: the value of a
-state is submodular in (a, b), as the fair ends are a sublattice and every step keeps it so (Topkis). So it is enough to
-store where it rises, two numbers per row with one cost. Soft terminals may break this; then every state has its bits.
+state is submodular in (a, b), as the fair ends are a sublattice and every step keeps it so (Topkis). So it suffices to
+store the counts at which it rises, two numbers per row with one cost. Soft terminals may break this; then the level of
+every state is stored.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from evenhand.shields.synthesis.separable import SeparableTable
 
 
 def row_start(t: int, labelled: bool) -> int:
-    """Return the rows of thresholds before time t."""
+    """Count the rows of thresholds before time t."""
     return comb(t + 3, 4) if labelled else comb(t + 2, 3)
 
 
 def state_start(t: int, labelled: bool) -> int:
-    """Return states before time t."""
+    """Count the states before time t."""
     return comb(t + 4, 5) if labelled else comb(t + 3, 4)
 
 
 def slab_start(t: int, n: int) -> int:
-    """Return states (n_a, a, n_b or b) with n_a + n_b <= t, a <= n_a that come before those with n_a = n."""
+    """Count the states (n_a, a, n_b or b) with n_a + n_b <= t and a <= n_a before the first one with n_a = n."""
     return (t + 2) * n * (n + 1) // 2 - n * (n + 1) * (2 * n + 1) // 6
 
 
 @dataclass(frozen=True)
 class ThresholdTable:
-    """Where the level rises along the accepted of the other group.
+    """Counts of the other group at which the level rises.
 
     Attributes:
-        horizon: decisions.
-        labelled: whether only individuals with label 1 are counted.
-        costs: how many there are; 2 costs positions per row.
-        positions: two arrays (rows * 2 costs,) uint8 or uint16: the first count of the other group's accepted at which
+        horizon: Number of decisions.
+        labelled: Whether only people with label 1 are counted.
+        costs: Number of costs. A row has 2 costs positions.
+        positions: Two arrays (rows * 2 costs,) of uint8 or uint16: the first accepted count of the other group at which
             the level is at least -costs + 1, ..., costs. Rows of group a: by time, n_a, a (and n_b if labelled).
     """
 
@@ -65,9 +66,9 @@ class ThresholdTable:
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
         n_a, a, n_b, b = counters
-        # The group that is asked about comes first. Before the rows of time t lie C(t + 2, 3), with labels C(t + 3, 4);
-        # among those of a time they lie as ``threshold_row`` says. The level is how many thresholds the other group's
-        # count b has passed.
+        # The group of the individual comes first. C(t + 2, 3) rows, with labels C(t + 3, 4), precede the rows of time
+        # t; ``threshold_row`` gives the order within a time. The level is the number of thresholds that the other
+        # group's count b has passed.
         if group:
             n_a, a, n_b, b = n_b, b, n_a, a
         if self.labelled:
@@ -92,17 +93,17 @@ class ThresholdTable:
 
 
 def bits_for(costs: int) -> int:
-    """Return bits that hold a level: 2, 4 or 8, so that none straddles two bytes."""
+    """Return the number of bits of a level: 2, 4 or 8, so that none straddles two bytes."""
     return 2 if costs == 1 else 4 if costs <= 7 else 8
 
 
 @dataclass(frozen=True)
 class PackedTable:
-    """The level of every state, in 2 bits per group with one cost.
+    """Level of every state, in 2 bits per group with one cost.
 
     Attributes:
-        horizon, labelled, costs: as for `ThresholdTable`.
-        cells: two arrays of bytes, levels plus ``costs`` of the states by time, n_a, (n_b,) a, b, lowest bits first.
+        horizon, labelled, costs: As for `ThresholdTable`.
+        cells: Two arrays of bytes: levels plus ``costs`` of the states by time, n_a, (n_b,) a, b, lowest bits first.
     """
 
     horizon: int
@@ -132,54 +133,56 @@ class PackedTable:
 
 
 def state_index(t: int, n_a: int, a: int, n_b: int, b: int, labelled: bool) -> int:
-    """Return position of a state among all states."""
+    """Return the position of a state among all states."""
     if not labelled:
         return state_start(t, False) + slab_start(t, n_a) + a * (t - n_a + 1) + b
     return state_start(t, True) + plane_start(t, n_a) + (n_a + 1) * n_b * (n_b + 1) // 2 + a * (n_b + 1) + b
 
 
 def plane_start(t: int, n: int) -> int:
-    """Return states (n_a, n_b, a, b) with n_a + n_b <= t that come before those with n_a = n."""
+    """Count the states (n_a, n_b, a, b) with n_a + n_b <= t before the first one with n_a = n."""
     # All of them, C(t + 4, 4), less those with n_a >= n: n more accepted counts each, or as many as without the n.
-    rest = t - n
-    return comb(t + 4, 4) - comb(rest + 4, 4) - n * comb(rest + 3, 3)
+    remaining = t - n
+    return comb(t + 4, 4) - comb(remaining + 4, 4) - n * comb(remaining + 3, 3)
 
 
-# What a shield does in many states at once: the tables of actions, read with whole arrays.
+# Levels of many states at once.
 
 
-def look_up_levels(actions: ActionTable, t: int, seen: Integers, accepted: Integers, group: Integers) -> Integers:
-    """Return the levels of a table of actions (see `policy`) after t decisions, shape (runs,).
+def look_up_levels(actions: ActionTable, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+    """Return the levels of a table of actions after t decisions, shape (runs,).
 
     Args:
-        seen, accepted: counters of the groups since the start of the plan, shape (groups, runs).
-        group: its position, shape (runs,).
+        sizes, accepted: Counters of the groups since the start of the plan, shape (groups, runs).
+        group: Position of the group, shape (runs,).
     """
     if isinstance(actions, ThresholdTable):
-        return _threshold_levels(actions, t, seen, accepted, group)
+        return _threshold_levels(actions, t, sizes, accepted, group)
     if isinstance(actions, PackedTable):
-        return _packed_levels(actions, t, seen, accepted, group)
+        return _packed_levels(actions, t, sizes, accepted, group)
     if isinstance(actions, SeparableTable):
-        return actions.levels(t, seen, accepted, group)
-    counters = np.stack([seen, accepted], axis=1).reshape(-1, len(group))
+        return actions.levels(t, sizes, accepted, group)
+    counters = np.stack([sizes, accepted], axis=1).reshape(-1, len(group))
     states = np.concatenate([counters, group[None]]).T
     different, inverse = np.unique(states, axis=0, return_inverse=True)
-    found = [actions.level(t, [int(count) for count in state[:-1]], int(state[-1])) for state in different]
-    return np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+    levels = [actions.level(t, [int(count) for count in state[:-1]], int(state[-1])) for state in different]
+    return np.array(levels, dtype=np.int64)[inverse.reshape(-1)]
 
 
 def apply_levels(level: Integers, recommendation: Integers, cost: Floats, costs: tuple[float, ...]) -> Integers:
-    """Return the decisions that levels stand for, shape (runs,): ``policy.decide`` for arrays."""
-    # The outermost level overrides whatever it costs, also beyond the costs that were expected.
+    """Return the decisions of levels, shape (runs,): `apply_level` for arrays."""
+    # The outermost level overrides at any cost, also beyond the expected ones.
     limits = np.array([-np.inf, *costs[:-1], np.inf])
     against = np.where(recommendation == 1, level < 0, level > 0) & (cost <= limits[np.abs(level)])
     return np.asarray(recommendation ^ against)
 
 
-def _threshold_levels(actions: ThresholdTable, t: int, seen: Integers, accepted: Integers, group: Integers) -> Integers:
+def _threshold_levels(
+    actions: ThresholdTable, t: int, sizes: Integers, accepted: Integers, group: Integers
+) -> Integers:
     second = group == 1
-    n_own, own = np.where(second, seen[1], seen[0]), np.where(second, accepted[1], accepted[0])
-    n_other, other = np.where(second, seen[0], seen[1]), np.where(second, accepted[0], accepted[1])
+    n_own, own = np.where(second, sizes[1], sizes[0]), np.where(second, accepted[1], accepted[0])
+    n_other, other = np.where(second, sizes[0], sizes[1]), np.where(second, accepted[0], accepted[1])
     if actions.labelled:
         # Rows of one time run through n_own, own and n_other.
         row = (3 * t + 5 - 2 * n_own) * n_own * (n_own + 1) // 6 + own * (t - n_own + 1) + n_other
@@ -187,13 +190,13 @@ def _threshold_levels(actions: ThresholdTable, t: int, seen: Integers, accepted:
         row = n_own * (n_own + 1) // 2 + own
     row += row_start(t, actions.labelled)
     width = 2 * actions.costs
-    first, last = (positions.reshape(-1, width) for positions in actions.positions)
-    found = np.where(second[:, None], last[row], first[row])
-    return np.asarray((other[:, None] >= found).sum(axis=1) - actions.costs)
+    rows_a, rows_b = (positions.reshape(-1, width) for positions in actions.positions)
+    thresholds = np.where(second[:, None], rows_b[row], rows_a[row])
+    return np.asarray((other[:, None] >= thresholds).sum(axis=1) - actions.costs)
 
 
-def _packed_levels(actions: PackedTable, t: int, seen: Integers, accepted: Integers, group: Integers) -> Integers:
-    n_a, n_b = seen
+def _packed_levels(actions: PackedTable, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+    n_a, n_b = sizes
     a, b = accepted
     if actions.labelled:
         state = _plane_starts(t, n_a) + (n_a + 1) * n_b * (n_b + 1) // 2 + a * (n_b + 1) + b
@@ -216,6 +219,6 @@ def _plane_starts(t: int, n: Integers) -> Integers:
     def three(k: Integers) -> Integers:
         return k * (k - 1) * (k - 2) // 6
 
-    # Of the C(t + 4, 4) states of a layer C(rest + 4, 4) + n C(rest + 3, 3) have n or more seen of the first group.
-    rest = t - n
-    return np.asarray(four(t + 4) - four(rest + 4) - n * three(rest + 3))
+    # C(rest + 4, 4) + n C(rest + 3, 3) of the C(t + 4, 4) states of a layer have n or more seen of the first group.
+    remaining = t - n
+    return np.asarray(four(t + 4) - four(remaining + 4) - n * three(remaining + 3))

@@ -1,1 +1,1 @@
-"""A shield at work: decisions, labels, what is guaranteed from here on, and logs that can be replayed."""
+"""Running shields: decisions, labels, certificates, and replay of logs."""

@@ -1,4 +1,4 @@
-"""What a running shield guarantees from here on, what that rests on, and whether it has held so far."""
+"""Certificates of running shields: bounds on the bias, their assumptions, and whether these have held."""
 
 from __future__ import annotations
 
@@ -21,28 +21,26 @@ from evenhand.stats.quantity import Proved, Unknown
 
 @dataclass(frozen=True, slots=True)
 class ShieldCertificate:
-    """The bound on the bias that holds from here on.
+    """Bound on the bias from here on.
 
     Attributes:
-        keeps: the property, in words.
-        kappa: the largest bias that is fair.
-        step: decisions made in the period (a finite shield has a single one), of ``horizon``.
-        period: which period that is, from 0.
-        shielded: the bias of the shield's decisions so far, over all periods; while labels are open, the largest it can
-            turn out to be.
-        unshielded: the same for the recommendations.
-        open_labels: decisions whose label is awaited.
-        expired_labels: Decisions whose label did not come within the configured wait; no figure counts them.
-        bound: the bias at the end of this period is at most that; None: nothing is guaranteed.
-        exact: whether some future attains the bound; else it may never be met.
-        later: the bias at the end of each later period is at most that, if the assumption holds in every period until
-            then; None where there is none, where nothing is guaranteed, or where the assumption did not hold.
-        how: why the bound holds, or why there is none.
-        how_later: why ``later`` holds, or why it is None; empty where no later period follows.
-        assumption: what the bounds rest on.
-        assumption_held: whether the assumption has held so far, and still can in this period; None where nothing is
-            assumed.
-        advisory: whether the recommendations stand, and the shield only counts.
+        keeps: Description of the property.
+        kappa: Largest fair bias.
+        step, horizon: Decisions made in the period, and their total. A finite shield has one period.
+        period: Number of the period, from 0.
+        shielded: Bias of the shield's decisions over all periods. With open labels, the largest possible one.
+        unshielded: Bias of the recommendations.
+        open_labels: Decisions that await a label.
+        expired_labels: Decisions whose label did not arrive within the configured wait. They are not counted.
+        bound: Upper bound of the bias at the end of this period. None if nothing is guaranteed.
+        exact: Whether some future attains the bound.
+        later: Upper bound of the bias at the end of each later period, if the assumption holds until then. None without
+            later periods or without a guarantee.
+        how: Reason for the bound, or for its absence.
+        how_later: Reason for ``later``, or for its absence. Empty if no later period follows.
+        assumption: Assumption of the bounds.
+        assumption_held: Whether the assumption has held, and still can hold in this period. None without an assumption.
+        advisory: Whether recommendations are followed, and the shield only counts.
     """
 
     keeps: str
@@ -65,22 +63,22 @@ class ShieldCertificate:
 
     @property
     def bias(self) -> Fraction:
-        """Of the decisions that were in force."""
+        """Bias of the decisions in force."""
         return self.unshielded if self.advisory else self.shielded
 
     def as_advice(self) -> ShieldCertificate:
-        """Return the same where the recommendations stand: nothing is guaranteed."""
+        """Return the certificate of an advisory shield, which guarantees nothing."""
         how = "the recommendations stand (advisory mode)"
         how_later = how if self.how_later else ""
         return replace(self, advisory=True, bound=None, exact=False, later=None, how=how, how_later=how_later)
 
     @property
     def quantity(self) -> Proved | Unknown:
-        """The bound as a number that says what it is."""
+        """The bound as a proved or unknown quantity."""
         return Unknown(reason=self.how) if self.bound is None else Proved(value=float(self.bound), how=self.how)
 
     def summary(self) -> str:
-        """Return two or three lines."""
+        """Summarise the certificate in two or three lines."""
         waiting = f", {self.open_labels} labels open" if self.open_labels else ""
         waiting += f", {self.expired_labels} expired and not counted" if self.expired_labels else ""
         other = (
@@ -96,10 +94,10 @@ class ShieldCertificate:
 
     @staticmethod
     def describe(certificate: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return what is guaranteed in one or two sentences, each behind its kind: ``proved`` or ``unknown``.
+        """Describe the guarantee in one or two sentences, each with its kind, ``proved`` or ``unknown``.
 
         Args:
-            certificate: as `to_dict` gives it.
+            certificate: Result of `to_dict`.
         """
         over = certificate["step"] == certificate["horizon"]
         how, further = certificate["how"], certificate.get("how_later")
@@ -108,13 +106,13 @@ class ShieldCertificate:
         if certificate["attained"] and not over:
             how += "; some future attains it"
         end = "This period" if further else f"After {certificate['horizon']:,} decisions"
-        found = [_guarantee(end, certificate["bound"], how)]
-        return [*found, _guarantee("Later periods", certificate["bound_later"], further)] if further else found
+        sentences = [_guarantee(end, certificate["bound"], how)]
+        return [*sentences, _guarantee("Later periods", certificate["bound_later"], further)] if further else sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values: numbers as floats, kappa and the bound as exact strings too.
 
-        ``expired_labels`` is left out if it is 0.
+        The key ``expired_labels`` is omitted if it is 0.
         """
         return {
             "kind": "shield-certificate",
@@ -141,19 +139,19 @@ class ShieldCertificate:
 
 
 def _guarantee(when: str, bound: float | None, how: str) -> tuple[str, str]:
-    """Return the kind and the words of one bound on the bias."""
+    """Describe one bound on the bias, and return its kind and the description."""
     if bound is None:
         return "unknown", f"{when}: no guarantee, because {how}."
     return "proved", f"{when}: bias at most {bound:.4g}, proved ({how})."
 
 
 def explain_later(assumption: str, *, held: bool, bound: Fraction | None) -> str:
-    """Return why a bound holds for later periods, or why there is none.
+    """Describe the reason for a bound on later periods, or for its absence.
 
     Args:
-        assumption: what it rests on; empty: nothing.
-        held: whether that has held so far, and still can.
-        bound: for later periods.
+        assumption: Assumption of the bound, or empty.
+        held: Whether the assumption has held, and still can hold.
+        bound: Bound for later periods, or None.
     """
     if not held:
         return f"an assumption has not held, or no longer can: {assumption}"
@@ -167,7 +165,7 @@ PROMPT_FROM_HERE = "every label from here on comes before the next decision"
 """Assumption after late labels that turned out to be harmless."""
 
 
-def worst_bias(kept: FairnessProperty, counters: Sequence[int], open_labels: Sequence[int] = ()) -> Fraction:
+def worst_bias(fairness: FairnessProperty, counters: Sequence[int], open_labels: Sequence[int] = ()) -> Fraction:
     """Compute the largest bias between two groups over all values of the open labels, in constant time.
 
     Let n people of a group with label 1 be known, k of them accepted, and let r rejected and c accepted decisions be
@@ -182,22 +180,22 @@ def worst_bias(kept: FairnessProperty, counters: Sequence[int], open_labels: Seq
     - If m cannot be reached, the bias is 0.
 
     Args:
-        kept: The property.
+        fairness: The property.
         counters: People with label 1 and accepted ones of each group, (n_a, a, n_b, b, ...).
         open_labels: Rejected and accepted decisions of each group whose label is open. Default: none.
     """
     starts = range(0, len(counters), 2)
     if not any(open_labels):
-        return max(kept.bias(*counters[i : i + 2], *counters[j : j + 2]) for i, j in combinations(starts, 2))
-    needed = kept.empty_group.needed_count
+        return max(fairness.bias(*counters[i : i + 2], *counters[j : j + 2]) for i, j in combinations(starts, 2))
+    needed = fairness.empty_group.needed_count
     extremes = [
         _extreme_counts(counters[i], counters[i + 1], open_labels[i], open_labels[i + 1], needed) for i in starts
     ]
-    return max(kept.bias(*high, *low) for (low, _), (_, high) in permutations(extremes, 2))
+    return max(fairness.bias(*high, *low) for (low, _), (_, high) in permutations(extremes, 2))
 
 
 def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -> tuple[tuple[int, int], ...]:
-    """Return people and accepted ones of a group with the smallest rate, and with the largest, see `worst_bias`."""
+    """Compute the counts of a group with the smallest rate and with the largest rate, see `worst_bias`."""
     more = min(max(needed - n - rejected, 0), accepted)
     fewer = min(max(needed - n - accepted, 0), rejected)
     return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)
@@ -211,27 +209,27 @@ ROUNDING_SLACK = Fraction(1, 10**9)
 Corners = list[tuple[float, float]]
 
 
-def bound_period_bias(period: ShieldPeriod, kept: FairnessProperty, past: Counters, horizon: int) -> Fraction:
+def bound_period_bias(period: ShieldPeriod, fairness: FairnessProperty, past: Counters, horizon: int) -> Fraction:
     """Bound the bias at the end of a period over two groups, over everyone who can come.
 
     Args:
         period: The period, with the end that its policy keeps.
-        kept: The property, over the past and the period.
+        fairness: The property, over the past and the period.
         past: Counters of everything before the period.
         horizon: Number of decisions in the period.
     """
     n_a, n_b = (counts.reshape(-1) for counts in np.indices((horizon + 1, horizon + 1)))
-    possible = n_a + n_b <= horizon if kept.labelled else n_a + n_b == horizon
+    possible = n_a + n_b <= horizon if fairness.labelled else n_a + n_b == horizon
     n_a, n_b = n_a[possible], n_b[possible]
-    # For given counts the bias of past and period together is largest at a corner of the pairs of rates that the end
-    # allows; where the end says nothing, at a corner of all pairs.
+    # For given counts, the bias of past and period together is largest at a corner of the set of allowed pairs of
+    # rates.
     free = np.ones(len(n_a), dtype=bool)
     corners: Corners = []
     end = period.end
     if isinstance(end, FairEnd) and not any(end.start):
-        kappa = float(kept.kappa)
-        free = np.minimum(n_a, n_b) < max(kept.empty_group.needed_count, 1)
-        if kept.kind == "disparate_impact":
+        kappa = float(fairness.kappa)
+        free = np.minimum(n_a, n_b) < max(fairness.empty_group.needed_count, 1)
+        if fairness.kind == "disparate_impact":
             corners = [(1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
         else:
             corners = [(kappa, 0), (0, kappa), (1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
@@ -240,15 +238,17 @@ def bound_period_bias(period: ShieldPeriod, kept: FairnessProperty, past: Counte
         free = np.minimum(n_a, n_b) < end.at_least
         corners = [(lower, upper), (upper, lower), (lower, lower), (upper, upper)]
     worst = max(
-        _worst_corner_bias(kept, past, n_a[~free], n_b[~free], corners),
-        _worst_corner_bias(kept, past, n_a[free], n_b[free], [(0, 1), (1, 0), (0, 0), (1, 1)]),
+        _worst_corner_bias(fairness, past, n_a[~free], n_b[~free], corners),
+        _worst_corner_bias(fairness, past, n_a[free], n_b[free], [(0, 1), (1, 0), (0, 0), (1, 1)]),
     )
     return min(Fraction(worst) + ROUNDING_SLACK, Fraction(1))
 
 
-def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_b: Integers, corners: Corners) -> float:
+def _worst_corner_bias(
+    fairness: FairnessProperty, past: Counters, n_a: Integers, n_b: Integers, corners: Corners
+) -> float:
     seen_a, past_a, seen_b, past_b = past
-    judged = np.minimum(n_a + seen_a, n_b + seen_b) >= kept.empty_group.needed_count
+    judged = np.minimum(n_a + seen_a, n_b + seen_b) >= fairness.empty_group.needed_count
     n_a, n_b = n_a[judged], n_b[judged]
     if not len(n_a):
         return 0.0
@@ -256,5 +256,5 @@ def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_
     for x, y in corners:
         rate_a = (past_a + n_a * x) / np.maximum(seen_a + n_a, 1)
         rate_b = (past_b + n_b * y) / np.maximum(seen_b + n_b, 1)
-        worst = max(worst, float(kept.bias_of_rates(rate_a, rate_b).max()))
+        worst = max(worst, float(fairness.bias_of_rates(rate_a, rate_b).max()))
     return worst

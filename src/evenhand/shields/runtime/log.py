@@ -1,4 +1,4 @@
-"""Decisions made again from their log: the same ones, or the first that differs."""
+"""Replay of a log of decisions, up to the first difference."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDifference:
-    """Where a log and its replay part.
+    """First difference between a log and its replay.
 
     Attributes:
-        entry: the number of the entry in the log, from 1.
-        logged: what the log says.
-        found: what the shield does with the same input, in the same state.
+        entry: Number of the entry in the log, from 1.
+        logged: Logged decision or label.
+        found: Action of the shield on the same input and state.
     """
 
     entry: int
@@ -38,12 +38,12 @@ class ReplayDifference:
 
 @dataclass(frozen=True, slots=True)
 class ShieldReplay:
-    """What came of a replay.
+    """Result of a replay.
 
     Attributes:
-        decisions, labels: how many of each agreed.
-        difference: the first entry that does not agree; None if all do.
-        shield: the shield after the last entry that it took, to compare its state or to go on.
+        decisions, labels: Number of equal decisions and labels.
+        difference: First different entry. None if all entries are equal.
+        shield: The shield after the last equal entry.
     """
 
     decisions: int
@@ -58,10 +58,10 @@ class ShieldReplay:
         return f"All the same: {decisions}, {format_count(self.labels, 'label', 'labels')}"
 
     def document(self, name: str = "") -> Document:
-        """Return whether the decisions are the same, and what the shield did until then.
+        """Build the document of the replay.
 
         Args:
-            name: of the log.
+            name: Name of the log.
         """
         shield = self.shield
         blocks: list[Block] = []
@@ -77,7 +77,7 @@ class ShieldReplay:
         return Document(f"Replay of {name or 'a log'}", blocks=tuple(blocks), brand="Evenhand shield")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values, with what the shield guarantees from here on."""
+        """Convert to JSON values, with the certificate of the shield."""
         return {
             "kind": "shield-replay",
             "same": self.difference is None,
@@ -92,18 +92,18 @@ class ShieldReplay:
 
 
 def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay:
-    """Replay the inputs of a log through a shield, and compare what it decides.
+    """Replay the inputs of a log through a shield, and compare the decisions.
 
-    An entry with a ``label`` is a label of the decision ``id``; any other is a decision with ``group``,
-    ``recommendation``, ``decision`` and, where they were given, ``cost``, ``id`` and ``intervened``. Further fields
-    are not looked at. The log must begin in the state that the shield is in.
+    An entry with a ``label`` is a label of the decision ``id``. Any other entry is a decision with ``group``,
+    ``recommendation``, ``decision`` and, where they were given, ``cost``, ``id`` and ``intervened``. Other fields are
+    ignored. The log must begin in the state of the shield.
 
     Args:
-        shield: a new shield of the same policy and mode, or one restored to the state before the log; it is changed.
-        log: the entries, first to last.
+        shield: New shield of the same policy and mode, or a shield in the state before the log. It is changed.
+        log: The entries, first to last.
 
     Raises:
-        DataError: an entry is not one of a log.
+        DataError: An entry is not an entry of a log.
     """
     decisions = labels = 0
     for number, entry in enumerate(log, start=1):
@@ -120,11 +120,11 @@ def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay
                 hint="a decision has group, recommendation and decision; a label has id and label",
             )
         try:
-            found = _compare_entry(shield, entry, labelled)
+            difference = _compare_entry(shield, entry, labelled)
         except DecisionError as error:
-            found = (_describe_entry(entry, labelled), f"refuses it: {error.message}")
-        if found is not None:
-            return ShieldReplay(decisions, labels, ReplayDifference(number, *found), shield)
+            difference = (_describe_entry(entry, labelled), f"refuses it: {error.message}")
+        if difference is not None:
+            return ShieldReplay(decisions, labels, ReplayDifference(number, *difference), shield)
         decisions, labels = decisions + (not labelled), labels + labelled
     return ShieldReplay(decisions, labels, None, shield)
 
@@ -133,11 +133,15 @@ def _compare_entry(shield: Shield, entry: Mapping[str, Any], labelled: bool) -> 
     if labelled:
         shield.observe(entry["id"], entry["label"])
         return None
-    made = shield.decide(entry["group"], entry["recommendation"], cost=entry.get("cost"), id=entry.get("id"))
-    same = made.decision == entry["decision"] and entry.get("intervened", made.intervened) == made.intervened
+    decision = shield.decide(entry["group"], entry["recommendation"], cost=entry.get("cost"), id=entry.get("id"))
+    same = (
+        decision.decision == entry["decision"] and entry.get("intervened", decision.intervened) == decision.intervened
+    )
     if same:
         return None
-    return _describe_entry(entry, labelled), f"decides {made.decision}{', an intervention' if made.intervened else ''}"
+    return _describe_entry(
+        entry, labelled
+    ), f"decides {decision.decision}{', an intervention' if decision.intervened else ''}"
 
 
 def _describe_entry(entry: Mapping[str, Any], labelled: bool) -> str:
@@ -177,14 +181,14 @@ TRUTH_WORDS = {"true": 1, "false": 0, "True": 1, "False": 0}
 
 
 def read_log_file(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log, as ``replay_log`` takes them.
+    """Yield the entries of a log for ``replay_log``.
 
-    A ``.csv`` file has a line of names first, of ``id``, ``group``, ``recommendation``, ``cost``, ``decision``,
-    ``intervened`` and ``label``; what is empty was not given, and other columns are not looked at. Any other file has
-    one JSON object a line. An entry with a decision and its label is taken as the decision, then the label.
+    The first line of a ``.csv`` file names its columns: ``id``, ``group``, ``recommendation``, ``cost``, ``decision``,
+    ``intervened`` and ``label``; Empty cells are missing values, and other columns are ignored. Any other file has one
+    JSON object per line. An entry with a decision and its label becomes a decision and a label.
 
     Raises:
-        DataError: the file cannot be read, or a line is not an entry.
+        DataError: The file cannot be read, or a line is not an entry.
     """
     table = Path(path).suffix.lower() == ".csv"
     for entry in _read_table_rows(Path(path)) if table else read_log(path):
@@ -220,13 +224,13 @@ def _read_table_rows(path: Path) -> Iterator[dict[str, Any]]:
 def _parse_row(row: dict[str, Any], location: str) -> dict[str, Any]:
     if None in row or any(value is None for value in row.values()):
         raise DataError("this line has another number of values than the first one has names", location=location)
-    found: dict[str, Any] = {name: row[name] for name in ("id", "group") if row.get(name)}
+    entry: dict[str, Any] = {name: row[name] for name in ("id", "group") if row.get(name)}
     for name in NUMBER_FIELDS:
         if text := (row.get(name) or "").strip():
-            found[name] = TRUTH_WORDS[text] if text in TRUTH_WORDS else _parse_number(text, name, location)
-    if "intervened" in found:
-        found["intervened"] = bool(found["intervened"])
-    return found
+            entry[name] = TRUTH_WORDS[text] if text in TRUTH_WORDS else _parse_number(text, name, location)
+    if "intervened" in entry:
+        entry["intervened"] = bool(entry["intervened"])
+    return entry
 
 
 def _parse_number(text: str, name: str, location: str) -> float:

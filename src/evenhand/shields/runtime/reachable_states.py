@@ -20,30 +20,30 @@ from evenhand.shields.synthesis.kernels import count_live_states, sweep_live_sta
 
 
 class LiveStates:
-    """The live states at every time, one bit each.
+    """Live states at every time, one bit each.
 
-    A state is live if some decision on every possible individual leads to live states, whatever the label turns out to
-    be: those with finite value, as hard fairness does not depend on how likely anything is.
+    A state is live if some decision on every possible individual leads to live states for both labels. These are the
+    states of finite value, because the guarantee does not depend on probabilities.
 
     Args:
-        terminal: what is allowed at the checks.
-        horizon: decisions.
-        times: of the checks, the horizon among them.
+        terminal: Allowed states at the checks.
+        horizon: Number of decisions.
+        times: Times of the checks, including the horizon.
     """
 
     def __init__(self, terminal: EndValues, horizon: int, times: tuple[int, ...]) -> None:
         self._start = np.zeros((horizon + 1, horizon + 1), dtype=np.int64)
         allowed = np.zeros(comb(horizon + 4, 4), dtype=np.uint8)
         position = 0
-        for seen in range(horizon + 1):
-            for n_a in range(seen + 1):
-                n_b = seen - n_a
+        for total in range(horizon + 1):
+            for n_a in range(total + 1):
+                n_b = total - n_a
                 values = np.isfinite(terminal.values(n_a, n_b))
                 self._start[n_a, n_b] = position
                 allowed[position : position + values.size] = values.reshape(-1)
                 position += values.size
-        # Invariant: ``layer`` says of each state whether it is live after t decisions. Planes lie by how many were
-        # seen, so those of up to t are the first C(t + 4, 4) states.
+        # Invariant: ``layer`` holds 1 for each state that is live after t decisions. Planes are sorted by the number of
+        # seen people, so those of up to t are the first C(t + 4, 4) states.
         layer = allowed.copy()
         self._bits = [np.packbits(layer)]
         for t in range(horizon - 1, -1, -1):
@@ -77,12 +77,12 @@ MAX_LIVE_STATES = 8
 
 
 def has_live_states(terminal: EndValues, horizon: int, times: tuple[int, ...]) -> bool:
-    """Return whether `find_live_states` has its result at hand."""
+    """Return whether the result of `find_live_states` is cached."""
     return (terminal, horizon, times) in _LIVE_STATES
 
 
 def find_live_states(terminal: EndValues, horizon: int, times: tuple[int, ...]) -> LiveStates:
-    """Compute the live states, or return those of the last shield of the same problem."""
+    """Compute the live states, or return the cached ones of the same problem."""
     problem = (terminal, horizon, times)
     live = _LIVE_STATES.pop(problem, None) or LiveStates(terminal, horizon, times)
     _LIVE_STATES[problem] = live
@@ -91,28 +91,28 @@ def find_live_states(terminal: EndValues, horizon: int, times: tuple[int, ...]) 
     return live
 
 
-# Every end that a run can still come to under its policy, and the worst of them.
+# Reachable ends of a run, and the largest bias among them.
 
 MAX_STATE_CODES = 2**28
-"""States that are marked at once, one byte each: more of them means that the end is too far away."""
+"""Maximum number of states that are marked at once, one byte each."""
 
 TIE_DISTANCE = 1e-9
-"""Ends whose bias in floating point is as close as that to the largest are compared exactly."""
+"""Ends whose bias in floating point is this close to the largest are compared exactly."""
 
 
 def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> Integers:
-    """Return all counters at the horizon, over every order of individuals, recommendations, costs, labels and draws.
+    """Compute all reachable counters at the horizon, over every order of people, recommendations, costs and labels.
 
     Args:
-        policy: what decides; labels come before the next decision.
-        step: decisions made.
-        states: counters at that time, shape (n, 4) as (n_a, a, n_b, b).
+        policy: The policy. Labels arrive before the next decision.
+        step: Decisions made.
+        states: Counters at that time, shape (n, 4) as (n_a, a, n_b, b).
 
     Returns:
-        Shape (ends, 4), each once.
+        Distinct counters, shape (ends, 4).
 
     Raises:
-        LimitError: there are too many states on the way.
+        LimitError: There are too many states.
     """
     plan = policy.plan
     labelled = plan.property.labelled
@@ -130,8 +130,8 @@ def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> I
         )
     marked = np.zeros(size, dtype=bool)
     for t in range(step, plan.horizon):
-        for found in _successor_codes(policy, t, states, (lowest, shape)):
-            marked[found] = True
+        for codes_of_step in _successor_codes(policy, t, states, (lowest, shape)):
+            marked[codes_of_step] = True
         codes = np.flatnonzero(marked)
         marked[codes] = False
         states = np.stack(np.unravel_index(codes, shape), axis=1).astype(np.int64) + lowest
@@ -141,23 +141,23 @@ def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> I
 
 
 Grid = tuple[Integers, tuple[int, ...]]
-"""The lowest counters of a box of them, and its extents."""
+"""Lowest counters of a box of counters, and the extents of the box."""
 
 
 def _successor_codes(policy: ShieldPolicy, t: int, states: Integers, grid: Grid) -> Iterator[Integers]:
-    """Yield the codes of all states that may come next."""
-    most = len(policy.plan.inputs.costs)
-    seen, accepted = states[:, ::2].T, states[:, 1::2].T
+    """Yield the codes of all possible next states."""
+    top = len(policy.plan.inputs.costs)
+    sizes, accepted = states[:, ::2].T, states[:, 1::2].T
     if policy.plan.property.labelled:
         yield _encode_states(states, *grid)
     for group in (0, 1):
-        who = np.full(len(states), group)
-        level = look_up_levels(policy.actions, t, seen, accepted, who)
-        for decision, possible in ((0, level < most), (1, level > -most)):
-            after = states[possible]
-            after[:, 2 * group] += 1
-            after[:, 2 * group + 1] += decision
-            yield _encode_states(after, *grid)
+        groups = np.full(len(states), group)
+        level = look_up_levels(policy.actions, t, sizes, accepted, groups)
+        for decision, possible in ((0, level < top), (1, level > -top)):
+            successors = states[possible]
+            successors[:, 2 * group] += 1
+            successors[:, 2 * group + 1] += decision
+            yield _encode_states(successors, *grid)
 
 
 def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -> Integers:
@@ -166,10 +166,10 @@ def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -
     return codes
 
 
-def worst_bias_among(kept: FairnessProperty, counters: Integers) -> Fraction:
-    """Return the largest bias among counters (n, 4), exact."""
+def worst_bias_among(fairness: FairnessProperty, counters: Integers) -> Fraction:
+    """Compute the exact largest bias among counters (n, 4)."""
     n_a, a, n_b, b = counters.T
-    bias = kept.bias_of_rates(a / np.maximum(n_a, 1), b / np.maximum(n_b, 1))
-    bias = np.where(np.minimum(n_a, n_b) < kept.empty_group.needed_count, 0, bias)
+    bias = fairness.bias_of_rates(a / np.maximum(n_a, 1), b / np.maximum(n_b, 1))
+    bias = np.where(np.minimum(n_a, n_b) < fairness.empty_group.needed_count, 0, bias)
     candidates: list[list[Any]] = counters[bias >= bias.max() - TIE_DISTANCE].tolist()
-    return max(kept.bias(*found) for found in candidates)
+    return max(fairness.bias(*counts) for counts in candidates)

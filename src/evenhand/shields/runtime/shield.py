@@ -1,4 +1,4 @@
-"""A shield at work: one decision after another, each a few microseconds."""
+"""Running shields: one decision after another, each in a few microseconds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from evenhand.shields.runtime.certificate import ShieldCertificate
 from evenhand.shields.runtime.state import ShieldState
 
 STATE_VERSION = 2
-"""Of the layout of a state."""
+"""Version of the layout of a state."""
 
 _BINARY_VALUES = {0: 0, 1: 1}
 
 
 class DecisionReason(StrEnum):
-    """Why a decision is what it is; `words` says it for people."""
+    """Reason for a decision."""
 
     FOLLOWED = "followed"
     ACCEPTED = "accepted"
@@ -33,24 +33,24 @@ class DecisionReason(StrEnum):
 
     @property
     def words(self) -> str:
-        """A sentence."""
+        """Description of the reason."""
         return {
-            "followed": "The recommendation stands.",
+            "followed": "The recommendation is followed.",
             "accepted": "Accepted against the recommendation, to keep the bias within its bound at the least cost.",
             "rejected": "Rejected against the recommendation, to keep the bias within its bound at the least cost.",
-            "would-accept": "The recommendation stands; a shield in force would have accepted.",
-            "would-reject": "The recommendation stands; a shield in force would have rejected.",
+            "would-accept": "The recommendation is followed; a shield in force would have accepted.",
+            "would-reject": "The recommendation is followed; a shield in force would have rejected.",
         }[self.value]
 
 
 class Decision(NamedTuple):
-    """What a shield decided.
+    """Decision of a shield.
 
     Attributes:
-        decision: 1 to accept, 0 to reject; in advisory mode always the recommendation.
-        intervened: whether that is against the recommendation.
-        reason: why.
-        guaranteed: whether the bound still holds from here on (see `ShieldCertificate`); never in advisory mode.
+        decision: 1 to accept, 0 to reject. In advisory mode always the recommendation.
+        intervened: Whether the decision differs from the recommendation.
+        reason: Reason for the decision.
+        guaranteed: Whether the bound still holds (see `ShieldCertificate`). False in advisory mode.
     """
 
     decision: int
@@ -60,7 +60,7 @@ class Decision(NamedTuple):
 
 
 def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
-    """Return one for each recommendation and decision, made once: nothing is built while a shield decides."""
+    """Build the decision for each recommendation and decision once, for speed."""
     against = (
         (DecisionReason.WOULD_REJECT, DecisionReason.WOULD_ACCEPT)
         if advisory
@@ -79,15 +79,14 @@ def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
 
 
 class Shield:
-    """Decides on one individual after another so that the bias stays within its bound.
+    """Shield that decides on one individual after another and keeps the bias within its bound.
 
-    It is not thread-safe: decisions come one after another anyway, as each depends on those before it. Whatever raises
-    an error leaves the state as it was.
+    A shield is not thread-safe, because each decision depends on all earlier ones. An error leaves the state unchanged.
 
     Args:
-        policy: a synthesised shield, of one horizon or of periods.
-        advisory: let every recommendation stand, and count what the shield would have done had it been in force. Then
-            nothing is guaranteed.
+        policy: Synthesised shield, of one horizon or of periods.
+        advisory: Whether to follow every recommendation and only count the interventions of a shield in force. Nothing
+            is guaranteed then.
 
     Attributes:
         interventions: Number of decisions against the recommendation.
@@ -114,38 +113,38 @@ class Shield:
     )
 
     def __init__(self, policy: ShieldPolicy | PeriodicShield, *, advisory: bool = False) -> None:
-        course = ShieldState(policy)
-        self._course = course
+        state = ShieldState(policy)
+        self._course = state
         self.advisory = advisory
-        self._group = {name: position for position, name in enumerate(course.groups)}
-        self._costs = course.costs
-        self._largest = course.costs[-1]
+        self._group = {name: position for position, name in enumerate(state.groups)}
+        self._costs = state.costs
+        self._largest = state.costs[-1]
         # With one cost it need not be given.
-        self._only = course.costs[0] if len(course.costs) == 1 else None
-        self._needs_id = course.labelled
+        self._only = state.costs[0] if len(state.costs) == 1 else None
+        self._needs_id = state.labelled
         # Only decisions with labels have pending ids.
-        self._wait = course.label_wait if course.labelled else maxsize
+        self._wait = state.label_wait if state.labelled else maxsize
         self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
         self._ids = DecisionIds()
         self._pending = self._ids.pending
-        self._period = course.period
+        self._period = state.period
         self.interventions = 0
         self.cost = 0.0
         self.expired_labels = 0
 
     def decide(self, group: str, recommendation: int, cost: float | None = None, id: Id | None = None) -> Decision:
-        """Decide on one individual.
+        """Decide on an individual.
 
         Args:
-            group: its group's name.
-            recommendation: of the classifier, 1 to accept and 0 to reject.
-            cost: of deciding otherwise; between two costs of the plan the larger one counts. It may be left out if the
-                plan has a single one.
-            id: a text or whole number under which its label comes later; needed for equal opportunity. A repeated one
-                is refused, within a period and while its label is awaited.
+            group: Name of the group.
+            recommendation: Recommendation of the classifier, 1 to accept and 0 to reject.
+            cost: Cost of an override. Between two costs of the plan the larger one counts. Optional if the plan has a
+                single cost.
+            id: ID for the later label, a string or an integer. Required for equal opportunity. Repeated IDs are
+                refused, within a period and while a label is open.
 
         Raises:
-            DecisionError: one of these makes no sense, or the horizon is past; nothing changed.
+            DecisionError: An argument is invalid, or the horizon is past; nothing changed.
         """
         try:
             position = self._group[group]
@@ -164,99 +163,98 @@ class Shield:
             self._ids.check(id)
         elif self._needs_id:
             raise DecisionError("a decision without an id cannot get its label later", code="id", hint="give an id")
-        course = self._course
-        code = course.decide(position, recommended, price)
+        state = self._course
+        code = state.decide(position, recommended, price)
         # The decision may have been the first one of a new period.
-        if course.period != self._period:
+        if state.period != self._period:
             self._begin_period()
         if id is not None:
             self._pending[id] = code
             if len(self._pending) > self._wait:
                 # A decision with label 0 is not counted.
-                course.observe(self._ids.expire_oldest(), 0)
+                state.observe(self._ids.expire_oldest(), 0)
                 self.expired_labels += 1
         # The two lowest bits are recommendation and decision: they differ where the shield intervened.
         if (code ^ code >> 1) & 1:
             self.interventions += 1
             self.cost += price
-        return self._decisions[course.has_guarantee][code & 3]
+        return self._decisions[state.has_guarantee][code & 3]
 
     def observe(self, id: Id, label: int) -> None:
-        """Record the true label of an individual that was decided on: 1 if accepting was right.
+        """Record the true label of a decision: 1 if accepting was right.
 
         Raises:
-            DecisionError: the property needs no labels, there is no decision under this id, its label is known or
-                expired, or the label is neither 0 nor 1; nothing changed.
+            DecisionError: The property needs no labels, no decision has this ID, its label is known or expired, or the
+                label is not 0 or 1; nothing changed.
         """
         if not self._needs_id:
             raise DecisionError(
                 "this shield's property does not depend on labels", code="label", hint="leave the label out"
             )
-        code, given = self._ids.find_pending(id, label)
-        self._course.observe(code, given)
-        self._ids.settle(id, given)
+        code, value = self._ids.find_pending(id, label)
+        self._course.observe(code, value)
+        self._ids.settle(id, value)
 
     def certificate(self, *, exact: bool = False) -> ShieldCertificate:
-        """Return what is guaranteed from here on, on which assumption.
+        """Bound the bias from here on, with the assumption of the bound.
 
         Args:
-            exact: the smallest bound that is true, over everything that can still come; it may take seconds far from
-                the end.
+            exact: Whether to compute the smallest bound over all futures, which may take seconds far from the end.
 
         Raises:
-            LimitError: ``exact``, and the end is too far away.
+            LimitError: ``exact`` is set, and the end is too far away.
         """
         certificate = replace(self._course.certificate(exact=exact), expired_labels=self.expired_labels)
         return certificate.as_advice() if self.advisory else certificate
 
     @property
     def step(self) -> int:
-        """Decisions made in this period."""
+        """Number of decisions in this period."""
         return self._course.step
 
     @property
     def period(self) -> int:
-        """Which period this is, from 0."""
+        """Number of the period, from 0."""
         return self._period
 
     @property
     def digest(self) -> str:
-        """Of the policy."""
+        """Digest of the policy."""
         return self._course.digest
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the groups, in the order of the plan."""
+        """Names of the groups in the order of the plan."""
         return tuple(self._group)
 
     @property
     def needs_ids(self) -> bool:
-        """Whether labels follow the decisions, so that each needs an id."""
+        """Whether decisions need an ID for their label."""
         return self._needs_id
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, *, label: tuple[Id, int] | None = None
     ) -> Callable[[], None] | None:
-        """Return a function that computes what the next decision or label needs; None if it is not needed.
+        """Return a function that computes the missing plan of the next decision or label; None if nothing is missing.
 
-        It may run in another thread; until it is done, this shield must not be used.
+        It may run in another thread while this shield is not used.
 
         Args:
             state: State to be loaded. If None, the shield continues from its own.
             label: ID and label to be observed next. If None, a decision is next.
         """
-        course = self._course
+        current = self._course
         if label is not None and state is None:
             code = self._pending.get(label[0])
-            return None if code is None or label[1] != 1 else course.plan_label(code)
-        return course.plan_ahead(None if state is None else state["course"])
+            return None if code is None or label[1] != 1 else current.plan_label(code)
+        return current.plan_ahead(None if state is None else state["course"])
 
     def counters(self) -> dict[str, Any]:
-        """Return where the run stands, for a log: the state without ids."""
+        """Return the state without IDs, for a log."""
         return self._course.state()
 
     def state(self) -> dict[str, Any]:
-        """Return everything that changes, for JSON: the same shield goes on from it elsewhere, or later."""
+        """Return the state as JSON values, for `load` and `restore`."""
         state = {
             "format": "evenhand-shield-state",
             "version": STATE_VERSION,
@@ -271,10 +269,10 @@ class Shield:
         return {**state, "checksum": _state_checksum(state)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up a state of a shield with the same policy and mode.
+        """Load a state of a shield with the same policy and mode.
 
         Raises:
-            DecisionError: it is not a state, it is damaged, or it belongs to another policy or mode; nothing changed.
+            DecisionError: The state is invalid, damaged, or of another policy or mode; nothing changed.
         """
         if not isinstance(state, Mapping) or state.get("format") != "evenhand-shield-state":
             _refused_state_error("this is not a state of a shield")
@@ -306,17 +304,17 @@ class Shield:
 
     @classmethod
     def restore(cls, policy: ShieldPolicy | PeriodicShield, state: Mapping[str, Any]) -> Shield:
-        """Return a shield in a saved state.
+        """Build a shield in a saved state.
 
         Raises:
-            DecisionError: as for `load`.
+            DecisionError: As for `load`.
         """
         shield = cls(policy, advisory=isinstance(state, Mapping) and state.get("advisory") is True)
         shield.load(state)
         return shield
 
     def _begin_period(self) -> None:
-        """Begin a new period: of the old one, only decisions that await a label are remembered."""
+        """Begin a new period, and forget IDs of the old one whose label is not awaited."""
         self._period = self._course.period
         self._ids.settled.clear()
         if not self._needs_id:
@@ -328,10 +326,10 @@ class Shield:
         if not isinstance(group, str) or group not in self._group:
             raise DecisionError(f"unknown group {group!r}", code="group", hint=f"one of {names}")
         try:
-            known = recommendation in _BINARY_VALUES
+            valid = recommendation in _BINARY_VALUES
         except TypeError:
-            known = False
-        if not known:
+            valid = False
+        if not valid:
             raise DecisionError(
                 f"the recommendation {recommendation!r} is not 0 or 1", code="recommendation", hint="give 0 or 1"
             )
@@ -370,7 +368,7 @@ def _refused_state_error(message: str, hint: str = "give what Shield.state retur
     raise DecisionError(message, code="state", hint=hint)
 
 
-# Which decisions were made, by their ids, and which of them still wait for their label.
+# IDs of decisions, and open labels.
 
 Id = str | int
 
@@ -379,13 +377,13 @@ EXPIRED_CODE = -3
 
 
 class DecisionIds:
-    """IDs of decisions, each with a small code: nothing else about a decision is kept.
+    """IDs of decisions, each with its code.
 
     Args:
-        entries: IDs and codes, in the order of the decisions.
+        entries: IDs and codes in the order of the decisions.
 
     Attributes:
-        pending: Codes of decisions that await a label, the oldest first: what `ShieldState.decide` returned, 0 or more.
+        pending: Codes of decisions that await a label, the oldest first. `ShieldState.decide` returns them; 0 or more.
         settled: Codes of decisions of this period whose label is known or expired, all negative.
     """
 
@@ -425,10 +423,10 @@ class DecisionIds:
             DecisionError: No decision has this ID, its label is known or expired, or the label is not 0 or 1.
         """
         try:
-            given = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers give anything
+            value = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers give anything
         except TypeError:
-            given = None
-        if given is None:
+            value = None
+        if value is None:
             raise DecisionError(f"the label {label!r} is not 0 or 1", code="label", hint="give 0 or 1")
         try:
             code = self.pending.get(key, self.settled.get(key))
@@ -447,14 +445,14 @@ class DecisionIds:
                 hint="raise `wait` under `labels` of the plan, which is how many decisions wait for their label",
             )
         if code < 0:
-            known = -1 - code
+            settled = -1 - code
             raise DecisionError(
-                f"the label of {key!r} is known: {known}"
-                + ("" if known == given else f"; the label {given} contradicts it"),
-                code="repeated" if known == given else "contradiction",
+                f"the label of {key!r} is known: {settled}"
+                + ("" if settled == value else f"; the label {value} contradicts it"),
+                code="repeated" if settled == value else "contradiction",
                 hint="a label is given once and stays",
             )
-        return code, given
+        return code, value
 
     def settle(self, key: Id, label: int) -> None:
         """Record that the label of a decision is known."""

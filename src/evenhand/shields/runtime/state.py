@@ -43,7 +43,7 @@ MAX_OUTCOMES = 100_000
 """Maximum number of outcomes of open labels that a decision examines."""
 
 MAX_VOTES = 4096
-"""Maximum number of these outcomes whose levels are looked up if both decisions keep as many alive."""
+"""Maximum number of outcomes whose levels are compared if both decisions keep equally many alive."""
 
 
 class ShieldState:
@@ -53,10 +53,11 @@ class ShieldState:
     with their own period. Recommendations are counted too, so that the bias without the shield is known.
 
     With labels (equal opportunity) and two groups, a decision made while earlier labels are open examines their
-    outcomes. It is the decision after which more outcomes can still end fair, and if both are equal in that, the one
-    that the policy takes for most outcomes. Of more than `MAX_OUTCOMES` outcomes (`MAX_VOTES` in a tie), evenly spread
-    ones are examined, and nothing is guaranteed until fewer are left. So the cost of a decision is bounded. With more
-    groups, such a decision takes only the known labels into account and ends the guarantee of its period.
+    outcomes. The shield chooses the decision after which more outcomes can still end fair. In a tie it chooses the
+    decision that the policy takes for most outcomes. If there are more than `MAX_OUTCOMES` outcomes (`MAX_VOTES` in a
+    tie), only evenly spread ones are examined, and nothing is guaranteed until fewer are left. This bounds the cost of
+    a decision. With more groups, such a decision takes only the known labels into account and ends the guarantee of its
+    period.
 
     Attributes:
         policy: Policy of the period.
@@ -203,8 +204,8 @@ class ShieldState:
             )
         past, now = self.totals, self._now
         following = self._begin_period(past)
-        held = bool(now.assumption_held(*self.counters[::2]))
-        self.assumption_held = self.assumption_held and self.prompt and not any(self.open) and held
+        kept_assumption = bool(now.assumption_held(*self.counters[::2]))
+        self.assumption_held = self.assumption_held and self.prompt and not any(self.open) and kept_assumption
         self.past = past
         self.past_recommended = list(_add(self.past_recommended, self.recommended))
         self.past_open = list(_add(self.past_open, self.open))
@@ -215,7 +216,7 @@ class ShieldState:
     # Decisions and labels.
 
     def decide(self, group: int, recommendation: int, cost: float) -> int:
-        """Decide and count; the first decision of a period may have to wait for a new plan.
+        """Decide and count. The first decision of a period may compute a new plan.
 
         Returns:
             Code of the decision. Its two lowest bits are recommendation and decision; its label needs the whole code.
@@ -276,7 +277,7 @@ class ShieldState:
         self._update_past()
 
     def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
-        """Return a function that computes what the next decision needs; None if nothing is missing.
+        """Return a function that computes the missing plans of the next decision; None if nothing is missing.
 
         It may run in another thread while this state is not used.
 
@@ -303,7 +304,7 @@ class ShieldState:
         return now._plan_live_states() if careful else None
 
     def plan_label(self, code: int) -> Callable[[], None] | None:
-        """Return a function that computes what a label 1 needs; None if nothing is missing.
+        """Return a function that computes the missing plan of a label 1; None if nothing is missing.
 
         A label of an earlier period changes the counters that the present one began with.
 
@@ -336,8 +337,8 @@ class ShieldState:
 
     def _plan_live_states(self) -> Callable[[], None] | None:
         """Return a function that computes the live states; None if they are known or not needed."""
-        known = self._live_states or has_live_states(self._terminal, self.horizon, self.policy.plan.times)
-        if known or not self._examines_outcomes or not self._sound:
+        cached = self._live_states or has_live_states(self._terminal, self.horizon, self.policy.plan.times)
+        if cached or not self._examines_outcomes or not self._sound:
             return None
 
         def make() -> None:
@@ -364,21 +365,21 @@ class ShieldState:
             self._find_live_states().count(self.step, tuple(self.counters), self._spread_outcomes(number))[0] == number
         )
 
-    def _spread_outcomes(self, most: int) -> list[Integers]:
+    def _spread_outcomes(self, limit: int) -> list[Integers]:
         """Return possible numbers of labels 1 among the open decisions of each kind, evenly spread if they are many."""
         open_labels = self.open_labels
         longest = max(open_labels) + 1
-        while prod(min(count + 1, longest) for count in open_labels) > most:
+        while prod(min(count + 1, longest) for count in open_labels) > limit:
             longest -= 1
         return [np.linspace(0, count, min(count + 1, longest)).round().astype(np.int64) for count in open_labels]
 
-    def outcomes(self, most: int | None = None) -> Integers:
+    def outcomes(self, limit: int | None = None) -> Integers:
         """Return the counters that the open labels can lead to, shape (outcomes, 4).
 
         Args:
-            most: Maximum number of outcomes, which are then evenly spread. If None, all of them.
+            limit: Maximum number of outcomes, which are then evenly spread. If None, all of them.
         """
-        spread = self._spread_outcomes(most or prod(count + 1 for count in self.open_labels))
+        spread = self._spread_outcomes(limit or prod(count + 1 for count in self.open_labels))
         rejected_a, accepted_a, rejected_b, accepted_b = np.stack(np.meshgrid(*spread, indexing="ij")).reshape(4, -1)
         added = [rejected_a + accepted_a, accepted_a, rejected_b + accepted_b, accepted_b]
         outcomes: Integers = np.stack(added, axis=1) + np.array(self.counters)
@@ -394,15 +395,15 @@ class ShieldState:
             return apply_level(self._level(self.step, self.counters, group), recommendation, cost, self.costs)
         alive = (0, 0)
         if self._sound:
-            # The label of this decision is open too: a fair end must be within reach whichever it is.
+            # The label of this decision is open too: a fair end must be reachable for both labels.
             spread = self._spread_outcomes(MAX_OUTCOMES)
             alive = self._find_live_states().count(self.step + 1, tuple(self.counters), spread, group=group)
         if alive[0] != alive[1]:
             decision = int(alive[1] > alive[0])
         else:
             outcomes = self.outcomes(MAX_VOTES)
-            who = np.full(len(outcomes), group)
-            levels = look_up_levels(self.policy.actions, self.step, outcomes[:, ::2].T, outcomes[:, 1::2].T, who)
+            groups = np.full(len(outcomes), group)
+            levels = look_up_levels(self.policy.actions, self.step, outcomes[:, ::2].T, outcomes[:, 1::2].T, groups)
             against = sum(
                 times * (apply_level(int(level), recommendation, cost, self.costs) != recommendation)
                 for level, times in zip(*np.unique(levels, return_counts=True), strict=True)
@@ -450,12 +451,12 @@ class ShieldState:
         if {state.get("prompt"), state.get("held")} - {True, False}:
             raise _invalid_state_error("prompt and held must be true or false")
         possible = all(
-            max(accepted, suggested) <= seen
+            max(accepted, suggested) <= size
             for both, suggestions in ((counters, recommended), (past, past_recommended), (planned, planned[1::2]))
-            for seen, accepted, suggested in zip(both[::2], both[1::2], suggestions, strict=True)
+            for size, accepted, suggested in zip(both[::2], both[1::2], suggestions, strict=True)
         )
-        known = sum(counters[::2]) + sum(open_)
-        if not possible or known > step or (not self.labelled and known != step):
+        total = sum(counters[::2]) + sum(open_)
+        if not possible or total > step or (not self.labelled and total != step):
             raise _invalid_state_error("its counters contradict each other")
         if step > self.horizon:
             raise _invalid_state_error(f"{step} decisions are past the horizon of {self.horizon}")
@@ -483,27 +484,27 @@ class ShieldState:
         Raises:
             LimitError: ``exact`` is set, and the end is too far away.
         """
-        kept, done = self._shield.plan.property, self.step == self.horizon
+        fairness, ended = self._shield.plan.property, self.step == self.horizon
         all_open = _add(self.past_open, self.open) if self.labelled else ()
         totals = self.totals
         recommended = list(totals)
         recommended[1::2] = _add(self.past_recommended, self.recommended)
-        shielded = worst_bias(kept, totals, _count_by_bit(all_open, 0))
-        unshielded = worst_bias(kept, recommended, _count_by_bit(all_open, 1))
+        shielded = worst_bias(fairness, totals, _count_by_bit(all_open, 0))
+        unshielded = worst_bias(fairness, recommended, _count_by_bit(all_open, 1))
         lost = not self._past_is_known or (self._sound and not self._live)
-        attained = done
+        attained = ended
         bound: Fraction | None
-        if done:
+        if ended:
             bound, how = shielded, "counted over all decisions"
             if any(all_open):
                 how += ", whatever the open labels turn out to be"
         elif exact and self._compares_two and not lost and (self._live or not self.labelled):
             ends = reachable_end_states(self.policy, self.step, self.outcomes())
-            bound, attained = worst_bias_among(kept, ends + np.array(self.past)), True
-            how = f"the largest over everything that can still come{' in this period' if self._goes_on else ''}"
+            bound, attained = worst_bias_among(fairness, ends + np.array(self.past)), True
+            how = f"the largest over all futures{' in this period' if self._goes_on else ''}"
         else:
             bound, how = self._bound(lost)
-        if self.labelled and bound is not None and not done:
+        if self.labelled and bound is not None and not ended:
             how += f", as long as {PROMPT_LABELS}"
         settled = self._is_settled()
         assumption = "" if settled else self._assumption or ""
@@ -516,11 +517,11 @@ class ShieldState:
         if self._goes_on and self._assumption is None:
             how_later = "this kind of shield guarantees nothing"
         elif self._goes_on:
-            later = kept.kappa if held and not any(self.past_open) else None
+            later = fairness.kappa if held and not any(self.past_open) else None
             how_later = explain_later(assumption, held=held, bound=later)
         return ShieldCertificate(
-            keeps=kept.words(),
-            kappa=kept.kappa,
+            keeps=fairness.words(),
+            kappa=fairness.kappa,
             step=self.step,
             horizon=self.horizon,
             period=self.period,
@@ -557,10 +558,10 @@ class ShieldState:
         if self._compares_two:
             if self._period_bound is None:
                 self._period_bound = bound_period_bias(self._now, plan.property, self.past, self.horizon)
-            return self._period_bound, "whatever people come in this period"
+            return self._period_bound, "for all arrivals in this period"
         if isinstance(self._now.rule, WelfareBounds):
             return None, "it depends on how many of each group come in this period"
-        return None, "no shield can make sure of a fair end of this period"
+        return None, "no shield can guarantee a fair end of this period"
 
     def _assumption_holds_so_far(self) -> bool:
         """Return whether the assumption held in all earlier periods, and still can hold in this one."""

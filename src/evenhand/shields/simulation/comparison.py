@@ -1,4 +1,4 @@
-"""Several kinds of shields on the same people: what each costs, and how unfair a run is on its way."""
+"""Comparison of several kinds of shields on the same people."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAME_CHUNK = 256
-"""Runs that are simulated at a time, the same number for every kind: so all of them meet the same people."""
+"""Number of runs per chunk. It is the same for every kind, so that all shields meet the same people."""
 
 
 class ShieldComparisonResult(Result):
-    """The same runs under several shields.
+    """Comparison of shields on the same runs.
 
     Attributes:
-        simulations: one for each shield, in the order asked for.
+        simulations: Simulation of each shield, in the requested order.
     """
 
     chart = "shields.comparison.draw_comparison"
@@ -47,18 +47,20 @@ class ShieldComparisonResult(Result):
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody stopped it."""
-        return any(one.interrupted for one in self.simulations)
+        """Whether the comparison was interrupted."""
+        return any(simulation.interrupted for simulation in self.simulations)
 
     def document(self) -> Document:
-        """Return what each shield costs, and how often a run is unfair on its way and at the end."""
-        first = self.simulations[0]
+        """Build the document: costs of each shield, and unfair runs over time and at the end."""
+        example = self.simulations[0]
         blocks: list[Block] = [
             Note("Interrupted: the last shield here has fewer runs, and those after it have none.", "caution")
         ] * self.interrupted
         blocks += [
             Text(
-                items=tuple(state_outcome(one, f"the shield {one.name}") for one in self.simulations[:5]),
+                items=tuple(
+                    state_outcome(simulation, f"the shield {simulation.name}") for simulation in self.simulations[:5]
+                ),
                 role="finding",
             ),
             Figure(
@@ -71,28 +73,28 @@ class ShieldComparisonResult(Result):
             NextStep("look closer at one kind of them"),
         ]
         return Document(
-            f"Kinds of shields on {first.source}",
-            f"{format_count(first.runs, 'run', 'runs')} of {first.periods * first.horizon:,} decisions on "
-            f"{', '.join(first.groups)}, the same people for every shield. {describe_simulated(first)}",
+            f"Kinds of shields on {example.source}",
+            f"{format_count(example.runs, 'run', 'runs')} of {example.periods * example.horizon:,} decisions on "
+            f"{', '.join(example.groups)}, the same people for every shield. {describe_simulated(example)}",
             tuple(blocks),
             brand="Evenhand shield",
             made=self.provenance,
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per shield: fair runs, interventions, cost, time beyond kappa."""
+        """Build a table with one row per shield: fair runs, interventions, cost, time beyond kappa."""
         import pandas as pd
 
         return pd.DataFrame(
             {
-                "shield": one.name,
-                "fair": one.fair_share,
-                "interventions": one.interventions_mean,
-                "cost": one.cost_mean,
-                "time beyond kappa": one.time_beyond,
-                "bias at the end": getattr(one.bias, "value", None),
+                "shield": simulation.name,
+                "fair": simulation.fair_share,
+                "interventions": simulation.interventions_mean,
+                "cost": simulation.cost_mean,
+                "time beyond kappa": simulation.time_beyond,
+                "bias at the end": getattr(simulation.bias, "value", None),
             }
-            for one in self.simulations
+            for simulation in self.simulations
         )
 
 
@@ -107,47 +109,49 @@ def compare_shields(
     """Simulate several shields, each on the same people, drawn in the same order.
 
     Args:
-        plans: of the shields; they may differ in kind and in what belongs to it.
-        source, config, progress: as for ``simulate_shield``. Unless set, a run has 1 period where one of the shields
-            ends at its horizon, else 10; at most 256 runs are simulated at a time.
-        settings: fields of ``ShieldRunsConfig`` by name, in place of those in ``config``.
+        plans: Plans of the shields, which may differ in their kinds and the settings of these.
+        source, config, progress: As for ``simulate_shield``. By default a run has 1 period if one of the shields ends
+            at its horizon, else 10. At most 256 runs are simulated at a time.
+        settings: Fields of ``ShieldRunsConfig`` by name, which override those of ``config``.
 
     Raises:
-        OptionError: as for ``simulate_shield``.
+        OptionError: As for ``simulate_shield``.
     """
     if not plans:
         raise OptionError("there is no shield to simulate", location="plans", hint="give one plan or more")
     config = ShieldRunsConfig.of(config, settings)
     periods = config.periods or (10 if all(plan.kind in PERIODIC_KINDS for plan in plans) else 1)
     alike = config.model_copy(update={"periods": periods, "max_runs": min(config.max_runs, SAME_CHUNK)})
-    found: list[ShieldSimulationResult] = []
+    simulations: list[ShieldSimulationResult] = []
     for number, plan in enumerate(plans):
 
         def tell(what: str, share: float, number: int = number, plan: ShieldPlan = plan) -> None:
             if progress is not None:
                 progress(f"{plan.kind}: {what}", (number + share) / len(plans))
 
-        found.append(simulate_shield(plan, source, alike, progress=tell))
-        if found[-1].interrupted:
+        simulations.append(simulate_shield(plan, source, alike, progress=tell))
+        if simulations[-1].interrupted:
             break
-    return ShieldComparisonResult(seed=config.seed, seconds=sum(one.seconds for one in found), simulations=tuple(found))
+    return ShieldComparisonResult(
+        seed=config.seed, seconds=sum(simulation.seconds for simulation in simulations), simulations=tuple(simulations)
+    )
 
 
 def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
-    """Return a plan as those of other kinds, without what does not belong to them.
+    """Return copies of a plan with other kinds.
 
     Raises:
-        OptionError: there is no such kind.
+        OptionError: A kind is unknown.
     """
-    found: list[ShieldPlan] = []
-    for asked in dict.fromkeys(kinds):
-        kind = next((one for one in PLAN_KINDS if one == asked), None)
+    plans: list[ShieldPlan] = []
+    for name in dict.fromkeys(kinds):
+        kind = next((candidate for candidate in PLAN_KINDS if candidate == name), None)
         if kind is None:
             raise OptionError(
-                f"there is no kind {asked!r} of shields", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}"
+                f"there is no kind {name!r} of shields", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}"
             )
-        found.append(replace(plan, kind=kind))
-    return found
+        plans.append(replace(plan, kind=kind))
+    return plans
 
 
 def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
@@ -155,21 +159,21 @@ def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
     rows = [
         TableRow(
             (
-                one.name,
-                show_quantity(one.fair, format_percent),
-                ReportedNumber(f"{one.interventions_mean:.2f}", one.interventions_mean, "estimated"),
-                ReportedNumber(format_percent(one.time_beyond), one.time_beyond, "estimated"),
-                show_quantity(one.bias, lambda value: f"{value:.3f}"),
+                simulation.name,
+                show_quantity(simulation.fair, format_percent),
+                ReportedNumber(f"{simulation.interventions_mean:.2f}", simulation.interventions_mean, "estimated"),
+                ReportedNumber(format_percent(simulation.time_beyond), simulation.time_beyond, "estimated"),
+                show_quantity(simulation.bias, lambda value: f"{value:.3f}"),
             )
         )
-        for one in simulations
+        for simulation in simulations
     ]
-    first = simulations[0]
-    decisions = first.periods * first.horizon
+    example = simulations[0]
+    decisions = example.periods * example.horizon
     return Table(
-        f"Each shield on the same {format_count(first.runs, 'run', 'runs')} of {decisions:,} decisions: runs that were "
-        "fair whenever that is checked, interventions in a run, share of the time at which the bias was above kappa"
-        ", bias at the end",
+        f"Each shield on the same {format_count(example.runs, 'run', 'runs')} of {decisions:,} decisions: runs that "
+        "were fair at every check, interventions in a run, share of the time at which the bias was above kappa, bias "
+        "at the end",
         (Column("shield"), *(Column(name, numeric=True) for name in columns)),
         tuple(rows),
         usual="estimated",

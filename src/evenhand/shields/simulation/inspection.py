@@ -1,4 +1,4 @@
-"""What a policy does, read from its table: what it guarantees, when it overrides, and what that costs."""
+"""Inspection of policies: guarantees, overrides and costs, computed from the table."""
 
 from __future__ import annotations
 
@@ -32,25 +32,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_TIMES = 40
-"""Columns of the heat map, at most."""
+"""Maximum number of columns of the heat map."""
 RARE_PROBABILITY = 1e-6
-"""Expected people below which a cell of the heat map is left out."""
+"""Expected number of people below which a cell of the heat map is omitted."""
 NOWHERE = -999
-"""In place of a level: no run gets to the state."""
+"""Mark of a state that no run reaches."""
 MAP_MOMENTS = (0.25, 0.5, 0.75, 0.95)
-"""Shares of the horizon at which the actions are shown by counters."""
+"""Fractions of the horizon at which the actions are shown by counters."""
 
 
 class CheckFinding(ResultPart):
-    """What was found at a time when the bias is checked.
+    """States at the time of a check.
 
     Attributes:
-        time: decisions made.
-        reached: states that some run gets to, whatever people come.
-        unfair: those of them that are unfair.
-        chance: that a run is in one of these, if people come as expected.
-        unjudged: states where too few of a group were counted for anything to be required; unjudged_chance: that a run
-            is in one of those.
+        time: Decisions made. reached: States that some run reaches.
+        unfair: Unfair states among them.
+        chance: Probability of an unfair state, for the expected arrivals.
+        unjudged, unjudged_chance: Reached states in which too few people of a group were counted for a requirement, and
+            their probability.
     """
 
     time: int
@@ -62,15 +61,15 @@ class CheckFinding(ResultPart):
 
 
 class GroupOverrides(ResultPart):
-    """One group.
+    """Overrides of a group.
 
     Attributes:
-        name: as in the plan.
-        rate, accept: share of it among those who come, and share of it that is recommended to be accepted: expected.
-        accepted, rejected: expected number of overrides in the horizon: accepted and rejected against the
+        name: Name of the group.
+        rate, accept: Expected share of the group among all arrivals, and expected share with a recommendation to
+            accept.
+        accepted, rejected: Expected numbers of people in the horizon that are accepted and rejected against the
             recommendation.
-        states: share of the states that are reached where the shield intervenes for some recommendation about this
-            group.
+        states: Share of the reached states in which the shield overrides some recommendation about this group.
     """
 
     name: str
@@ -82,15 +81,14 @@ class GroupOverrides(ResultPart):
 
 
 class HeatmapCell(ResultPart):
-    """One cell of the heat map.
+    """Cell of the heat map.
 
     Attributes:
-        first, last: decisions made before, both included.
-        low, high: difference between the groups so far: acceptance rate of the first less that of the second (by the
-            larger of them, for disparate impact).
-        group: who comes.
-        comes: expected number of people of the group who come in this cell.
-        accepted, rejected: shares of them that are accepted and rejected against the recommendation.
+        first, last: First and last number of earlier decisions.
+        low, high: Range of the difference between the groups: acceptance rate of the first minus that of the second,
+            relative to the larger one for disparate impact.
+        group: Group of the person. comes: Expected number of people of the group in this cell.
+        accepted, rejected: Shares of them that are accepted and rejected against the recommendation.
     """
 
     first: int
@@ -104,14 +102,14 @@ class HeatmapCell(ResultPart):
 
 
 class ActionStretch(ResultPart):
-    """Neighbouring states with the same action that runs get to, by numbers of people seen that are likely at a time.
+    """Neighbouring reached states with the same action, at a time and with likely numbers of seen people.
 
     Attributes:
-        time: decisions made; seen: how many of each group were counted.
-        group: who comes.
-        first: accepted of the first group; second_low, second_high: accepted of the second, both included.
-        action: what happens: ``follow``, ``accept``, ``reject``, or with several costs ``accept if cheap`` and
-            ``reject if cheap``.
+        time, seen: Decisions made, and seen people of each group.
+        group: Group of the person. first, second_low, second_high: Accepted people of the first group, and range of
+            accepted people of the second.
+        action: The action: ``follow``, ``accept``, ``reject``, or with several costs ``accept if cheap`` and ``reject
+            if cheap``.
     """
 
     time: int
@@ -124,27 +122,26 @@ class ActionStretch(ResultPart):
 
 
 class ShieldInspection(Result):
-    """A shield as it is in its file.
+    """Inspection of a shield.
 
     Attributes:
-        property, kappa, horizon, shield, empty_group: of the plan; ``shield`` is its kind.
-        keeps: the property, in words.
-        promises: what is guaranteed, one sentence each; convention: what holds while a group is empty or small.
-        groups: what is expected of them, and how often the shield intervenes.
-        expected_cost: of the overrides in one horizon, if people come as expected, computed from the table; as the file
-            says where its states were not walked, None if that is unknown.
-        stated_cost: as the file says.
-        overrides: expected number of them.
-        states: how many the table decides in; reached: how many of them some run gets to.
-        overriding: share of those reached where the shield intervenes for some recommendation.
-        bytes: of the table; file_bytes: of the file; form: how the table is stored.
-        ends: what was found at the times that are checked; verified: whether all those states are fair, so that what
-            was walked is guaranteed by this file alone; None where the states could not be walked.
-        walked: which runs these are, in words; not_walked: what that leaves open, and what it rests on.
-        digest: of the shield that runs with this policy: in its states, its log and the service.
-        file_sha256: of the whole file, as ``sha256sum`` prints it.
-        limit: differences beyond plus or minus this are in the outermost cells.
-        cells: the heat map; stretches: actions by counters.
+        property, kappa, horizon, shield, empty_group: Values of the plan. ``shield`` is its kind.
+        keeps: Description of the property.
+        promises, convention: Descriptions of the guarantees and of the convention for small groups.
+        groups: Expectations and overrides of each group.
+        expected_cost: Expected cost of the overrides in one horizon, computed from the table. If its states were not
+            visited, the stated cost, or None.
+        stated_cost: Expected cost in the file.
+        overrides: Expected number of overrides.
+        states, reached: Number of states of the table, and number of reached states.
+        overriding: Share of the reached states in which the shield overrides some recommendation.
+        bytes, file_bytes, form: Size of the table, size of the file, and form of the table.
+        ends, verified: States at the checks, and whether all of them are fair. None if the states could not be visited.
+        walked, not_walked: Descriptions of the visited runs, and of the others with their assumption.
+        digest: Digest of the running shield, as in its states, its log and the service.
+        file_sha256: SHA-256 of the file.
+        limit: Absolute difference beyond which people are counted in the outermost cells.
+        cells, stretches: The heat map, and the actions by counters.
     """
 
     chart = "shields.inspection.plot_shield_inspection"
@@ -179,33 +176,33 @@ class ShieldInspection(Result):
     stretches: tuple[ActionStretch, ...] = ()
 
     def document(self, name: str = "") -> Document:
-        """Return what the policy guarantees, whether that was verified, and when it intervenes.
+        """Build the document: guarantees, their verification, and interventions.
 
         Args:
-            name: what its file is called.
+            name: Name of the file.
         """
         return self._write_document("evenhand.shields.simulation.wording", name)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the heat map, one row per cell."""
+        """Build a table with one row per cell of the heat map."""
         import pandas as pd
 
         return pd.DataFrame([cell.model_dump() for cell in self.cells])
 
 
 COST_TOLERANCE = 1e-6
-"""Costs that differ by less, absolutely or as a share, are the same: they were added up in another order."""
+"""Absolute or relative tolerance for costs that were summed in another order."""
 
 
 def inspect_policy(
     policy: ShieldPolicy, *, file: bytes | None = None, progress: Callable[[int, int], None] | None = None
 ) -> ShieldInspection:
-    """Read from a policy's table what it does in all of its runs.
+    """Inspect all runs of a policy, from its table.
 
     Args:
-        policy: of any kind; its states are walked, if there are not too many.
-        file: the content of the file that it was read from.
-        progress: told (layers done, layers) after each.
+        policy: Policy of any kind. Its states are visited unless there are too many.
+        file: Content of its file.
+        progress: Callback that receives the number of finished layers and their total.
     """
     started = time.perf_counter()
     plan = policy.plan
@@ -232,14 +229,14 @@ def inspect_policy(
     }
     if file is not None:
         described |= {"file_bytes": len(file), "file_sha256": hashlib.sha256(file).hexdigest()}
-    found = groups or walked
-    if found is not None:
+    visited = groups or walked
+    if visited is not None:
         described |= {
-            "expected_cost": found.expected_cost,
-            "overrides": sum(float(number) for number in _expected_overrides(found).flat),
-            "reached": found.reached,
-            "ends": tuple(CheckFinding(**asdict(one)) for one in found.checks),
-            "verified": not any(one.unfair for one in found.checks),
+            "expected_cost": visited.expected_cost,
+            "overrides": sum(float(number) for number in _expected_overrides(visited).flat),
+            "reached": visited.reached,
+            "ends": tuple(CheckFinding(**asdict(check)) for check in visited.checks),
+            "verified": not any(check.unfair for check in visited.checks),
             "walked": _describe_walked(plan),
         }
     if walked is not None:
@@ -261,7 +258,7 @@ def _describe_walked(plan: ShieldPlan) -> str:
 
 
 def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
-    """Return what is not known from the table alone, and what it rests on; nothing if all is."""
+    """Describe the runs that were not visited, with their assumption; empty if all were."""
     plan = policy.plan
     if policy.actions.form == "greedy":
         return "it has no table of states"
@@ -274,16 +271,16 @@ def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
     return later + own if policy.makes_own_periods else later
 
 
-def _expected_overrides(found: GroupsPass | ReachabilityPass) -> Floats:
-    """Return expected overrides by group, accepted and rejected against the recommendation, shape (groups, 2)."""
-    return found.overrides if isinstance(found, GroupsPass) else found.overrides.sum(axis=(0, 1))[:, 1:]
+def _expected_overrides(visited: GroupsPass | ReachabilityPass) -> Floats:
+    """Compute the expected overrides by group, accepted and rejected, shape (groups, 2)."""
+    return visited.overrides if isinstance(visited, GroupsPass) else visited.overrides.sum(axis=(0, 1))[:, 1:]
 
 
 def _summarize_groups(
     policy: ShieldPolicy, walked: ReachabilityPass | None, groups: GroupsPass | None
 ) -> tuple[GroupOverrides, ...]:
     inputs, passed = policy.plan.inputs, groups or walked
-    found = []
+    summaries = []
     for i, name in enumerate(inputs.groups):
         more = {}
         if passed is not None:
@@ -291,8 +288,8 @@ def _summarize_groups(
             more = {"accepted": accepted, "rejected": rejected}
         if walked is not None:
             more["states"] = walked.overriding[i] / walked.reached
-        found.append(GroupOverrides(name=name, rate=inputs.rate[i], accept=inputs.accept[i], **more))
-    return tuple(found)
+        summaries.append(GroupOverrides(name=name, rate=inputs.rate[i], accept=inputs.accept[i], **more))
+    return tuple(summaries)
 
 
 def _heatmap_cells(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[HeatmapCell, ...]:
@@ -300,10 +297,10 @@ def _heatmap_cells(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[Heat
     edges = np.unique(np.linspace(0, horizon, min(horizon, MAX_TIMES) + 1).round().astype(int))
     ends = np.linspace(-walked.limit, walked.limit, bins + 1)
     sums = np.add.reduceat(walked.overrides, edges[:-1], axis=0)
-    found = []
+    cells = []
     for i, j, g in zip(*np.nonzero(sums[..., 0] > RARE_PROBABILITY), strict=True):
         comes, accepted, rejected = (float(number) for number in sums[i, j, g])
-        found.append(
+        cells.append(
             HeatmapCell(
                 first=int(edges[i]),
                 last=int(edges[i + 1]) - 1,
@@ -315,47 +312,47 @@ def _heatmap_cells(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[Heat
                 rejected=round(rejected / comes, 9),
             )
         )
-    return tuple(found)
+    return tuple(cells)
 
 
 def _map_times(policy: ShieldPolicy) -> dict[int, tuple[int, int]]:
-    """Return the times at which actions are shown by counters, with numbers of people counted that are likely then."""
+    """Choose the times at which actions are shown by counters, with likely numbers of counted people."""
     plan = policy.plan
     labelled = plan.property.labelled
     counted = plan.inputs.label if labelled and plan.inputs.label is not None else (1.0, 1.0)
-    found = {}
+    times = {}
     for t in sorted({min(plan.horizon - 1, round(share * plan.horizon)) for share in MAP_MOMENTS}):
         n_a, n_b = (round(t * rate * share) for rate, share in zip(plan.inputs.rate, counted, strict=True))
-        found[t] = (n_a, min(n_b, t - n_a) if labelled else t - n_a)
-    return found
+        times[t] = (n_a, min(n_b, t - n_a) if labelled else t - n_a)
+    return times
 
 
 def _action_stretches(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[ActionStretch, ...]:
     costs, labelled = policy.levels, policy.plan.property.labelled
-    found: list[ActionStretch] = []
+    stretches: list[ActionStretch] = []
     for t, (n_a, n_b) in _map_times(policy).items():
         states = np.stack(layer_states(t, labelled), axis=1)
-        here = (states[:, 0] == n_a) & (states[:, 2] == n_b)
-        levels = layer_levels(policy, t)[:, here].reshape(2, n_a + 1, n_b + 1).astype(int) - costs
+        in_plane = (states[:, 0] == n_a) & (states[:, 2] == n_b)
+        levels = layer_levels(policy, t)[:, in_plane].reshape(2, n_a + 1, n_b + 1).astype(int) - costs
         levels[:, ~walked.planes[t]] = NOWHERE
         for group, name in enumerate(policy.plan.inputs.groups):
-            for first, row in enumerate(levels[group]):
-                # A stretch begins where the level changes, and at the first place whatever stands there.
+            for accepted, row in enumerate(levels[group]):
+                # A stretch begins at the first place and at every change of the level.
                 starts = np.flatnonzero(np.diff(row, prepend=NOWHERE - 1))
-                for low, after in zip(starts, [*starts[1:], len(row)], strict=True):
+                for low, stop in zip(starts, [*starts[1:], len(row)], strict=True):
                     if row[low] != NOWHERE:
-                        found.append(
+                        stretches.append(
                             ActionStretch(
                                 time=t,
                                 seen=(n_a, n_b),
                                 group=name,
-                                first=first,
+                                first=accepted,
                                 second_low=int(low),
-                                second_high=int(after) - 1,
+                                second_high=int(stop) - 1,
                                 action=_action_name(int(row[low]), costs),
                             )
                         )
-    return tuple(found)
+    return tuple(stretches)
 
 
 def _action_name(level: int, costs: int) -> Literal["follow", "accept", "reject", "accept if cheap", "reject if cheap"]:

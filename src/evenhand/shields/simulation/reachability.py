@@ -1,8 +1,8 @@
-"""Every run that a shield allows, walked at once: which states it reaches, how likely, and when it overrides.
+"""Reachable states of a shield over two groups, with their probabilities and overrides.
 
-What can be reached does not depend on who is expected: any group may come, with any recommendation, cost and label.
-That every end is fair is therefore checked for all runs, independently of how the shield was synthesised. How likely
-the states are rests on the inputs of the plan.
+Reachability does not depend on the expected inputs: any group may arrive, with any recommendation, cost and label.
+Fairness is therefore verified for all runs, independently of the synthesis. The probabilities assume the inputs of the
+plan.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from evenhand.shields.spec.plan import ShieldPlan
 Levels: TypeAlias = NDArray[np.uint8]
 
 GAP_BINS = 33
-"""Of the difference between the groups: an odd number, so that no difference lies in the middle of one."""
+"""Number of bins of the difference between the groups. It is odd, so that a difference of 0 is in the middle of a
+bin.
+"""
 MAX_WALKED_STATES = 2_000_000_000
-"""States that are walked, at most: these take some ten seconds."""
+"""Maximum number of visited states, which take about ten seconds."""
 
 
 @dataclass(frozen=True)
 class ReachabilityCheck:
-    """What was found at a time when the bias is checked.
+    """States at the time of a check.
 
     Attributes:
-        time: decisions made.
-        reached: states that some run gets to.
-        unfair: those of them that are unfair.
-        chance: that a run is in one of these, if who comes is as expected.
-        unjudged: states where too few of a group were counted for anything to be required.
-        unjudged_chance: that a run is in one of those.
+        time: Decisions made.
+        reached: States that some run reaches. unfair: Unfair states among them.
+        chance: Probability of an unfair state, for the expected arrivals.
+        unjudged: Reached states in which too few people of a group were counted for a requirement.
+        unjudged_chance: Probability of these states.
     """
 
     time: int
@@ -52,18 +53,18 @@ class ReachabilityCheck:
 
 @dataclass(frozen=True)
 class ReachabilityPass:
-    """All runs of a shield over one horizon.
+    """Reachable states of a shield over one horizon.
 
     Attributes:
-        overrides: shape (horizon, bins, groups, 3): by time, by the difference between the groups so far and by group,
-            the probability that somebody of the group comes, and that they are accepted or rejected against the
-            recommendation.
-        limit: differences go from minus this to this; those beyond are in the outermost bins.
-        checks: what was found at the times that are checked.
-        reached: states that some run gets to, before the horizon.
-        overriding: those of them where decisions on the first group, on the second, on any are overridden.
-        expected_cost: of the overrides, if who comes is as expected.
-        planes: by time, which states (accepted of either group) some run gets to, for the numbers seen that were asked.
+        overrides: Shape (horizon, bins, groups, 3): by time, by the difference between the groups and by group, the
+            probability of a person, of an acceptance and of a rejection against the recommendation.
+        limit: Absolute difference beyond which people are counted in the outermost bins.
+        checks: States at the checks.
+        reached: States before the horizon that some run reaches.
+        overriding: Reached states in which decisions on the first group, on the second, or on any group are overridden.
+        expected_cost: Expected cost of the overrides.
+        planes: Mask of the reached states, by accepted people of both groups, at the requested times and numbers of
+            seen people.
     """
 
     overrides: Floats
@@ -76,12 +77,12 @@ class ReachabilityPass:
 
     @property
     def fair(self) -> bool:
-        """Whether every run is fair whenever it is checked."""
+        """Whether every run is fair at every check."""
         return not any(check.unfair for check in self.checks)
 
 
 def can_walk(policy: ShieldPolicy) -> bool:
-    """Return whether a policy's states are stored, and not too many to be walked."""
+    """Return whether the states of a policy are stored and can be visited."""
     plan = policy.plan
     stored = isinstance(policy.actions, ThresholdTable | PackedTable)
     return stored and state_start(plan.horizon, plan.property.labelled) <= MAX_WALKED_STATES
@@ -93,48 +94,48 @@ def walk_reachable_states(
     planes: Mapping[int, tuple[int, int]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ReachabilityPass:
-    """Walk through all runs of a policy over two groups that is ``can_walk``.
+    """Visit all reachable states of a policy over two groups, for which ``can_walk`` is true.
 
     Args:
-        planes: by time, the numbers seen of either group for which it is told which states are reached.
-        progress: told (layers done, layers) after each.
+        planes: Numbers of seen people of both groups whose reached states are returned, by time.
+        progress: Callback that receives the number of finished layers and their total.
     """
     from evenhand.shields.simulation.reachability_kernel import WalkInputs, advance_layer, plane_offset
 
-    plan, kept = policy.plan, policy.plan.property
-    labelled, check = kept.labelled, first_period_end(plan)
+    plan, fairness = policy.plan, policy.plan.property
+    labelled, check = fairness.labelled, first_period_end(plan)
     come = np.array(plan.inputs.rate)
     label = np.array(plan.inputs.label) if labelled and plan.inputs.label is not None else np.ones(2)
     start = np.array(check.start if isinstance(check, FairEnd) else (0, 0, 0, 0))
-    limit = min(1.0, max(4 * float(kept.kappa), 0.1))
+    limit = min(1.0, max(4 * float(fairness.kappa), 0.1))
     overrides = np.zeros((plan.horizon, GAP_BINS, 2, 3))
-    ratio = kept.kind == "disparate_impact"
+    ratio = fairness.kind == "disparate_impact"
     inputs = WalkInputs(come, label, *level_effects(plan), start, ratio, limit)
     counts = np.zeros(4, dtype=np.int64)
-    found = []
+    checks = []
     layer, paid = np.ones(1), 0.0
     kept_planes = {}
     for t in range(plan.horizon):
         if planes is not None and t in planes:
             n_a, n_b = planes[t]
-            first = plane_offset(t, labelled, n_a, n_b)
-            part = slice(first, first + (n_a + 1) * (n_b + 1))
+            offset = plane_offset(t, labelled, n_a, n_b)
+            part = slice(offset, offset + (n_a + 1) * (n_b + 1))
             kept_planes[t] = (layer[part] >= 0).reshape(n_a + 1, n_b + 1)
         levels = layer_levels(policy, t)
-        # -1 marks states that no run reaches; 0 marks those that are reached with probability 0.
+        # -1 marks states that no run reaches; 0 marks states that are reached with probability 0.
         following = np.full(_layer_size(t + 1, labelled), -1.0)
         paid += advance_layer(t, labelled, layer, following, levels, inputs, overrides[t], counts)
         layer = following
         if t + 1 in plan.times:
-            found.append(_check_layer(check, layer, t + 1, labelled))
+            checks.append(_check_layer(check, layer, t + 1, labelled))
         if progress is not None:
             progress(t + 1, plan.horizon)
-    reached, first, second, either = (int(count) for count in counts)
-    return ReachabilityPass(overrides, limit, tuple(found), reached, (first, second, either), paid, kept_planes)
+    reached, offset, second, either = (int(count) for count in counts)
+    return ReachabilityPass(overrides, limit, tuple(checks), reached, (offset, second, either), paid, kept_planes)
 
 
 def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
-    """Return what is fair at the end of the first period of a plan."""
+    """Return the fair ends of the first period of a plan."""
     if plan.kind == "static-bw":
         bounds = welfare_bounds_of(plan)
         return WelfareEnd(bounds.lower, bounds.upper, bounds.least_seen)
@@ -142,17 +143,17 @@ def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
 
 
 def level_effects(plan: ShieldPlan) -> tuple[Floats, Floats, Floats]:
-    """Return what the levels do to people of a group, if they come as expected.
+    """Compute the effects of the levels on the expected people of each group.
 
     Returns:
-        Probability that they are accepted, shape (groups, levels); that they are accepted and that they are rejected
-        against the recommendation, (groups, levels, 2); the expected cost, (groups, levels).
+        Probability of an acceptance, (groups, levels); of an acceptance and of a rejection against the recommendation,
+        (groups, levels, 2); expected cost, (groups, levels).
     """
     costs, groups = plan.inputs.costs, len(plan.inputs.groups)
     width = 2 * len(costs) + 1
     accept, forced, paid = np.zeros((groups, width)), np.zeros((groups, width, 2)), np.zeros((groups, width))
-    # accept(g, level) = sum over recommendation r and cost c of P(r | g) * P(c | g, r) * decision(level, r, c); what is
-    # forced and what is paid add up the same way where the decision is not r.
+    # accept(g, level) = sum over recommendation r and cost c of P(r | g) * P(c | g, r) * decision(level, r, c);
+    # overrides and costs are the same sums over the decisions that differ from r.
     for group in range(groups):
         recommended = plan.inputs.accept[group]
         for recommendation, share in ((0, 1 - recommended), (1, recommended)):
@@ -167,11 +168,11 @@ def level_effects(plan: ShieldPlan) -> tuple[Floats, Floats, Floats]:
 
 
 def layer_levels(policy: ShieldPolicy, t: int) -> Levels:
-    """Return levels plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b).
+    """Compute the level plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b).
 
     Args:
         policy: The policy.
-        t: the time of the layer.
+        t: Time of the layer.
     """
     from evenhand.shields.simulation.reachability_kernel import unpack_levels
 
@@ -191,12 +192,12 @@ def layer_levels(policy: ShieldPolicy, t: int) -> Levels:
 
 
 def layer_states(t: int, labelled: bool) -> tuple[Integers, ...]:
-    """Return the counters (n_a, a, n_b, b) of every state of a layer, each of shape (states,), by (n_a, n_b, a, b)."""
+    """List the counters (n_a, a, n_b, b) of every state of a layer, each of shape (states,), by (n_a, n_b, a, b)."""
     planes = [(n, m) for n in range(t + 1) for m in (range(t - n + 1) if labelled else (t - n,))]
     sizes = [(n + 1) * (m + 1) for n, m in planes]
     n_a, n_b = (np.repeat(np.array([plane[i] for plane in planes], dtype=np.int64), sizes) for i in (0, 1))
     firsts = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)
-    # Within a plane a state lies at a * (n_b + 1) + b.
+    # The position of a state in its plane is a * (n_b + 1) + b.
     a, b = np.divmod(np.arange(len(n_a)) - firsts, n_b + 1)
     return n_a, a, n_b, b
 
@@ -212,11 +213,11 @@ def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: b
     for n_a in range(t + 1):
         accepted = np.arange(n_a + 1)
         for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
-            first = plane_offset(t, labelled, n_a, n_b)
+            offset = plane_offset(t, labelled, n_a, n_b)
             low, high = check.band(n_a, accepted, n_b)
-            more = count_unfair(layer, first, n_a, n_b, low, high)
+            more = count_unfair(layer, offset, n_a, n_b, low, high)
             reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
             if not check.is_judged(n_a, n_b):
                 unjudged += more[0]
-                unjudged_chance += float(np.maximum(layer[first : first + (n_a + 1) * (n_b + 1)], 0).sum())
+                unjudged_chance += float(np.maximum(layer[offset : offset + (n_a + 1) * (n_b + 1)], 0).sum())
     return ReachabilityCheck(t, reached, wrong, chance, unjudged, unjudged_chance)

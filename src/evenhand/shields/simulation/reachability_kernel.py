@@ -1,6 +1,6 @@
-"""Compiled walks from one layer of states to the next, with the probability of every state.
+"""Compiled steps from one layer of states to the next, with the probability of every state.
 
-The states of a layer lie by (n_a, n_b, a, b), as in packed tables; without labels n_a + n_b is the time.
+The states of a layer are sorted by (n_a, n_b, a, b), as in packed tables. Without labels n_a + n_b is the time.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from evenhand.core.typing import Floats, Integers
 
 
 class WalkInputs(NamedTuple):
-    """What is the same in every layer of a walk.
+    """Inputs that are the same in every layer.
 
     Attributes:
-        come: (2,) probability of each group.
-        label: (2,) probability of label 1.
-        accept: (2, levels) probability that somebody of the group is accepted at the level.
-        forced: (2, levels, 2) probability of an override, to accept and to reject.
-        paid: (2, levels) expected cost of the overrides.
-        start: (4,) counters carried over.
-        ratio: whether the bias is 1 - min / max and not a difference.
-        limit: differences beyond plus or minus this share the outermost bins.
+        come: Probability of each group, (2,).
+        label: Probability of label 1, (2,).
+        accept: Probability of an acceptance at each level, (2, levels).
+        forced: Probability of an override, to accept and to reject, (2, levels, 2).
+        paid: Expected cost of the overrides, (2, levels).
+        start: Counters of the past, (4,).
+        ratio: Whether the bias is 1 - min / max instead of a difference.
+        limit: Absolute difference beyond which people are counted in the outermost bins.
     """
 
     come: Floats
@@ -39,25 +39,25 @@ class WalkInputs(NamedTuple):
 
 @compile_kernel()
 def plane_offset(t, labelled, n_a, n_b):
-    """Return where the states (n_a, n_b, ., .) begin in the layer of time t."""
-    # Without labels n_b = t - n_a, and a plane has (n_a + 1)(n_b + 1) states: before it lie as many as the sum over k <
-    # n_a of (k + 1)(t - k + 1).
+    """Compute the position of the first state (n_a, n_b, ., .) in the layer of time t."""
+    # Without labels n_b = t - n_a, and a plane has (n_a + 1)(n_b + 1) states. The sum over k < n_a of (k + 1)(t - k +
+    # 1) states precede it.
     if not labelled:
         return (t + 2) * n_a * (n_a + 1) // 2 - n_a * (n_a + 1) * (2 * n_a + 1) // 6
     # With labels n_a + n_b <= t: C(t + 4, 4) states in all, of which C(r + 4, 4) + n_a C(r + 3, 3) have n_a or more,
     # with r = t - n_a; then the planes of this n_a with a smaller n_b.
-    rest = t - n_a
-    whole = (t + 4) * (t + 3) * (t + 2) * (t + 1) // 24
-    after = (rest + 4) * (rest + 3) * (rest + 2) * (rest + 1) // 24
-    more = n_a * ((rest + 3) * (rest + 2) * (rest + 1) // 6)
-    return whole - after - more + (n_a + 1) * n_b * (n_b + 1) // 2
+    remaining = t - n_a
+    all_states = (t + 4) * (t + 3) * (t + 2) * (t + 1) // 24
+    later_states = (remaining + 4) * (remaining + 3) * (remaining + 2) * (remaining + 1) // 24
+    more = n_a * ((remaining + 3) * (remaining + 2) * (remaining + 1) // 6)
+    return all_states - later_states - more + (n_a + 1) * n_b * (n_b + 1) // 2
 
 
 @compile_kernel()
 def threshold_row(t, labelled, n, k, m):
-    """Where the thresholds lie of a group with n seen and k accepted, m of the other seen, among those of time t."""
-    # A row for each k <= n, and with labels for each m <= t - n too: before those of n lie the sum over i < n of (i +
-    # 1)(t - i + 1) rows, or of i + 1.
+    """Compute the row of thresholds of a group with n seen and k accepted, and m of the other group seen, at time t."""
+    # There is a row for each k <= n, and with labels for each m <= t - n too: the rows of n are preceded by the sum
+    # over i < n of (i + 1)(t - i + 1) rows, or of i + 1.
     if labelled:
         return (3 * t + 5 - 2 * n) * n * (n + 1) // 6 + k * (t - n + 1) + m
     return n * (n + 1) // 2 + k
@@ -65,9 +65,11 @@ def threshold_row(t, labelled, n, k, m):
 
 @compile_kernel()
 def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
-    """Levels plus costs of every state of a layer, from the rows of thresholds of its time; out is (2, states)."""
-    # Levels grow with the count of the other group, so a row of thresholds says from which count on each is reached:
-    # the level of a state is how many thresholds its count has passed.
+    """Compute the level plus the number of costs of every state of a layer from its thresholds; ``out`` is (2,
+    states).
+    """
+    # Levels grow with the count of the other group, and a row holds the counts at which they rise: the level of a state
+    # is the number of thresholds that its count has passed.
     at = 0
     for n_a in range(t + 1):
         for n_b in range(0 if labelled else t - n_a, t - n_a + 1):
@@ -85,47 +87,48 @@ def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
 
 
 @compile_kernel()
-def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
+def advance_layer(t, labelled, layer, following, levels, inputs, sums, counts):
     """Compute the next layer from this one.
 
     Args:
-        t: the time of the layer.
-        labelled: whether only individuals with label 1 are counted.
-        layer: (states,) probabilities; negative: no run gets there.
-        following: the layer after, filled with -1.
-        levels: (2, states) levels plus costs.
-        inputs: see `WalkInputs`.
-        seen: (bins, 2, 3) is added to: probability that somebody of the group comes, and of overrides of either kind.
-        counts: (4,) is added to: states reached, states where decisions on either group are overridden, on any.
+        t: Time of the layer.
+        labelled: Whether only people with label 1 are counted.
+        layer: Probabilities, (states,). Negative: no run reaches the state.
+        following: Next layer, filled with -1.
+        levels: Levels plus the number of costs, (2, states).
+        inputs: See `WalkInputs`.
+        sums: Sums of the probabilities of a person and of both kinds of overrides, (bins, 2, 3), which are increased.
+        counts: Numbers of reached states and of states with overrides on the first, the second or any group, (4,),
+            which are increased.
 
     Returns:
-        The expected cost of the overrides at this time.
+        Expected cost of the overrides at this time.
     """
     # p'(s') = sum over states s and arrivals of p(s) * P(arrival) * P(decision): group g comes with come_g, counts with
     # label_g, and is accepted with accept_g(level). Invariant: a layer's probabilities add up to one; a state stays at
     # -1 until some run gets there, if only with probability 0.
     come, label, accept, forced, paid, start, ratio, limit = inputs
     cost = 0.0
-    taken = np.zeros(2)
-    bins = seen.shape[0]
+    accepting = np.zeros(2)
+    bins = sums.shape[0]
     top = accept.shape[1] - 1
     at = 0
     for n_a in range(t + 1):
         for n_b in range(0 if labelled else t - n_a, t - n_a + 1):
             to_a = plane_offset(t + 1, labelled, n_a + 1, n_b)
             to_b = plane_offset(t + 1, labelled, n_a, n_b + 1)
-            # With labels, somebody with label 0 changes no counter: time passes in the same plane.
+            # With labels, a person with label 0 changes no counter: the state stays in the same plane.
             to_none = plane_offset(t + 1, labelled, n_a, n_b) if labelled else 0
             for a in range(n_a + 1):
                 for b in range(n_b + 1):
-                    here = layer[at]
-                    if here < 0:
+                    probability = layer[at]
+                    if probability < 0:
                         at += 1
                         continue
                     level_a, level_b = levels[0, at], levels[1, at]
                     at += 1
                     # Levels are stored with the number of costs added: the middle of the range, 0, means that the
-                    # recommendation stands.
+                    # recommendation is followed.
                     follow_a, follow_b = 2 * level_a == top, 2 * level_b == top
                     counts[0] += 1
                     counts[1] += not follow_a
@@ -142,53 +145,53 @@ def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
                     place = int((gap + limit) / (2 * limit) * bins)
                     place = min(max(place, 0), bins - 1)
                     for group, level in ((0, level_a), (1, level_b)):
-                        comes = here * come[group]
-                        seen[place, group, 0] += comes
+                        comes = probability * come[group]
+                        sums[place, group, 0] += comes
                         for way in (0, 1):
-                            seen[place, group, 1 + way] += comes * forced[group, level, way]
+                            sums[place, group, 1 + way] += comes * forced[group, level, way]
                         cost += comes * paid[group, level]
-                        taken[group] = accept[group, level]
+                        accepting[group] = accept[group, level]
 
-                    # Somebody of group a: one more row of b's for an acceptance, the same place without it.
+                    # A person of group a: an acceptance moves the state by one row of b's.
                     index_a = to_a + a * (n_b + 1) + b
-                    chance = here * come[0] * label[0]
+                    chance = probability * come[0] * label[0]
                     if level_a > 0:
-                        add_probability(following, index_a + n_b + 1, chance * taken[0])
+                        add_probability(following, index_a + n_b + 1, chance * accepting[0])
                     if level_a < top:
-                        add_probability(following, index_a, chance * (1 - taken[0]))
+                        add_probability(following, index_a, chance * (1 - accepting[0]))
                     index_b = to_b + a * (n_b + 2) + b
-                    chance = here * come[1] * label[1]
+                    chance = probability * come[1] * label[1]
                     if level_b > 0:
-                        add_probability(following, index_b + 1, chance * taken[1])
+                        add_probability(following, index_b + 1, chance * accepting[1])
                     if level_b < top:
-                        add_probability(following, index_b, chance * (1 - taken[1]))
+                        add_probability(following, index_b, chance * (1 - accepting[1]))
                     if labelled:
-                        none = here * (come[0] * (1 - label[0]) + come[1] * (1 - label[1]))
+                        none = probability * (come[0] * (1 - label[0]) + come[1] * (1 - label[1]))
                         add_probability(following, to_none + a * (n_b + 1) + b, none)
     return cost
 
 
 @compile_kernel()
 def add_probability(layer, at, chance):
-    """Add probability to a state of the next layer; it may be 0, and the state counts as reached."""
+    """Add probability to a state of the next layer. The state counts as reached even if it is 0."""
     layer[at] = max(layer[at], 0.0) + chance
 
 
 @compile_kernel()
-def count_unfair(layer, first, n_a, n_b, low, high):
-    """Of the states (n_a, n_b, ., .), which begin at ``first``: reached, unfair among them, probability of those.
+def count_unfair(layer, offset, n_a, n_b, low, high):
+    """Count the reached states (n_a, n_b, ., .), which begin at ``offset``, and the unfair ones with their probability.
 
     Args:
-        low, high: (n_a + 1,) counts b that are fair, by a.
+        low, high: Range of the fair counts b, by a, (n_a + 1,).
     """
     # For each a the fair b are the whole numbers of an interval, because the bias falls and then rises along b.
     reached, wrong, chance = 0, 0, 0.0
     for a in range(n_a + 1):
         for b in range(n_b + 1):
-            here = layer[first + a * (n_b + 1) + b]
-            if here >= 0:
+            probability = layer[offset + a * (n_b + 1) + b]
+            if probability >= 0:
                 reached += 1
                 if b < low[a] or b > high[a]:
                     wrong += 1
-                    chance += here
+                    chance += probability
     return reached, wrong, chance

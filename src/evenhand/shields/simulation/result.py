@@ -1,4 +1,4 @@
-"""What a simulation found: how often runs are fair before and after the shield, and what that costs."""
+"""Results of simulations: fair runs before and after the shield, and costs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Of the quantiles over runs that are kept."""
+"""Levels of the quantiles over runs."""
 
 
 class BiasQuantiles(ResultPart):
-    """The bias over runs after so many decisions; quantiles at ``QUANTILE_LEVELS``.
+    """Quantiles of the bias over runs, at ``QUANTILE_LEVELS``.
 
     Attributes:
-        decisions: taken in each run, all periods together.
-        shielded, unshielded: quantiles of the bias after the shield, and of the recommendations alone.
-        checked: whether the bias must be at most kappa at this moment.
-        fair, fair_unshielded: shares of runs where it is.
+        decisions: Number of decisions in each run, over all periods.
+        shielded, unshielded: Quantiles of the bias after and before the shield.
+        checked: Whether the bias must be at most kappa at this time.
+        fair, fair_unshielded: Shares of fair runs after and before the shield.
     """
 
     decisions: int
@@ -53,11 +53,11 @@ class BiasQuantiles(ResultPart):
 
 
 class BiasHistogram(ResultPart):
-    """Runs by their bias at the end, divided by kappa (the bias itself where kappa is 0).
+    """Histogram of the bias at the end of runs, divided by kappa unless kappa is 0.
 
     Attributes:
-        edges: of the classes, ascending; the last class holds everything above its lower edge.
-        shielded, unshielded: runs in each class.
+        edges: Edges of the bins, ascending. The last bin holds everything above its lower edge.
+        shielded, unshielded: Number of runs in each bin.
     """
 
     edges: tuple[float, ...]
@@ -66,28 +66,26 @@ class BiasHistogram(ResultPart):
 
 
 class ShieldSimulationResult(Result):
-    """Many runs of one shield, each beside the same run without it.
+    """Simulation of a shield, with and without it on the same runs.
 
     Attributes:
-        property, kappa: what is kept; shield: the kind of shield; terminal: for a dynamic shield, how periods end.
-        horizon, periods: decisions in a period, and periods in a run.
-        source, order: who arrived, in which order.
-        runs: how many.
-        fair_share, fair_share_unshielded: share of runs that were fair at every check, after and before the shield.
-        assumption_share: share of runs in which all held that the shield's guarantee rests on; None for a shield that
-            guarantees nothing.
-        assumption: the same in words.
-        fair, fair_unshielded, assumed: these shares with exact intervals for runs like these.
-        fair_when_assumed: share of fair runs among those in which the assumption held.
-        interventions_mean, cost_mean: decisions against the recommendation and what they cost, per run.
-        intervention_rate, cost: the share of decisions that went against the recommendation, and the cost per run, with
-            their intervals.
-        accuracy, accuracy_unshielded, utility_loss: share of decisions that agree with the true label, and how much of
-            it the shield loses; unknown without real labels.
-        bias, bias_unshielded: at the end of a run, the mean over runs.
-        over_time: the bias in the course of a run, over the first ``watched`` runs.
-        normalised: the distribution of the bias at the end.
-        interrupted: whether somebody stopped it; the runs here were complete before.
+        property, kappa, shield, terminal: Property, bound, kind of the shield, and terminal of a dynamic shield.
+        horizon, periods: Number of decisions in a period, and of periods in a run.
+        source, order: Description of the arrivals, and their order.
+        runs: Number of runs.
+        fair_share, fair_share_unshielded: Share of runs that were fair at every check, after and before the shield.
+        assumption_share: Share of runs in which the assumption of the guarantee held. None without a guarantee.
+        assumption: Description of the assumption.
+        fair, fair_unshielded, assumed: These shares with exact intervals.
+        fair_when_assumed: Share of fair runs among the runs in which the assumption held.
+        interventions_mean, cost_mean: Mean number of overrides and mean cost per run.
+        intervention_rate, cost: Share of overrides and cost per run, with intervals.
+        accuracy, accuracy_unshielded, utility_loss: Share of decisions that agree with the true label after and before
+            the shield, and their difference. Unknown without real labels.
+        bias, bias_unshielded: Mean bias at the end of a run.
+        over_time: Bias over time, in the first ``watched`` runs.
+        normalised: Distribution of the bias at the end.
+        interrupted: Whether the simulation was interrupted after the runs in this result.
     """
 
     chart = "shields.simulation.plot_shield_simulation"
@@ -126,27 +124,27 @@ class ShieldSimulationResult(Result):
 
     @cached_property
     def name(self) -> str:
-        """Return what to call the shield where there are several."""
+        """Return the name of the shield in comparisons."""
         return self.shield if self.terminal in (None, "strict") else f"{self.shield} ({self.terminal})"
 
     @cached_property
     def time_beyond(self) -> float:
-        """Return the share of the watched times at which the bias is above kappa, over all runs."""
+        """Compute the share of the watched times at which the bias is above kappa, over all runs."""
         return 1 - sum(moment.fair for moment in self.over_time) / len(self.over_time)
 
     def when(self) -> str:
-        """Return when the bias was judged, in words."""
+        """Describe the times of the checks."""
         number = self.periods
         at_end = sum(moment.checked for moment in self.over_time) == number
         ends = "at the end" if number == 1 else f"at the ends of all {number} periods"
         return ends if at_end else f"{ends} and at the times between that are checked"
 
     def document(self) -> Document:
-        """Return how often runs are fair before and after the shield, and what that costs."""
+        """Build the document: fair runs before and after the shield, and costs."""
         return _build_document(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per watched moment: decisions, whether checked, shares of fair runs, bias quantiles."""
+        """Build a table with one row per watched time: decisions, check, shares of fair runs, quantiles of the bias."""
         import pandas as pd
 
         rows = []
@@ -164,7 +162,7 @@ PROPERTIES = {
     "disparate_impact": "1 less the ratio of the smaller acceptance rate to the larger is at most {0:g}",
     "equal_opportunity": "the acceptance rates among those whose true label is favourable differ by at most {0:g}",
 }
-"""What a shield keeps, by its property."""
+"""Description of each property."""
 
 ARRIVALS = {
     "random": "independent draws",
@@ -173,7 +171,7 @@ ARRIVALS = {
     "worst": "one group always recommended, the others never; which, drawn for every run",
     "greedy": "an adversary that sees the counters and mostly sends whom widens the gap",
 }
-"""In which order individuals arrive, in words."""
+"""Description of each order of arrivals."""
 
 
 def _build_document(result: ShieldSimulationResult) -> Document:
@@ -188,8 +186,8 @@ def _build_document(result: ShieldSimulationResult) -> Document:
         Figure(
             "bias over time",
             f"The bias in the course of a run, over {result.watched:,} runs: after the shield (blue, filled) and "
-            "before it (orange, dashed). Thick: the median. Nine of ten runs lie between the thin lines. Grey: what is "
-            "fair. Dots: when the bias is checked.",
+            "before it (orange, dashed). Thick: the median. Nine of ten runs are between the thin lines. Grey: fair. "
+            "Dots: checks.",
             result,
         ),
         _check_table(result),
@@ -200,7 +198,7 @@ def _build_document(result: ShieldSimulationResult) -> Document:
             "of the line a run ends unfair. The last class holds everything above it.",
             result,
         ),
-        Heading("How it was done", anchor="method", detail=True),
+        Heading("Method", anchor="method", detail=True),
         _method_facts(result),
     ]
     return Document(
@@ -215,7 +213,7 @@ def _build_document(result: ShieldSimulationResult) -> Document:
 
 
 def state_outcome(result: ShieldSimulationResult, shield: str = "the shield") -> str:
-    """Return how many runs keep the bound with and without the shield, and at what price, as a sentence."""
+    """Describe the runs that keep the bound with and without the shield, and the interventions."""
     return (
         f"With {shield}, {format_share(result.fair_share)} of {format_count(result.runs, 'run', 'runs')} keep the "
         f"bound whenever it is checked, without it {format_share(result.fair_share_unshielded)}; it goes against "
@@ -224,12 +222,12 @@ def state_outcome(result: ShieldSimulationResult, shield: str = "the shield") ->
 
 
 def describe_simulated(result: ShieldSimulationResult) -> str:
-    """Return what is kept, and when, as a sentence."""
+    """Describe the property and the times of its checks."""
     return f"Kept {result.when()}: {PROPERTIES[result.property].format(float(Fraction(result.kappa)))}."
 
 
 def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
-    """Yield what people ask, each with a number and what it rests on."""
+    """Yield the main figures with their basis."""
     decisions = result.periods * result.horizon
     yield _share_answer("fair after the shield", result.fair)
     yield _share_answer("fair before the shield", result.fair_unshielded)
@@ -245,12 +243,14 @@ def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
     yield _number_answer("bias after the shield", result.bias, "mean at the end of a run")
     yield _number_answer("bias before the shield", result.bias_unshielded, "mean at the end of a run")
     if not isinstance(result.utility_loss, Unknown):
-        after, before = (
-            "unknown" if isinstance(one, Unknown) else format_share(one.value)
-            for one in (result.accuracy, result.accuracy_unshielded)
+        shielded, unshielded = (
+            "unknown" if isinstance(accuracy, Unknown) else format_share(accuracy.value)
+            for accuracy in (result.accuracy, result.accuracy_unshielded)
         )
         yield _share_answer(
-            "accuracy lost", result.utility_loss, f"share of decisions: {after} right after the shield, {before} before"
+            "accuracy lost",
+            result.utility_loss,
+            f"share of decisions: {shielded} right after the shield, {unshielded} before",
         )
 
 
@@ -265,14 +265,14 @@ def _number_answer(name: str, quantity: Quantity, note: str) -> Metric:
     return Metric(name, show_quantity(quantity, lambda value: f"{value:.3f}"), (note,))
 
 
-def show_quantity(quantity: Quantity, written: Callable[[float], str]) -> ReportedNumber:
-    """Return a quantity as documents show it, with its interval and kind."""
+def show_quantity(quantity: Quantity, write: Callable[[float], str]) -> ReportedNumber:
+    """Convert a quantity to a number of a document, with its interval and kind."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
-    text = written(quantity.value)
+    text = write(quantity.value)
     if isinstance(quantity, Proved):
         return ReportedNumber(text, quantity.value, "proved", basis=quantity.how)
-    ends = f"{written(quantity.low)} to {written(quantity.high)}"
+    ends = f"{write(quantity.low)} to {write(quantity.high)}"
     basis = f"from {format_count(quantity.n, 'run', 'runs')}"
     return ReportedNumber(
         text, quantity.value, quantity.kind, quantity.low, quantity.high, ends, quantity.confidence, basis
@@ -280,15 +280,15 @@ def show_quantity(quantity: Quantity, written: Callable[[float], str]) -> Report
 
 
 def format_share(share: float) -> str:
-    """Return a share in percent; a negative one keeps its sign."""
+    """Format a share in percent, with the sign of negative ones."""
     return f"-{format_percent(-share)}" if share < 0 else format_percent(share)
 
 
 def _next_step(result: ShieldSimulationResult) -> str:
     if result.fair_share == 1:
         if result.order == "random":
-            return "let somebody try to break it: --arrivals greedy, --arrivals one-group-first"
-        return "see what it costs for those who really come: --arrivals random, on your own model and data"
+            return "try adversarial orders: --arrivals greedy, --arrivals one-group-first"
+        return "see the cost for real arrivals: --arrivals random, on your own model and data"
     if result.assumption_share is not None and result.assumption_share < 1:
         return "longer periods, or kind dynamic with terminal strict, which assumes less"
     return "kind finite, static-bw or dynamic, which guarantee it"

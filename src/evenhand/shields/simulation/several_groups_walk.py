@@ -1,6 +1,6 @@
-"""Every run of a shield over any number of groups, walked state by state, or group by group within welfare bounds.
+"""Reachable states of a shield over any number of groups, state by state, or group by group within welfare bounds.
 
-As in `reachability`, what can be reached does not depend on who is expected, and the probabilities do.
+As in `reachability`, only the probabilities depend on the expected inputs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from evenhand.shields.synthesis.general import ReachableTable
 from evenhand.shields.synthesis.separable import SeparableTable
 
 MAX_LISTED_STATES = 5_000_000
-"""States over all groups that are walked, at most: these take some ten seconds."""
+"""Maximum number of visited states over all groups, which take about ten seconds."""
 MAX_SEPARATE_STATES = 500_000_000
-"""States of all groups, each by itself, that are walked, at most."""
+"""Maximum number of visited states of separate groups."""
 
 
 @dataclass(frozen=True)
 class GroupsPass:
-    """All runs of a shield over one horizon.
+    """Reachable states of a shield over one horizon.
 
     Attributes:
-        checks: what was found at the times that are checked; of separate groups, the states of each, added up.
-        reached: states that some run gets to, before the horizon.
-        overrides: expected overrides by group, accepted and rejected against the recommendation, shape (groups, 2).
-        expected_cost: of the overrides, if who comes is as expected.
+        checks: States at the checks. For separate groups, the sums over the groups.
+        reached: States before the horizon that some run reaches.
+        overrides: Expected overrides by group, accepted and rejected against the recommendation, (groups, 2).
+        expected_cost: Expected cost of the overrides.
     """
 
     checks: tuple[ReachabilityCheck, ...]
@@ -42,7 +42,7 @@ class GroupsPass:
 
 
 def can_walk_groups(policy: ShieldPolicy) -> bool:
-    """Return whether a policy's states are stored for any number of groups, and not too many to be walked."""
+    """Return whether the states of a policy are stored for any number of groups and can be visited."""
     if isinstance(policy.actions, ReachableTable):
         return sum(len(states) for states in policy.actions.states) <= MAX_LISTED_STATES
     separate = isinstance(policy.actions, SeparableTable)
@@ -50,10 +50,10 @@ def can_walk_groups(policy: ShieldPolicy) -> bool:
 
 
 def walk_groups(policy: ShieldPolicy, *, progress: Callable[[int, int], None] | None = None) -> GroupsPass:
-    """Walk through all runs of a policy that is ``can_walk_groups``.
+    """Visit all reachable states of a policy for which ``can_walk_groups`` is true.
 
     Args:
-        progress: told (layers done, layers) after each.
+        progress: Callback that receives the number of finished layers and their total.
     """
     if isinstance(policy.actions, SeparableTable):
         return _walk_separate(policy, policy.actions, progress)
@@ -71,9 +71,9 @@ def _walk_listed(
     states: Integers = np.zeros(1, dtype=np.int64)
     chance: Floats = np.ones(1)
     overrides, cost, reached, checks = np.zeros((len(inputs.groups), 2)), 0.0, 0, []
-    # p'(s') = sum over states s, groups g and decisions y of p(s) * P(g) * P(label | g) * P(y | level). A state is one
-    # whole number, each counter times its stride, so that a step is an addition. Where a level allows a decision, the
-    # state after it counts as reached, if only with probability 0.
+    # p'(s') = sum over states s, groups g and decisions y of p(s) * P(g) * P(label | g) * P(y | level). A state is an
+    # integer, the sum of each counter times its stride, so that a step is an addition. If a level allows a decision,
+    # the state after it counts as reached, even with probability 0.
     for t in range(plan.horizon):
         place = np.searchsorted(actions.states[t], states)
         levels = actions.levels[t][:, place].astype(np.int64) + policy.levels
@@ -100,21 +100,26 @@ def _walk_listed(
 
 
 def _decode(states: Integers, strides: Integers) -> Integers:
-    """Return the counters of states, shape (states, 2 groups)."""
+    """Decode the counters of states, shape (states, 2 groups)."""
     # Counter k is state // stride_k modulo stride_(k+1) / stride_k; the last has no bound.
     extents = np.append(strides[1:] // strides[:-1], np.iinfo(np.int64).max)
     return np.asarray(states[:, None] // strides % extents)
 
 
 def _check_listed(policy: ShieldPolicy, t: int, counters: Integers, chance: Floats) -> ReachabilityCheck:
-    kept = policy.plan.property
+    fairness = policy.plan.property
     counters = counters + np.array(policy.plan.start)
-    seen, accepted = counters[:, ::2], counters[:, 1::2]
-    unfair: Booleans = ~is_fair(kept, seen, accepted)
-    # No two groups are large enough to be compared.
-    unjudged = np.sort(seen, axis=1)[:, -2] < kept.empty_group.needed_count
+    sizes, accepted = counters[:, ::2], counters[:, 1::2]
+    unfair: Booleans = ~is_fair(fairness, sizes, accepted)
+    # No two groups are large enough for a comparison.
+    unjudged = np.sort(sizes, axis=1)[:, -2] < fairness.empty_group.needed_count
     return ReachabilityCheck(
-        t, len(seen), int(unfair.sum()), float(chance[unfair].sum()), int(unjudged.sum()), float(chance[unjudged].sum())
+        t,
+        len(sizes),
+        int(unfair.sum()),
+        float(chance[unfair].sum()),
+        int(unjudged.sum()),
+        float(chance[unjudged].sum()),
     )
 
 
@@ -123,16 +128,16 @@ def _walk_separate(
 ) -> GroupsPass:
     plan, groups = policy.plan, len(policy.plan.inputs.groups)
     overrides, cost, reached = np.zeros((groups, 2)), 0.0, 0
-    found: dict[int, list[ReachabilityCheck]] = {t: [] for t in plan.times}
+    checks_of_groups: dict[int, list[ReachabilityCheck]] = {t: [] for t in plan.times}
     for group in range(groups):
         for t, more, forced, paid, check in _walk_group(policy, actions, group):
             reached, cost = reached + more, cost + paid
             overrides[group] += forced
             if check is not None:
-                found[t].append(check)
+                checks_of_groups[t].append(check)
             if progress is not None:
                 progress(group * plan.horizon + t, groups * plan.horizon)
-    # Union bound: some group is unfair with no more than the sum of the groups' chances.
+    # Union bound: the probability that some group is unfair is at most the sum over the groups.
     checks = (
         ReachabilityCheck(
             t,
@@ -142,7 +147,7 @@ def _walk_separate(
             sum(check.unjudged for check in each),
             min(1.0, sum(check.unjudged_chance for check in each)),
         )
-        for t, each in found.items()
+        for t, each in checks_of_groups.items()
     )
     return GroupsPass(tuple(checks), reached, overrides, cost)
 
@@ -150,9 +155,9 @@ def _walk_separate(
 def _walk_group(
     policy: ShieldPolicy, actions: SeparableTable, group: int
 ) -> Iterator[tuple[int, int, Floats, float, ReachabilityCheck | None]]:
-    """Yield for each decision of a period: states reached before it, overrides, cost, and what a check finds after it.
+    """Yield the time, the reached states, the overrides, the cost and the check of each decision of a period.
 
-    States (n, a) lie at n (n + 1) / 2 + a at every time.
+    The position of the state (n, a) is n (n + 1) / 2 + a at every time.
     """
     plan, inputs = policy.plan, policy.plan.inputs
     bounds = welfare_bounds_of(plan)
@@ -165,20 +170,20 @@ def _walk_group(
     chance, reached = np.ones(1), np.ones(1, dtype=bool)
     for t in range(plan.horizon):
         size = (t + 1) * (t + 2) // 2
-        first = t * (t + 1) * (t + 2) // 6
-        level = actions.tables[group][first : first + size].astype(np.int64) + policy.levels
+        offset = t * (t + 1) * (t + 2) // 6
+        level = actions.tables[group][offset : offset + size].astype(np.int64) + policy.levels
         spent, against = rate * float(chance @ paid[level]), rate * (chance @ forced[level])
-        # The state (n + 1, a) lies n + 1 places behind (n, a), and (n + 1, a + 1) one further.
+        # The state (n + 1, a) is n + 1 places after (n, a), and (n + 1, a + 1) follows it.
         rejected = np.arange(size) + n[:size] + 1
-        after, possible = np.zeros(size + t + 2), np.zeros(size + t + 2, dtype=bool)
-        # Somebody of another group comes.
-        after[:size], possible[:size] = chance * (1 - counted), reached
-        after[rejected] += chance * counted * (1 - accept[level])
-        after[rejected + 1] += chance * counted * accept[level]
+        next_chance, possible = np.zeros(size + t + 2), np.zeros(size + t + 2, dtype=bool)
+        # A person of another group arrives.
+        next_chance[:size], possible[:size] = chance * (1 - counted), reached
+        next_chance[rejected] += chance * counted * (1 - accept[level])
+        next_chance[rejected + 1] += chance * counted * accept[level]
         possible[rejected[reached & (level < 2 * policy.levels)]] = True
         possible[rejected[reached & (level > 0)] + 1] = True
-        before = int(reached.sum())
-        chance, reached = after, possible
+        reached_before = int(reached.sum())
+        chance, reached = next_chance, possible
         check = None
         if t + 1 in plan.times:
             unfair = reached & ~allowed[: len(reached)]
@@ -191,4 +196,4 @@ def _walk_group(
                 int(small.sum()),
                 float(chance[small].sum()),
             )
-        yield t + 1, before, against, spent, check
+        yield t + 1, reached_before, against, spent, check

@@ -1,4 +1,4 @@
-"""Many runs of a shield at once, each beside the same run without it."""
+"""Simulation of many runs of a shield at once, with and without it."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ from evenhand.stats.proportion import estimated_rate
 from evenhand.stats.quantity import Estimated, Proved, Quantity, Unknown
 
 DEFAULT_PERIODS = 10
-"""Periods of a run, for shields that work in periods."""
+"""Default number of periods in a run of a periodic shield."""
 
 CHUNK_CELLS = 2**22
-"""Arrivals drawn at a time, so that memory does not grow with the number of runs."""
+"""Maximum number of arrivals that are drawn at a time, which limits memory."""
 
 CHUNKS = 32
-"""Chunks that workers simulate, or more: enough to share out evenly, few enough to be simulated fast."""
+"""Minimum number of chunks for workers: enough for an even load, few enough for speed."""
 
 WATCHED_RUNS = 2000
-"""Runs whose bias is kept in the course of time."""
+"""Number of runs whose bias is recorded over time."""
 
 MAX_MOMENTS = 100
-"""Times at which it is kept, besides those that are checked."""
+"""Number of times at which the bias is recorded, in addition to the checks."""
 
 
 @dataclass
 class RunRecords:
-    """What is kept of a chunk of complete runs; arrays of shape (runs,) unless said."""
+    """Records of a chunk of complete runs; arrays of shape (runs,) by default."""
 
     fair: Booleans
     fair_unshielded: Booleans
@@ -69,13 +69,13 @@ class RunRecords:
     ends_fair: Booleans
     ends_fair_unshielded: Booleans
     over_time: NDArray[np.float32]
-    """Shape (2, moments, runs watched): with and without the shield."""
+    """Bias with and without the shield, (2, times, watched runs)."""
     fair_at: Integers
-    """Shape (2, moments): runs that are fair then."""
+    """Number of fair runs with and without the shield, (2, times)."""
 
     @classmethod
     def zeros(cls, size: int, moments: int, watched: int) -> RunRecords:
-        """Return the counters before any decision."""
+        """Build the records before any decision."""
         yes, none, nothing = np.ones(size, bool), np.zeros(size, np.int64), np.zeros(size)
         return cls(
             fair=yes,
@@ -96,15 +96,15 @@ class RunRecords:
 
 @dataclass(frozen=True)
 class CompletedRuns:
-    """Complete runs, with all that was settled about them.
+    """Complete runs with their settings.
 
     Attributes:
-        plan: of the shield; source, order: who arrived; periods: in each run.
-        moments: after how many decisions the bias was kept, ascending.
-        runs: what came out.
-        decider: how the shield decided.
-        seconds: it took.
-        interrupted: whether fewer runs were done than wanted.
+        plan, source, order, periods: Plan, arrivals, their order, and number of periods.
+        moments: Numbers of decisions at which the bias was recorded, ascending.
+        runs: Records of the runs.
+        decider: The simulated shield.
+        seconds: Duration of the simulation.
+        interrupted: Whether the simulation was interrupted.
     """
 
     plan: ShieldPlan
@@ -119,21 +119,22 @@ class CompletedRuns:
 
 
 class ShieldRunsConfig(Config):
-    """Settings of a simulation of a shield: how many runs, how long they are, and who arrives in which order."""
+    """Settings of a simulation: number and length of runs, and order of arrivals."""
 
-    runs: int = setting(1000, "runs, all independent", ge=1)
+    runs: int = setting(1000, "number of independent runs", ge=1)
     periods: int | None = setting(
-        None, "horizons in each run; 10 for shields that work in periods, and always 1 for others", ge=1
+        None, "number of periods in each run; default 10 for periodic shields, always 1 for others", ge=1
     )
     order: Order = setting(
         "random",
-        "random, or what somebody would send who wants the shield to fail: one-group-first, alternating, worst (one "
-        "group is always recommended, the others never), greedy (sees the counters, and mostly sends whom widens the "
-        "gap)",
+        "random, or an adversarial order: one-group-first, alternating, worst (one group is always recommended, the "
+        "others never), greedy (sees the counters and mostly widens the gap)",
     )
-    seed: int = setting(0, "same seed, same result", ge=0)
+    seed: int = setting(0, "seed of the random numbers", ge=0)
     max_runs: int = setting(
-        2**20, "simulated at a time, at most; with the same number other shields meet the same people", ge=1
+        2**20,
+        "maximum number of runs that are simulated at a time; equal values give different shields the same people",
+        ge=1,
     )
 
 
@@ -146,23 +147,23 @@ def simulate_shield(
     progress: Progress | None = None,
     **settings: Any,
 ) -> ShieldSimulationResult:
-    """Let a shield decide in many runs, and count how many of them are fair, with it and without it.
+    """Simulate many runs of a shield, and count the fair ones with and without it.
 
     Args:
-        shield: a policy, or the plan of one, which is synthesised first.
-        source: who arrives; by default independent arrivals as the plan's inputs say.
-        config: the settings.
-        workers: number of worker processes that simulate the runs, in ``CHUNKS`` chunks; -1 uses all processors, or all
-            workers of the backend that ``joblib.parallel_config`` selects. The result does not depend on their number,
-            but differs from that of a run without ``workers``, whose fewer chunks draw other people.
-        progress: called with what is being done and the share that is done.
-        settings: fields of ``ShieldRunsConfig`` by name, in place of those in ``config``.
+        shield: Policy, or plan that is synthesised first.
+        source: Arrivals. Default: independent arrivals by the inputs of the plan.
+        config: Settings.
+        workers: Number of worker processes, which simulate ``CHUNKS`` chunks. -1 uses all processors, or all workers of
+            the backend of ``joblib.parallel_config``. The result does not depend on the number of workers, but differs
+            from that of a run without ``workers``, which draws other people.
+        progress: Callback that receives a description and the finished share.
+        settings: Fields of ``ShieldRunsConfig`` by name, which override those of ``config``.
 
     Returns:
-        The same shield decides as in ``Shield``, its running counterpart: equal arrivals get equal decisions.
+        Result of the simulation. Equal arrivals get the decisions of the running ``Shield``.
 
     Raises:
-        OptionError: an option makes no sense, or the source has other groups than the shield.
+        OptionError: An option is invalid, or the source and the shield have different groups.
     """
     config = ShieldRunsConfig.of(config, settings)
     return _summarize_runs(simulate_runs(shield, source, config, workers=workers, progress=progress), config.seed)
@@ -177,7 +178,7 @@ def simulate_runs(
     progress: Progress | None = None,
     **settings: Any,
 ) -> CompletedRuns:
-    """Return what ``simulate_shield`` sums up, run by run; arguments and errors as there."""
+    """Simulate the runs for ``simulate_shield``, with the same arguments and errors."""
     started = time.perf_counter()
     config = ShieldRunsConfig.of(config, settings)
     runs, order = config.runs, config.order
@@ -222,7 +223,7 @@ def simulate_runs(
 
 @dataclass(frozen=True)
 class _Simulation:
-    """All runs in chunks, which can be simulated anywhere and in any order: each has random numbers of its own."""
+    """Chunks of runs with independent random numbers, which can be simulated anywhere and in any order."""
 
     shield: ShieldPlan | ShieldPolicy
     source: ArrivalSource
@@ -245,11 +246,11 @@ class _Simulation:
         return simulated_shield_for(self.shield)
 
     def run(self, number: int) -> RunRecords:
-        """Return the runs of a chunk, on a worker."""
+        """Simulate the runs of a chunk on a worker."""
         return self.simulate(self._decider, number)
 
     def simulate(self, decider: SimulatedShield, number: int, progress: Progress | None = None) -> RunRecords:
-        """Return the runs of a chunk, complete."""
+        """Simulate the runs of a chunk."""
         start = number * self.chunk
         size = min(self.chunk, self.runs - start)
 
@@ -273,14 +274,14 @@ class _Simulation:
 
 
 def recorded_times(plan: ShieldPlan, periods: int) -> list[int]:
-    """After how many decisions the bias is kept: every check, and evenly spread times between."""
+    """List the numbers of decisions at which the bias is recorded: all checks, and evenly spread times."""
     steps = periods * plan.horizon
     spread = {round(steps * i / MAX_MOMENTS) for i in range(1, MAX_MOMENTS + 1)} - {0}
     return sorted(spread | check_times(plan, periods))
 
 
 def check_times(plan: ShieldPlan, periods: int) -> set[int]:
-    """After how many decisions the bias must be at most kappa."""
+    """List the numbers of decisions at which the bias must be at most kappa."""
     return {period * plan.horizon + time for period in range(periods) for time in plan.times}
 
 
@@ -289,7 +290,7 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | Non
         raise OptionError(
             f"the arrivals are of {', '.join(source.groups)}, the shield is for {', '.join(plan.inputs.groups)}",
             location="groups",
-            hint="name the groups alike, in the same order",
+            hint="use the same names in the same order",
         )
     if source.cost.max() > plan.inputs.costs[-1]:
         raise OptionError(
@@ -309,7 +310,7 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | Non
         raise OptionError(
             f"a shield of kind {plan.kind} ends at its horizon",
             location="periods",
-            hint=f"{', '.join(PERIODIC_KINDS[:-1])} and {PERIODIC_KINDS[-1]} shields go on",
+            hint=f"{', '.join(PERIODIC_KINDS[:-1])} and {PERIODIC_KINDS[-1]} shields have several periods",
         )
     return periods
 
@@ -324,29 +325,28 @@ def _simulate_chunk(
     watched: int,
     advance: Callable[[float], None],
 ) -> RunRecords:
-    """Complete runs of one chunk."""
-    kept = plan.property
-    totals, alone = RunCounters.of(size, plan.start), RunCounters.of(size, plan.start)
+    """Simulate the runs of one chunk."""
+    fairness = plan.property
+    totals, unshielded = RunCounters.of(size, plan.start), RunCounters.of(size, plan.start)
     runs = RunRecords.zeros(size, len(moments), watched)
     runs.assumed &= decider.held_at_start
     for period in range(periods):
-        begun = 0
-        # Runs that stand at the same counters share a plan, so they are simulated together; ``chosen`` says which they
-        # are.
+        finished = 0
+        # Runs with equal counters share a plan and are simulated together; ``chosen`` are their positions.
         for chosen, act in decider.begin(totals.seen, totals.accepted):
-            part, part_alone = totals.part(chosen), alone.part(chosen)
-            seen = _simulate_period(plan, act, stream, period, chosen, (part, part_alone), moments, runs)
-            # Where the end is fair whatever comes, a single period needs no assumption.
-            held = act.assumption_held(seen) | (act.has_guarantee and periods == 1)
-            runs.assumed[chosen] &= held
+            part, part_alone = totals.part(chosen), unshielded.part(chosen)
+            sizes = _simulate_period(plan, act, stream, period, chosen, (part, part_alone), moments, runs)
+            # If the end is always fair, a single period needs no assumption.
+            assumption_kept = act.assumption_held(sizes) | (act.has_guarantee and periods == 1)
+            runs.assumed[chosen] &= assumption_kept
             totals.put(chosen, part)
-            alone.put(chosen, part_alone)
-            begun += len(chosen)
-            advance((period + begun / size) / periods)
-    runs.ends_fair[:] = is_fair(kept, totals.seen, totals.accepted)
-    runs.ends_fair_unshielded[:] = is_fair(kept, alone.seen, alone.accepted)
-    runs.bias[:] = largest_bias(kept, totals.seen, totals.accepted)
-    runs.bias_unshielded[:] = largest_bias(kept, alone.seen, alone.accepted)
+            unshielded.put(chosen, part_alone)
+            finished += len(chosen)
+            advance((period + finished / size) / periods)
+    runs.ends_fair[:] = is_fair(fairness, totals.seen, totals.accepted)
+    runs.ends_fair_unshielded[:] = is_fair(fairness, unshielded.seen, unshielded.accepted)
+    runs.bias[:] = largest_bias(fairness, totals.seen, totals.accepted)
+    runs.bias_unshielded[:] = largest_bias(fairness, unshielded.seen, unshielded.accepted)
     return runs
 
 
@@ -360,15 +360,15 @@ def _simulate_period(
     moments: list[int],
     runs: RunRecords,
 ) -> Integers:
-    """Return one period of some runs; how many of each group were counted in it, shape (runs, groups).
+    """Simulate one period of some runs, and return the counts of each group in it, shape (runs, groups).
 
-    ``counters``, with the shield and without it, go on.
+    ``counters``, with and without the shield, are updated.
     """
-    totals, alone = counters
-    source, kept = stream.source, plan.property
+    totals, unshielded = counters
+    source, fairness = stream.source, plan.property
     counts = RunCounters.of(len(chosen), (0,) * len(plan.start))
     place = {moment: i for i, moment in enumerate(moments)}
-    # Bias over time is kept for the first runs alone: of all runs it would fill the memory.
+    # Bias over time is recorded for the first runs only, to save memory.
     watched = np.flatnonzero(chosen < runs.over_time.shape[2])
     for t in range(plan.horizon):
         step = period * plan.horizon + t
@@ -376,11 +376,11 @@ def _simulate_period(
         group, recommendation, cost = source.group[arrived], source.recommendation[arrived], source.cost[arrived]
         decision = act.decide(t, counts.seen, counts.accepted, group, recommendation, cost)
         label = None if source.label is None else source.label[arrived]
-        counted = label if kept.labelled and label is not None else 1
+        counted = label if fairness.labelled and label is not None else 1
         counts.add(group, counted, decision)
         totals.add(group, counted, decision)
-        # The same people, decided about as recommended: what the shield is compared with.
-        alone.add(group, counted, recommendation)
+        # The same people with all recommendations followed, for comparison.
+        unshielded.add(group, counted, recommendation)
         against = decision != recommendation
         runs.interventions[chosen] += against
         runs.cost[chosen] += np.where(against, cost, 0.0)
@@ -390,20 +390,20 @@ def _simulate_period(
         if step + 1 not in place:
             continue
         moment = place[step + 1]
-        for side, (whose, fair) in enumerate(((totals, runs.fair), (alone, runs.fair_unshielded))):
-            now = is_fair(kept, whose.seen, whose.accepted)
+        for side, (whose, fair) in enumerate(((totals, runs.fair), (unshielded, runs.fair_unshielded))):
+            now = is_fair(fairness, whose.seen, whose.accepted)
             runs.fair_at[side, moment] += now.sum()
             # A run counts as fair only if it is so at every check.
             if t + 1 in plan.times:
                 fair[chosen] &= now
             if len(watched):
-                apart = largest_bias(kept, whose.seen[watched], whose.accepted[watched])
-                runs.over_time[side, moment, chosen[watched]] = apart
+                bias = largest_bias(fairness, whose.seen[watched], whose.accepted[watched])
+                runs.over_time[side, moment, chosen[watched]] = bias
     return counts.seen
 
 
 def _join_chunks(parts: list[RunRecords]) -> RunRecords:
-    """Return chunks as one."""
+    """Join the records of chunks."""
 
     def join(name: str, axis: int = 0) -> NDArray[np.generic]:
         return np.concatenate([getattr(part, name) for part in parts], axis=axis)
@@ -416,9 +416,15 @@ def _join_chunks(parts: list[RunRecords]) -> RunRecords:
     )
 
 
-def _summarize_runs(done: CompletedRuns, seed: int) -> ShieldSimulationResult:
-    plan, source, order, periods, moments = done.plan, done.source, done.order, done.periods, done.moments
-    runs, decider = done.runs, done.decider
+def _summarize_runs(completed: CompletedRuns, seed: int) -> ShieldSimulationResult:
+    plan, source, order, periods, moments = (
+        completed.plan,
+        completed.source,
+        completed.order,
+        completed.periods,
+        completed.moments,
+    )
+    runs, decider = completed.runs, completed.decider
     size, steps = len(runs.fair), periods * plan.horizon
     checks = check_times(plan, periods)
     quantiles = np.quantile(runs.over_time, QUANTILE_LEVELS, axis=2)
@@ -444,7 +450,7 @@ def _summarize_runs(done: CompletedRuns, seed: int) -> ShieldSimulationResult:
         assumed = Proved(value=1.0, how="there is nothing to hold") if nothing else rate(runs.assumed)
     return ShieldSimulationResult(
         seed=seed,
-        seconds=done.seconds,
+        seconds=completed.seconds,
         property=plan.property.kind,
         kappa=format_exact(plan.property.kappa),
         shield=plan.kind,
@@ -489,12 +495,12 @@ def _summarize_runs(done: CompletedRuns, seed: int) -> ShieldSimulationResult:
             for i, step in enumerate(moments)
         ),
         normalised=_bias_histogram(plan.property, runs),
-        interrupted=done.interrupted,
+        interrupted=completed.interrupted,
     )
 
 
 def _estimate_mean(values: Floats, population: str, *, lower: float = 0.0, upper: float = 1.0) -> Estimated:
-    """Return the mean of a number per run, which lies between the ends, with its interval."""
+    """Estimate the mean of a bounded number per run, with its interval."""
     variance = float(values.var(ddof=1)) if len(values) > 1 else 0.0
     low, high = student_interval(values.mean(), variance, len(values), lower=lower, upper=upper)
     return Estimated(
@@ -508,18 +514,18 @@ def _estimate_mean(values: Floats, population: str, *, lower: float = 0.0, upper
     )
 
 
-def _bias_histogram(kept: FairnessProperty, runs: RunRecords) -> BiasHistogram:
-    """Classes that end at the bound hold fair runs alone, those beyond it unfair ones: floats do not decide that."""
-    kappa = float(kept.kappa) or 1.0
-    bound = 1.0 if kept.kappa else 0.0
+def _bias_histogram(fairness: FairnessProperty, runs: RunRecords) -> BiasHistogram:
+    """Build the histogram. Bins up to the bound hold fair runs only and bins beyond it unfair ones, decided exactly."""
+    kappa = float(fairness.kappa) or 1.0
+    bound = 1.0 if fairness.kappa else 0.0
     sides = []
     for values, fair in ((runs.bias, runs.ends_fair), (runs.bias_unshielded, runs.ends_fair_unshielded)):
         normalised = values / kappa
         sides.append(np.where(fair, np.minimum(normalised, bound), np.maximum(normalised, np.nextafter(bound, 9))))
-    most = float(np.quantile(np.concatenate(sides), 0.995))
-    width = next((step for step in (0.05, 0.1, 0.2, 0.5, 1.0) if most <= 24 * step), 2.0)
-    last = max(2 * bound if kept.kappa else width, width * np.ceil(most / width))
-    edges = np.round(np.arange(0, last + width / 2, width), 6)
+    top = float(np.quantile(np.concatenate(sides), 0.995))
+    width = next((step for step in (0.05, 0.1, 0.2, 0.5, 1.0) if top <= 24 * step), 2.0)
+    last_edge = max(2 * bound if fairness.kappa else width, width * np.ceil(top / width))
+    edges = np.round(np.arange(0, last_edge + width / 2, width), 6)
     counts = []
     for side in sides:
         # Classes (low, high]; values above the last edge are counted too.

@@ -1,4 +1,4 @@
-"""How each kind of shield decides in many runs at once, and what its guarantee rests on."""
+"""Simulated shields: decisions of each kind of shield in many runs at once."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_
 from evenhand.shields.synthesis.plans import synthesize
 
 NO_ASSUMPTION = "nothing is assumed"
-"""What a shield up to one horizon rests on."""
+"""Assumption of a shield with one horizon."""
 
 TIE_TOLERANCE = 1e-12
-"""Two biases closer than this are the same fraction: counters are far too small for different ones to be."""
+"""Biases closer than this are equal fractions, because counters are small."""
 
 
 class PeriodPolicy(Protocol):
-    """What a shield does in one period of some runs; counters are of this period alone, shape (runs, groups).
+    """Policy of some runs in one period. Counters are of this period alone, shape (runs, groups).
 
     Attributes:
-        has_guarantee: whether the period ends fair whatever comes.
+        has_guarantee: Whether the period always ends fair.
     """
 
     @property
     def has_guarantee(self) -> bool: ...
 
     def decide(
-        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
+        self, t: int, sizes: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
     ) -> Integers:
-        """Return the decisions after t others, shape (runs,)."""
+        """Decide after t earlier decisions, shape (runs,)."""
         ...
 
-    def assumption_held(self, seen: Integers) -> Booleans:
-        """Return whether a period that ended with so many of each group kept the assumption, shape (runs,)."""
+    def assumption_held(self, sizes: Integers) -> Booleans:
+        """Check whether a period with these counts of each group kept the assumption, shape (runs,)."""
         ...
 
 
 class SimulatedShield(Protocol):
-    """One shield in many runs.
+    """Shield in many runs.
 
     Attributes:
-        assumption: what its guarantee rests on, in words; None if it guarantees nothing.
-        held_at_start: whether what was carried over from before keeps it.
-        max_runs: so many at a time, at most.
+        assumption: Assumption of its guarantee. None if it guarantees nothing.
+        held_at_start: Whether the past keeps the assumption.
+        max_runs: Maximum number of runs at a time.
     """
 
     @property
@@ -61,40 +61,40 @@ class SimulatedShield(Protocol):
     def max_runs(self) -> int: ...
 
     def begin_runs(self, size: int, number: int) -> None:
-        """Begin a chunk of runs, which has a number: shields that draw do so from that."""
+        """Begin a chunk of runs with a number."""
 
-    def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
-        """Yield a period begins, after these counters, shape (runs, groups): runs that are treated alike, and how."""
+    def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
+        """Yield the runs that share a period after these counters, shape (runs, groups), and its policy."""
         ...
 
 
 @dataclass(frozen=True)
 class TabledPeriodPolicy:
-    """A policy over two groups; ``period`` says what it rests on, if anything."""
+    """Policy over two groups; ``period`` has its assumption, if any."""
 
     policy: ShieldPolicy
     period: ShieldPeriod | None = None
 
     @property
     def has_guarantee(self) -> bool:
-        """Whether the end is fair whatever comes."""
+        """Whether the end is always fair."""
         return self.period is None or self.period.guaranteed
 
     def decide(
-        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
+        self, t: int, sizes: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
     ) -> Integers:
-        level = look_up_levels(self.policy.actions, t, seen.T, accepted.T, group)
+        level = look_up_levels(self.policy.actions, t, sizes.T, accepted.T, group)
         return apply_levels(level, recommendation, cost, self.policy.plan.inputs.costs)
 
-    def assumption_held(self, seen: Integers) -> Booleans:
+    def assumption_held(self, sizes: Integers) -> Booleans:
         if self.period is None:
-            return np.ones(len(seen), bool)
-        return self.period.assumption_held(*seen.T)
+            return np.ones(len(sizes), bool)
+        return self.period.assumption_held(*sizes.T)
 
 
 @dataclass(frozen=True)
 class GreedyPeriodPolicy:
-    """``GreedyRule`` for arrays: the counters of everything before have shape (runs, groups)."""
+    """``GreedyRule`` for arrays, with the counters of everything before, shape (runs, groups)."""
 
     property: FairnessProperty
     seen: Integers
@@ -102,10 +102,10 @@ class GreedyPeriodPolicy:
     has_guarantee = False
 
     def decide(
-        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
+        self, t: int, sizes: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
     ) -> Integers:
         runs = np.arange(len(group))
-        n, rejecting = self.seen + seen, self.accepted + accepted
+        n, rejecting = self.seen + sizes, self.accepted + accepted
         n[runs, group] += 1
         accepting = rejecting.copy()
         accepting[runs, group] += 1
@@ -114,13 +114,13 @@ class GreedyPeriodPolicy:
         open_ = ~harmless & (np.abs(worse) > TIE_TOLERANCE)
         return np.where(open_, (worse > 0).astype(np.int64), recommendation)
 
-    def assumption_held(self, seen: Integers) -> Booleans:
-        return np.zeros(len(seen), bool)
+    def assumption_held(self, sizes: Integers) -> Booleans:
+        return np.zeros(len(sizes), bool)
 
 
 @dataclass(frozen=True)
 class SimulatedFiniteShield:
-    """A shield that ends at its horizon."""
+    """Shield with one horizon."""
 
     policy: ShieldPolicy
     assumption = NO_ASSUMPTION
@@ -129,12 +129,12 @@ class SimulatedFiniteShield:
 
     def begin_runs(self, size: int, number: int) -> None: ...
 
-    def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
-        yield np.arange(len(seen)), TabledPeriodPolicy(self.policy)
+    def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
+        yield np.arange(len(sizes)), TabledPeriodPolicy(self.policy)
 
 
 class SimulatedPeriodicShield:
-    """A shield that goes on: runs with the same past are treated alike, all runs if the past plays no part."""
+    """Periodic shield. Runs with the same past share a policy, or all runs if the past has no effect."""
 
     def __init__(self, plan: ShieldPlan) -> None:
         self._shield = PeriodicShield(plan)
@@ -142,30 +142,27 @@ class SimulatedPeriodicShield:
         self._alike = plan.kind in ("static-fair", "static-bw")
         self.assumption = self._shield.assumption
         self.held_at_start = self._shield.assumption_held_at_start
-        # Few at a time where every run has tables of its own, so that an interrupt leaves complete ones.
+        # Few runs at a time if each run has its own tables, so that an interrupt leaves complete ones.
         self.max_runs = 512 if plan.kind == "dynamic" else 2**20
 
     def begin_runs(self, size: int, number: int) -> None: ...
 
-    def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
+    def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
         if self._alike:
             period = self._shield.begin()
-            yield np.arange(len(seen)), TabledPeriodPolicy(period.policy, period)
+            yield np.arange(len(sizes)), TabledPeriodPolicy(period.policy, period)
             return
         if self._plan.kind == "greedy":
-            yield np.arange(len(seen)), GreedyPeriodPolicy(self._plan.property, seen.copy(), accepted.copy())
+            yield np.arange(len(sizes)), GreedyPeriodPolicy(self._plan.property, sizes.copy(), accepted.copy())
             return
-        for chosen, past in group_by_past(seen, accepted):
+        for chosen, past in group_by_past(sizes, accepted):
             period = self._shield.begin(past)
             yield chosen, TabledPeriodPolicy(period.policy, period)
 
 
-def group_by_past(seen: Integers, accepted: Integers, *, apart: bool = True) -> Iterator[tuple[Integers, Counters]]:
-    """Yield runs with the same counters, and those; all runs together, with those of the first, if not ``apart``."""
-    past = np.stack([seen, accepted], axis=2).reshape(len(seen), -1)
-    if not apart:
-        yield np.arange(len(seen)), tuple(int(count) for count in past[0])
-        return
+def group_by_past(sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, Counters]]:
+    """Yield the positions of runs with the same counters, and these counters."""
+    past = np.stack([sizes, accepted], axis=2).reshape(len(sizes), -1)
     different, which = np.unique(past, axis=0, return_inverse=True)
     order = np.argsort(which.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(which.reshape(-1)))
@@ -174,9 +171,9 @@ def group_by_past(seen: Integers, accepted: Integers, *, apart: bool = True) -> 
 
 
 def simulated_shield_for(shield: ShieldPlan | ShieldPolicy) -> SimulatedShield:
-    """Return how a shield decides; a plan is synthesised.
+    """Build the simulated shield of a policy or of a plan, which is synthesised.
 
-    A policy of a dynamic shield stands for its first period; the others are synthesised as they come.
+    The policy of a dynamic shield is that of its first period; later ones are synthesised when they begin.
     """
     plan = shield if isinstance(shield, ShieldPlan) else shield.plan
     if plan.kind in PERIODIC_KINDS:
@@ -184,7 +181,7 @@ def simulated_shield_for(shield: ShieldPlan | ShieldPolicy) -> SimulatedShield:
     return SimulatedFiniteShield(synthesize(shield) if isinstance(shield, ShieldPlan) else shield)
 
 
-# Counters of many runs at once, and what they mean: whether the groups are alike, and how far they are apart.
+# Counters of many runs.
 
 
 @dataclass(frozen=True)
@@ -196,12 +193,12 @@ class RunCounters:
 
     @classmethod
     def of(cls, runs: int, start: tuple[int, ...]) -> RunCounters:
-        """Return the same counters in every run."""
+        """Build equal counters in every run."""
         each = np.array(start, dtype=np.int64).reshape(-1, 2)
         return cls(np.tile(each[:, 0], (runs, 1)), np.tile(each[:, 1], (runs, 1)))
 
     def add(self, group: Integers, counted: Integers | int, decision: Integers) -> None:
-        """Add one individual per run."""
+        """Count one person per run."""
         runs = np.arange(len(group))
         self.seen[runs, group] += counted
         self.accepted[runs, group] += counted * decision
@@ -211,5 +208,5 @@ class RunCounters:
         return RunCounters(self.seen[runs], self.accepted[runs])
 
     def put(self, runs: Integers, part: RunCounters) -> None:
-        """Take the counters of some runs."""
+        """Replace the counters of some runs."""
         self.seen[runs], self.accepted[runs] = part.seen, part.accepted

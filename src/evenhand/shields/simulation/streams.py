@@ -1,8 +1,7 @@
-"""Who arrives at a shield: individuals drawn at random, real people with a model's recommendations, or an adversary.
+"""Arrivals at a shield: random people, real people with a model's recommendations, or an adversary.
 
 An ``ArrivalSource`` is a finite set of arrivals (group, recommendation, cost, true label) with their probabilities: the
-few combinations that a shield's inputs speak of, or the rows of a data set. An order says which of them come when.
-Orders beside ``random`` are not a distribution at all: they are what somebody would send who wants the shield to fail.
+combinations of a shield's inputs, or the rows of a data set. All orders except ``random`` are adversarial.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ Order = Literal["random", "one-group-first", "alternating", "worst", "greedy"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 ADVERSARY_BOLDNESS = (1.0, 0.9, 0.6)
-"""How often a greedy adversary does its worst; each run draws one, lest all runs be the same run."""
+"""Probabilities with which a greedy adversary chooses the worst arrival. Each run draws one, so that runs differ."""
 
 
 def parse_order(name: str) -> Order:
-    """Return one of ``ORDERS``.
+    """Check the name of an order.
 
     Raises:
-        OptionError: there is none of that name.
+        OptionError: The order is unknown.
     """
     for order in ORDERS:
         if order == name:
@@ -44,16 +43,16 @@ def parse_order(name: str) -> Order:
 
 @dataclass(frozen=True, eq=False)
 class ArrivalSource:
-    """Everything that can arrive, and how likely it is.
+    """Possible arrivals with their probabilities.
 
     Attributes:
-        name: what it is, in words.
-        groups: names of the groups; ``group`` counts in them.
-        group, recommendation: shape (arrivals,); a recommendation is 1 to accept, 0 to reject.
-        cost: of deciding otherwise, shape (arrivals,).
-        label: the truth, 1 for the favourable label, shape (arrivals,); None where it is unknown.
-        weight: probabilities, shape (arrivals,), adding up to 1; None if all are alike.
-        real: whether labels are of real people, so that decisions can be right or wrong.
+        name: Description of the source.
+        groups: Names of the groups.
+        group, recommendation: Position of the group, and recommendation (1 to accept, 0 to reject), shape (arrivals,).
+        cost: Cost of an override, shape (arrivals,).
+        label: True label, 1 if favourable, shape (arrivals,). None if unknown.
+        weight: Probabilities, shape (arrivals,), with sum 1. None if all are equal.
+        real: Whether labels are of real people, so that decisions can be right or wrong.
     """
 
     name: str
@@ -66,22 +65,22 @@ class ArrivalSource:
     real: bool
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
-        """Return the positions of arrivals, independent and identically distributed."""
+        """Draw the positions of independent and identically distributed arrivals."""
         if self.weight is None:
             return rng.integers(len(self.group), size=shape)
         edges = np.cumsum(self.weight)
         return np.minimum(np.searchsorted(edges / edges[-1], rng.random(shape), side="right"), len(edges) - 1)
 
     def cells(self) -> ArrivalCells:
-        """Return the arrivals by group and recommendation."""
+        """Group the arrivals by group and recommendation."""
         return ArrivalCells(self)
 
 
 class ArrivalCells:
-    """A source's arrivals by group and recommendation, to draw from one cell.
+    """Arrivals by group and recommendation, to draw from one cell.
 
-    Inside a cell arrivals are drawn by their probabilities; where the whole cell has none, all alike: an adversary does
-    not keep to what was expected.
+    Arrivals of a cell are drawn by their probabilities, or uniformly if all of them are 0: an adversary ignores
+    expectations.
     """
 
     def __init__(self, source: ArrivalSource) -> None:
@@ -97,17 +96,17 @@ class ArrivalCells:
         self.filled = counts > 0
 
     def draw(self, group: Integers, recommendation: Integers, rng: np.random.Generator) -> Integers:
-        """One arrival per entry, of that group and recommendation; of that group alone where it has none such."""
+        """Draw one arrival per entry, of that group and recommendation, or of that group if it has no such arrival."""
         key = 2 * group + recommendation
         key = np.where(self.filled[key], key, key ^ 1)
         low, high = self._edges[self._start[key]], self._edges[self._start[key + 1]]
         place = np.searchsorted(self._edges, low + rng.random(key.shape) * (high - low), side="right") - 1
-        found: Integers = self._order[np.clip(place, self._start[key], self._start[key + 1] - 1)]
-        return found
+        positions: Integers = self._order[np.clip(place, self._start[key], self._start[key + 1] - 1)]
+        return positions
 
 
 def synthetic_source(inputs: Inputs) -> ArrivalSource:
-    """Return independent arrivals as a shield's inputs describe them; impossible ones have probability 0."""
+    """Build independent arrivals from a shield's inputs. Impossible ones have probability 0."""
     rows: list[tuple[int, int, float, int, float]] = []
     for g, r in product(range(len(inputs.groups)), (0, 1)):
         share = inputs.rate[g] * (inputs.accept[g] if r else 1 - inputs.accept[g])
@@ -136,18 +135,18 @@ def source_from_people(
     cost: float | None = None,
     name: str = "people in the data",
 ) -> ArrivalSource:
-    """Return people drawn from data, with replacement, with what a model recommends for them.
+    """Build arrivals of people drawn from data, with replacement, with the recommendations of a model.
 
     Args:
-        attribute: the categorical or ordinal attribute whose values are the groups.
-        groups: values of it that take part, in the shield's order; all unless given. Others are left out.
-        cost: of every decision against the recommendation; None makes it the model's confidence, the distance of the
-            favourable label's score from a half.
-        name: how to call them in messages and results.
+        attribute: Categorical or ordinal attribute whose values are the groups.
+        groups: Values that take part, in the shield's order. Default: all.
+        cost: Cost of every override. If None, the model's confidence, which is the distance of the favourable score
+            from 0.5.
+        name: Name of the source in messages and results.
 
     Raises:
-        OptionError: there is no such attribute, it has no such value, or it is a number.
-        DataError: a group has no people in the data.
+        OptionError: The attribute or a value is unknown, or the attribute is numeric.
+        DataError: A group has no people in the data.
     """
     from evenhand.models.scorer import favourable_score, predict_labels
 
@@ -171,9 +170,9 @@ def source_from_people(
     place = {words.index(group): g for g, group in enumerate(groups)}
     belongs = np.array([place.get(int(value), -1) if value == value else -1 for value in column])
     chosen = np.flatnonzero(belongs >= 0)
-    found = np.bincount(belongs[chosen], minlength=len(groups))
-    if (found == 0).any():
-        raise DataError(f"no one has {attribute} = {groups[int(np.argmin(found))]}", location=name)
+    sizes = np.bincount(belongs[chosen], minlength=len(groups))
+    if (sizes == 0).any():
+        raise DataError(f"no one has {attribute} = {groups[int(np.argmin(sizes))]}", location=name)
     individuals = people.individuals[chosen]
     decided = predict_labels(scorer, individuals) == scorer.favourable
     constant = np.full(len(chosen), cost, dtype=np.float64)
@@ -191,15 +190,15 @@ def source_from_people(
 
 
 class ArrivalStream:
-    """Arrivals of many runs at once, step by step.
+    """Arrivals of many runs, step by step.
 
     Args:
-        source: what can arrive.
-        order: which of them when.
-        runs: how many runs.
-        steps: decisions in each run.
-        horizon: after so many decisions an order starts from the beginning.
-        rng: where the draws come from.
+        source: Possible arrivals.
+        order: Order of the arrivals.
+        runs: Number of runs.
+        steps: Number of decisions in each run.
+        horizon: Number of decisions after which the order restarts.
+        rng: Random number generator.
     """
 
     def __init__(
@@ -208,36 +207,36 @@ class ArrivalStream:
         order = parse_order(order)
         self.source = source
         self._rng = rng
-        drawn = source.draw((steps, runs), rng)
+        arrivals = source.draw((steps, runs), rng)
         self._cells = source.cells()
         if order in ("one-group-first", "alternating"):
-            drawn = _arrange_groups(source.group, drawn, order, horizon, rng)
+            arrivals = _arrange_groups(source.group, arrivals, order, horizon, rng)
         elif order == "worst":
-            # One group is always recommended, the others never; which, is drawn for every run.
+            # One group is always recommended, the others never. Each run draws this group.
             best = rng.integers(len(source.groups), size=runs)
-            group = source.group[drawn]
-            drawn = self._cells.draw(group, (group == best).astype(np.int64), rng)
-        self._drawn = drawn
+            group = source.group[arrivals]
+            arrivals = self._cells.draw(group, (group == best).astype(np.int64), rng)
+        self._drawn = arrivals
         self._bold = rng.choice(ADVERSARY_BOLDNESS, size=runs) if order == "greedy" else None
 
     def next_arrivals(self, step: int, runs: Integers, counts: RunCounters) -> Integers:
-        """Return the positions in the source of who arrives in these runs; an adversary sees their counters."""
-        drawn: Integers = self._drawn[step, runs]
+        """Return the positions of the next arrivals of these runs. An adversary sees their counters."""
+        arrivals: Integers = self._drawn[step, runs]
         if self._bold is None:
-            return drawn
-        bold = self._rng.random(len(drawn)) < self._bold[runs]
+            return arrivals
+        adversarial = self._rng.random(len(arrivals)) < self._bold[runs]
         group, recommendation = _widening_arrivals(counts, self._rng)
-        return np.where(bold, self._cells.draw(group, recommendation, self._rng), drawn)
+        return np.where(adversarial, self._cells.draw(group, recommendation, self._rng), arrivals)
 
 
 def _arrange_groups(
-    groups: Integers, drawn: Integers, order: Order, horizon: int, rng: np.random.Generator
+    groups: Integers, arrivals: Integers, order: Order, horizon: int, rng: np.random.Generator
 ) -> Integers:
-    """Return the same arrivals within every horizon, one group after the other or taking turns; who begins is drawn."""
-    arranged = np.empty_like(drawn)
+    """Reorder the arrivals within every horizon, one group after another or in turns, with a random first group."""
+    arranged = np.empty_like(arrivals)
     count = int(groups.max()) + 1
-    for start in range(0, len(drawn), horizon):
-        part = drawn[start : start + horizon]
+    for start in range(0, len(arrivals), horizon):
+        part = arrivals[start : start + horizon]
         group = (groups[part] + rng.integers(count, size=part.shape[1])) % count
         if order == "one-group-first":
             key = group
@@ -251,17 +250,17 @@ def _arrange_groups(
 
 
 def _widening_arrivals(counts: RunCounters, rng: np.random.Generator) -> tuple[Integers, Integers]:
-    """The arrival that widens the largest gap most if it is followed: the ahead accepted, or the behind rejected."""
-    seen, accepted = counts.seen, counts.accepted
-    rate = accepted / np.maximum(seen, 1)
+    """Return the arrival that widens the largest gap most if its recommendation is followed."""
+    sizes, accepted = counts.seen, counts.accepted
+    rate = accepted / np.maximum(sizes, 1)
     runs = np.arange(len(rate))
     jitter = 1e-9 * rng.random(rate.shape)  # ties are broken by chance
     ahead, behind = np.argmax(rate + jitter, axis=1), np.argmin(rate - jitter, axis=1)
     behind = np.where(behind == ahead, (ahead + 1) % rate.shape[1], behind)
 
     def rate_change(group: Integers, decision: int) -> Floats:
-        after = (accepted[runs, group] + decision) / (seen[runs, group] + 1)
-        return np.asarray(np.abs(after - rate[runs, group]))
+        new_rate = (accepted[runs, group] + decision) / (sizes[runs, group] + 1)
+        return np.asarray(np.abs(new_rate - rate[runs, group]))
 
     raising = rate_change(ahead, 1) > rate_change(behind, 0)
     return np.where(raising, ahead, behind), raising.astype(np.int64)

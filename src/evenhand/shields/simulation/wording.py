@@ -1,4 +1,4 @@
-"""A policy in words: what it guarantees, what that costs, and when it intervenes."""
+"""Documents of policies: guarantees, costs and interventions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWERS = {
     "static-bw": "every period in bounds",
     "dynamic": "first period fair",
 }
-"""What is answered of a shield that goes on, by its kind; of others, whether every run is fair."""
+"""Title of the verification of a periodic shield, by its kind."""
 
 HEATMAP_WORDS = (
     "A cell is a time and a difference between the groups so far. Its colour says how often the next decision is made "
@@ -43,22 +43,22 @@ HEATMAP_WORDS = (
 )
 
 ENDS = ("reached", "unfair", "unjudged")
-"""What is counted of ends."""
+"""Counts of ends."""
 
 OFTEN_UNJUDGED = 0.5
-"""Share of runs whose end is not judged from which a page warns."""
+"""Share of runs without a judged end from which the page has a warning."""
 
 LISTED_ENDS = 12
-"""Times of which a page shows what was found; the JSON has all."""
+"""Maximum number of checks on a page. The JSON has all."""
 
 
 def policy_document(policy: ShieldPolicy, *, path: str | None = None, file_bytes: int | None = None) -> Document:
-    """Return what a shield that was synthesised guarantees, what that costs, and how large it is.
+    """Build the document of a synthesised shield: guarantees, cost and size.
 
     Args:
-        policy: the shield.
-        path: the file that was written, of ``file_bytes``.
-        file_bytes: its size.
+        policy: The policy.
+        path: Path of the written file.
+        file_bytes: Size of the file.
     """
     plan = policy.plan
     blocks: list[Block] = [Text(sentence, role="finding") for sentence in guarantees(plan)]
@@ -77,11 +77,11 @@ def policy_document(policy: ShieldPolicy, *, path: str | None = None, file_bytes
 
 
 def build_document(result: ShieldInspection, name: str = "") -> Document:
-    """Return what a policy file holds.
+    """Build the document of an inspection.
 
     Args:
-        result: what was read from it.
-        name: what the file is called.
+        result: The inspection.
+        name: Name of the file.
     """
     blocks: list[Block] = [Text(sentence, role="finding") for sentence in result.promises]
     blocks += [Text(result.convention), *_answers(result), *_cautions(result)]
@@ -90,7 +90,7 @@ def build_document(result: ShieldInspection, name: str = "") -> Document:
     if result.ends:
         blocks += _end_blocks(result)
     blocks += [Heading("Which file this is", anchor="file"), _file_facts(result)]
-    blocks += [Heading("What it was made for", anchor="plan", detail=True), _plan_facts(result)]
+    blocks += [Heading("Plan", anchor="plan", detail=True), _plan_facts(result)]
     return Document(
         f"Shield {name}".rstrip(),
         describe_plan(result),
@@ -101,21 +101,21 @@ def build_document(result: ShieldInspection, name: str = "") -> Document:
 
 
 def describe_plan(result: ShieldInspection) -> str:
-    """Return the plan in one line."""
-    names = " and ".join(f"{group.name} ({format_percent(group.rate)} of those who come)" for group in result.groups)
-    kept = result.property.replace("_", " ").capitalize()
-    return f"{kept}, kappa {result.kappa}, {names}, kind {result.shield}."
+    """Describe the plan in one line."""
+    names = " and ".join(f"{group.name} ({format_percent(group.rate)} of arrivals)" for group in result.groups)
+    name = result.property.replace("_", " ").capitalize()
+    return f"{name}, kappa {result.kappa}, {names}, kind {result.shield}."
 
 
 def format_expected(number: float | None) -> str:
-    """Return an expected number of people: two digits after the point, more where it is small."""
+    """Format an expected number of people with two decimals, or more if it is small."""
     if number is None:
         return ""
     return format_decimal(number) if number >= 0.0001 or number == 0 else "< 0.0001"
 
 
 def format_bytes(count: int) -> str:
-    """Return a number of bytes as ``812 B``, ``98.5 kB``, ``1.2 MB``."""
+    """Format a number of bytes as ``812 B``, ``98.5 kB``, ``1.2 MB``."""
     amount, unit = float(count), "B"
     for larger in ("kB", "MB", "GB"):
         if amount < 999.5:
@@ -125,7 +125,7 @@ def format_bytes(count: int) -> str:
 
 
 def _answers(result: ShieldInspection) -> Iterator[Metric]:
-    """Yield what there is to say of a policy, most important first."""
+    """Yield the main figures of a policy, most important first."""
     yield _guarantee_answer(result)
     if result.reached is not None and result.not_walked:
         yield Metric("later periods", ReportedNumber("-", kind="unknown", basis=result.not_walked))
@@ -139,8 +139,8 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
         )
     if result.overriding is not None:
         basis = f"of the {result.reached:,} states that some run gets to: there some recommendation is not followed"
-        shown = ReportedNumber(format_percent(result.overriding), result.overriding, "proved", basis=basis)
-        yield Metric("intervenes in", shown)
+        number = ReportedNumber(format_percent(result.overriding), result.overriding, "proved", basis=basis)
+        yield Metric("intervenes in", number)
     yield _size_answer(
         result.bytes, result.file_bytes, f"of actions in {result.states:,} states, stored as {result.form}"
     )
@@ -158,7 +158,7 @@ def _cost_answer(name: str, cost: float | None, horizon: int, *, walked: bool = 
 
 
 def _cautions(result: ShieldInspection) -> Iterator[Block]:
-    """Yield what a reader must not miss."""
+    """Yield the warnings."""
     stated, cost = result.stated_cost, result.expected_cost
     recomputed = result.reached is not None
     if recomputed and stated is not None and cost is not None and abs(stated - cost) > COST_TOLERANCE * max(1.0, cost):
@@ -214,7 +214,7 @@ def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
         f"the recommendation; proved {EXPECTED}",
         (
             Column("group"),
-            Column("of those who come", numeric=True),
+            Column("of arrivals", numeric=True),
             Column("recommended", numeric=True),
             Column("accepted", numeric=True),
             Column("rejected", numeric=True),
@@ -237,12 +237,12 @@ def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
     )
     if not result.stretches:
         return
-    yield Heading("What it does where", anchor="where", detail=True)
+    yield Heading("Actions by counters", anchor="where", detail=True)
     yield Figure(
         "actions by counters",
-        "What happens to the next person, by how many of both groups were accepted so far, at four times and with as "
-        "many of each group as usually came until then. Grey: the recommendation is followed. Blue: the next person of "
-        "the group is accepted. Orange: rejected. No colour: no run gets there, whatever people come.",
+        "Action on the next person by the accepted people of both groups, at four times and with typical numbers of "
+        "people of each group. Grey: the recommendation is followed. Blue: the next person of "
+        "the group is accepted. Orange: rejected. No colour: no run reaches the state.",
         result,
     )
 
@@ -275,8 +275,7 @@ def _file_facts(result: ShieldInspection) -> Facts:
 
 def _plan_facts(result: ShieldInspection) -> Facts:
     groups = (
-        f"{group.name}: {format_percent(group.rate)} of those who come, {format_percent(group.accept)} of them "
-        "recommended"
+        f"{group.name}: {format_percent(group.rate)} of arrivals, {format_percent(group.accept)} of them recommended"
         for group in result.groups
     )
     return Facts(

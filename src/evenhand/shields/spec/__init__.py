@@ -1,1 +1,1 @@
-"""What is asked of a shield: property, inputs, horizon, ends, and what it then guarantees."""
+"""Specification of shields: property, inputs, horizon, ends and guarantees."""

@@ -1,6 +1,6 @@
-"""A shield's configuration as people write it, in YAML or TOML: read, checked, and turned into a plan.
+"""Configuration files of shields, in YAML or TOML.
 
-Every fault is one error that says what is wrong, at which entry of which file, and how to go on.
+An invalid entry raises one error with its place and a hint.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from evenhand.shields.spec.plan import (
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, PropertyKind, parse_kappa
 
 EXAMPLE = "{rate: 0.3, accept: 0.35}"
-"""What the description of a group looks like."""
+"""Example of the entry of a group."""
 
 
-def _parse_exact(given: object) -> object:
-    """Return an exact number from a text, or from a number as it is written."""
-    if isinstance(given, bool) or not isinstance(given, str | int | float | Fraction):
-        raise ValueError(f"expected a number, got {given!r}")
-    return _raise_as_value_error(lambda: parse_kappa(given))
+def _parse_exact(value: object) -> object:
+    """Parse an exact number from text or from a number."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
+        raise ValueError(f"expected a number, got {value!r}")
+    return _raise_as_value_error(lambda: parse_kappa(value))
 
 
-def _parse_empty_group(given: object) -> object:
-    return _raise_as_value_error(lambda: str(EmptyGroupRule.parse(given))) if isinstance(given, str) else given
+def _parse_empty_group(value: object) -> object:
+    return _raise_as_value_error(lambda: str(EmptyGroupRule.parse(value))) if isinstance(value, str) else value
 
 
 def _raise_as_value_error(make: Callable[[], object]) -> object:
-    """Return what is made, or its complaint as one that pydantic hands on."""
+    """Convert an option error to a ValueError for pydantic."""
     try:
         return make()
     except OptionError as error:
@@ -53,16 +53,16 @@ Exact: TypeAlias = Annotated[Fraction, BeforeValidator(_parse_exact), Field(stri
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
-def _check_property(given: object) -> object:
-    """Refuse properties that are known, and that a running shield does not keep, with the reason."""
-    reason = LABELLED_PROPERTIES.get(str(given).replace("equalised", "equalized"))
+def _check_property(value: object) -> object:
+    """Refuse properties that shields do not support, with the reason."""
+    reason = LABELLED_PROPERTIES.get(str(value).replace("equalised", "equalized"))
     if reason is not None:
         raise OptionError(
-            f"a running shield does not keep {str(given).replace('_', ' ')}: {reason}",
+            f"a running shield does not keep {str(value).replace('_', ' ')}: {reason}",
             location="property",
             hint="equal_opportunity, which counts one rate in each group",
         )
-    return given
+    return value
 
 
 LABELLED_PROPERTIES = {
@@ -70,7 +70,7 @@ LABELLED_PROPERTIES = {
     "predictive_parity": "who is accepted changes what is counted, and labels of those rejected are never known",
     "calibration": "it compares scores with labels, and no decision changes either of them",
 }
-"""Why they are refused, by name."""
+"""Reasons for unsupported properties, by name."""
 
 
 class ShieldGroupConfig(FileModel, strict=True):
@@ -91,7 +91,7 @@ class ShieldGroupConfig(FileModel, strict=True):
 
 
 class LabelConfig(FileModel, strict=True):
-    """How labels arrive.
+    """Arrival of labels.
 
     Attributes:
         wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire.
@@ -110,7 +110,7 @@ class ShieldConfig(FileModel, strict=True):
         kind: Kind of shield.
         empty_group: Convention while a group is empty or small: ``zero``, ``vacuous`` or ``min_count=N``.
         cost: Cost of an intervention. Default: 1.
-        costs: Possible costs in ascending order, in place of ``cost``.
+        costs: Possible costs in ascending order, instead of ``cost``.
         groups: Expectations of two or more groups, by name.
         checks: Times of the checks: ``end``, ``anytime``, or a list of numbers of decisions.
         terminal: For ``dynamic``: treatment of ends that cannot be guaranteed: ``strict``, ``soft`` or ``exempt``.
@@ -134,10 +134,10 @@ class ShieldConfig(FileModel, strict=True):
     labels: LabelConfig | None = None
 
     def plan(self) -> ShieldPlan:
-        """Return the plan that it describes.
+        """Build the plan of this configuration.
 
         Raises:
-            OptionError: entries that are right alone do not fit together.
+            OptionError: Entries contradict each other.
         """
         start = self._start()
         if self.labels is not None and self.property != "equal_opportunity":
@@ -200,22 +200,22 @@ class ShieldConfig(FileModel, strict=True):
         )
 
     def _share(self, name: str, entry: str, otherwise: float) -> float:
-        """Return an entry of a group, which may be left out only where nothing is expected."""
-        given: float | None = getattr(self.groups[name], entry)
-        others = [getattr(group, entry) for group in self.groups.values()]
-        if given is None and (self.kind != "feasible" or any(other is not None for other in others)):
+        """Return an entry of a group. It is required unless the kind expects nothing."""
+        share: float | None = getattr(self.groups[name], entry)
+        shares = [getattr(group, entry) for group in self.groups.values()]
+        if share is None and (self.kind != "feasible" or any(other is not None for other in shares)):
             raise OptionError(f"`{entry}` is missing", location=f"groups.{name}", hint=f"write {name}: {EXAMPLE}")
-        return otherwise if given is None else given
+        return otherwise if share is None else share
 
 
 def read_plan(source: Mapping[str, Any] | str | Path) -> ShieldPlan:
-    """Return the plan that a mapping or a file describes.
+    """Read a plan from a mapping or a file.
 
     Args:
-        source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML.
+        source: Mapping, or file in YAML, JSON or TOML.
 
     Raises:
-        OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
+        OptionError: The file cannot be read, or an entry is missing, unknown or invalid.
     """
     if isinstance(source, Mapping):
         return plan_from_mapping(source, location=None)
@@ -225,7 +225,7 @@ def read_plan(source: Mapping[str, Any] | str | Path) -> ShieldPlan:
 
 
 def plan_from_mapping(described: Mapping[str, Any], *, location: str | None) -> ShieldPlan:
-    """The plan that a mapping describes; ``where`` it comes from begins what a complaint says about the place."""
+    """Read a plan from a mapping. Errors name the ``location`` of the mapping."""
 
     def make() -> ShieldPlan:
         return ShieldConfig.model_validate(described).plan()
@@ -234,7 +234,7 @@ def plan_from_mapping(described: Mapping[str, Any], *, location: str | None) -> 
 
 
 def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
-    """Return a plan as a mapping that JSON can hold; ``plan_from_mapping`` gives an equal plan."""
+    """Convert a plan to JSON values; ``plan_from_mapping`` reads an equal plan."""
     inputs = plan.inputs
     groups: dict[str, Any] = {}
     for i, name in enumerate(inputs.groups):
@@ -244,7 +244,7 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
         if len(inputs.costs) > 1:
             rejected, accepted = inputs.weights[i]
             groups[name] |= {"costs_if_rejected": list(rejected), "costs_if_accepted": list(accepted)}
-    found: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "property": plan.property.kind,
         "kappa": format_exact(plan.property.kappa),
         "horizon": plan.horizon,
@@ -256,17 +256,17 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
         "terminal": plan.terminal,
     }
     if plan.bounds is not None:
-        found["bounds"] = [format_exact(bound) for bound in plan.bounds]
+        entries["bounds"] = [format_exact(bound) for bound in plan.bounds]
     if any(plan.start):
         pairs = zip(plan.start[::2], plan.start[1::2], strict=True)
-        found["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
+        entries["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
     if plan.label_wait != LABEL_WAIT:
-        found["labels"] = {"wait": plan.label_wait}
-    return found
+        entries["labels"] = {"wait": plan.label_wait}
+    return entries
 
 
 def format_exact(exact: Fraction) -> str:
-    """Return an exact number as a decimal where that is as exact, else as a fraction.
+    """Format an exact number as a decimal if that is exact, else as a fraction.
 
     >>> format_exact(Fraction(1, 10)), format_exact(Fraction(1, 3))
     ('0.1', '1/3')
@@ -275,16 +275,16 @@ def format_exact(exact: Fraction) -> str:
     return short if Fraction(short) == exact else str(exact)
 
 
-def _check_weights(given: list[float] | None, name: str, entry: str, costs: int) -> tuple[float, ...]:
-    if given is None and costs == 1:
+def _check_weights(shares: list[float] | None, name: str, entry: str, costs: int) -> tuple[float, ...]:
+    if shares is None and costs == 1:
         return (1.0,)
-    if given is None or len(given) != costs:
+    if shares is None or len(shares) != costs:
         raise OptionError(
-            f"{costs} costs need as many probabilities, and there are {len(given or ())}",
+            f"{costs} costs need one probability each, got {len(shares or ())}",
             location=f"groups.{name}.{entry}",
             hint=f"write {entry}: [{', '.join([f'{1 / costs:.2g}'] * costs)}], adding up to 1",
         )
-    return tuple(given)
+    return tuple(shares)
 
 
 HINTS = {

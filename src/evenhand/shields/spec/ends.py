@@ -1,8 +1,7 @@
-"""What an end is worth, bounds on the welfare of groups, and what a shield that keeps them guarantees.
+"""Values of ends, bounds on the welfare of groups, and descriptions of guarantees.
 
-An end is worth 0 where it is allowed, infinity where it is forbidden, or a price. Any object with `values` is a
-terminal. Sets whose counts ``b`` form an interval given the others (a `BandEnd`) are checked faster, and at every time
-if need be.
+The value of an end is 0 if it is allowed, infinity if it is forbidden, or a price. Ends whose allowed counts ``b`` form
+an interval given the other counts (`BandEnd`) are checked faster.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from evenhand.shields.spec.properties import FairnessProperty
 
 
 class EndValues(Protocol):
-    """The value of every pair of counts of accepted at a check."""
+    """Values of the accepted counts at a check."""
 
     def values(self, n_a: int, n_b: int) -> Floats:
-        """Return shape (n_a + 1, n_b + 1) by accepted of each group; infinite: forbidden."""
+        """Compute the values by accepted people of each group, shape (n_a + 1, n_b + 1). Infinity forbids."""
         ...
 
 
 @runtime_checkable
 class BandEnd(EndValues, Protocol):
-    """A terminal that is 0 on intervals and infinite beside them."""
+    """Ends whose value is 0 inside intervals and infinite outside."""
 
     def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
-        """Return integer arrays (broadcast): the counts ``b`` from low to high are allowed, none if low > high."""
+        """Compute integer arrays (broadcast): the counts ``b`` from low to high are allowed, none if low > high."""
         ...
 
 
 class _BandValues:
-    """Values of a terminal that is a band."""
+    """Values of a `BandEnd`."""
 
     def values(self: BandEnd, n_a: int, n_b: int) -> Floats:
         low, high = self.band(n_a, np.arange(n_a + 1), n_b)
@@ -48,11 +47,11 @@ class _BandValues:
 
 @dataclass(frozen=True)
 class FairEnd(_BandValues):
-    """The property holds, with what was counted before.
+    """Ends at which the property holds, including the past.
 
     Attributes:
-        property: what must hold.
-        start: counters carried over (n_a, a, n_b, b).
+        property: The required property.
+        start: Counters of the past (n_a, a, n_b, b).
     """
 
     property: FairnessProperty
@@ -65,18 +64,19 @@ class FairEnd(_BandValues):
         return np.maximum(low - past_b, 0), np.minimum(high - past_b, n_b)
 
     def is_judged(self, n_a: int, n_b: int) -> bool:
-        """Return whether so many of each group are enough for anything to be required."""
+        """Return whether these counts suffice for a requirement."""
         return min(n_a + self.start[0], n_b + self.start[2]) >= self.property.empty_group.needed_count
 
 
 @dataclass(frozen=True)
 class WelfareEnd(_BandValues):
-    """Both welfares lie between the bounds, unless a group has fewer than ``at_least`` (Static-BW, Definition 5).
+    """Ends at which both welfares are within the bounds, or a group has fewer than ``at_least`` (Static-BW, Definition
+    5).
 
     Attributes:
-        lower, upper: bounds of the welfare, exact.
-        at_least: smaller groups (in either of the two) make every end allowed.
-        start: counters carried over.
+        lower, upper: Exact bounds of the welfare.
+        at_least: Size of a group below which every end is allowed.
+        start: Counters of the past.
     """
 
     lower: Fraction
@@ -98,37 +98,37 @@ class WelfareEnd(_BandValues):
         return low, high
 
     def is_judged(self, n_a: int, n_b: int) -> bool:
-        """Return whether so many of each group are enough for anything to be required."""
+        """Return whether these counts suffice for a requirement."""
         return min(n_a + self.start[0], n_b + self.start[2]) >= self.at_least
 
 
 def end_values_of(plan: ShieldPlan) -> EndValues:
-    """Return what a plan's checks are worth, over two groups."""
+    """Return the values of a plan's checks, over two groups."""
     return FairEnd(plan.property, plan.start)
 
 
 # Bounds on the welfare of every group: what keeps a gap small in every period keeps it small over all of them.
 #
-# A group's welfare is the share of it that was accepted (among those with label 1, for equal opportunity). If it lies
-# in [l, u] in each of several periods, it lies there in all of them together, whatever their sizes, as a mediant of
-# fractions lies between them (Cano et al., "Fairness shields", Lemma 3). So does the welfare of replicas that decide
-# side by side. Bounds with u - l <= kappa therefore bound the gap between any two groups, and bounds with l >= (1 -
-# kappa) u their ratio. They can be met as soon as 1 / (u - l) of a group were seen (Lemma 9).
+# The welfare of a group is its acceptance rate (among people with label 1, for equal opportunity). If it is in [l, u]
+# in each of several periods, it is in [l, u] over all of them, for all sizes, because a mediant is between its
+# fractions (Cano et al., "Fairness shields", Lemma 3). So does the welfare of replicas that decide side by side. Bounds
+# with u - l <= kappa therefore bound the gap between any two groups, and bounds with l >= (1 - kappa) u their ratio.
+# They can be met after 1 / (u - l) people of a group (Lemma 9).
 
 
 MAX_DENOMINATOR = 10**6
-"""Denominator of bounds that come from data: more digits would mean nothing."""
+"""Maximum denominator of bounds that are derived from data."""
 
 
 @dataclass(frozen=True)
 class WelfareBounds:
-    """Every group's welfare between two numbers, both exact.
+    """Exact bounds on the welfare of every group.
 
     Attributes:
-        lower, upper: 0 <= lower < upper <= 1.
+        lower, upper: The bounds, 0 <= lower < upper <= 1.
 
     Raises:
-        OptionError: they are not.
+        OptionError: The bounds are invalid.
     """
 
     lower: Fraction
@@ -144,23 +144,23 @@ class WelfareBounds:
 
     @property
     def least_seen(self) -> int:
-        """How many of a group must have been seen for the bounds to be possible whatever they are: 1 / (u - l)."""
+        """Number of people of a group from which the bounds can be met: 1 / (u - l)."""
         return ceil(1 / (self.upper - self.lower))
 
-    def holds(self, seen: Any, accepted: Any) -> Booleans:
-        """Return whether the welfare lies within, exactly; arrays or numbers. An empty group is within."""
-        seen, accepted = np.asarray(seen, dtype=np.int64), np.asarray(accepted, dtype=np.int64)
-        low = accepted * self.lower.denominator >= seen * self.lower.numerator
-        high = accepted * self.upper.denominator <= seen * self.upper.numerator
+    def holds(self, sizes: Any, accepted: Any) -> Booleans:
+        """Check exactly whether the welfare is within the bounds; arrays or numbers. An empty group is within."""
+        sizes, accepted = np.asarray(sizes, dtype=np.int64), np.asarray(accepted, dtype=np.int64)
+        low = accepted * self.lower.denominator >= sizes * self.lower.numerator
+        high = accepted * self.upper.denominator <= sizes * self.upper.numerator
         return np.asarray(low & high)
 
     def words(self) -> str:
-        """For people."""
+        """Describe the bounds."""
         return f"every group's rate between {float(self.lower):.4g} and {float(self.upper):.4g}"
 
     @classmethod
     def gap(cls, kappa: Fraction, middle: float) -> WelfareBounds:
-        """Return the bounds kappa apart around a rate, moved into [0, 1] where they would leave it."""
+        """Build bounds of width kappa around a rate, moved into [0, 1] if necessary."""
         _check_kappa_positive(kappa)
         lower = Fraction(middle).limit_denominator(MAX_DENOMINATOR) - kappa / 2
         lower = max(Fraction(0), min(lower, 1 - kappa))
@@ -168,10 +168,10 @@ class WelfareBounds:
 
     @classmethod
     def ratio(cls, kappa: Fraction, middle: float) -> WelfareBounds:
-        """Return the bounds whose ratio is 1 - kappa, around a rate.
+        """Build bounds of ratio 1 - kappa around a rate.
 
         Raises:
-            OptionError: the rate is 0, of which no share can be had.
+            OptionError: The rate is 0.
         """
         _check_kappa_positive(kappa)
         upper = Fraction(middle).limit_denominator(MAX_DENOMINATOR) / (1 - min(kappa, Fraction(1)) / 2)
@@ -186,16 +186,16 @@ class WelfareBounds:
 
 
 def welfare_bounds_of(plan: ShieldPlan) -> WelfareBounds:
-    """Return the welfare bounds of a static-bw plan: as given, else of width kappa around the mean label.
+    """Compute the welfare bounds of a static-bw plan: the configured ones, else of width kappa around the mean label.
 
     Raises:
-        OptionError: bounds that do not imply the property.
+        OptionError: The bounds do not imply the property.
     """
-    kept = plan.property
-    ratio = kept.kind == "disparate_impact"
+    fairness = plan.property
+    ratio = fairness.kind == "disparate_impact"
     if plan.bounds is not None:
         lower, upper = plan.bounds
-        if ratio and lower < (1 - kept.kappa) * upper:
+        if ratio and lower < (1 - fairness.kappa) * upper:
             raise OptionError(
                 f"welfare bounds {float(lower):g} to {float(upper):g} allow rates in a smaller ratio than 1 - kappa",
                 location="bounds",
@@ -204,7 +204,7 @@ def welfare_bounds_of(plan: ShieldPlan) -> WelfareBounds:
         return WelfareBounds(lower, upper)
     means = plan.inputs.label if plan.inputs.label is not None else plan.inputs.accept
     middle = sum(rate * mean for rate, mean in zip(plan.inputs.rate, means, strict=True))
-    return WelfareBounds.ratio(kept.kappa, middle) if ratio else WelfareBounds.gap(kept.kappa, middle)
+    return WelfareBounds.ratio(fairness.kappa, middle) if ratio else WelfareBounds.gap(fairness.kappa, middle)
 
 
 def _check_kappa_positive(kappa: Fraction) -> None:
@@ -216,17 +216,16 @@ def _check_kappa_positive(kappa: Fraction) -> None:
         )
 
 
-# What a shield guarantees, and on what conditions, in words.
+# Descriptions of guarantees and their conditions.
 
 
-EVERY_RUN = "in every run, whatever people come, in whatever order, and whatever is recommended"
+EVERY_RUN = "in every run, for all people, orders and recommendations"
 GREEDY = (
-    "Nothing is guaranteed: it overrides a decision that would leave the groups unfair at once, and may find at the "
-    "end that it is too late."
+    "Nothing is guaranteed: it overrides decisions that would be unfair at once, and the last ones may come too late."
 )
 FEASIBLE = (
-    "The shield intervenes only where nothing else leads to a fair end for sure; what that costs and who is "
-    "expected plays no part."
+    "The shield intervenes only if no other decision leads to a fair end with certainty. Costs and expected inputs "
+    "have no effect."
 )
 BALANCED = (
     "Over several periods together it holds if both groups are counted equally often in every period, half of the "
@@ -234,15 +233,15 @@ BALANCED = (
 )
 LATER = "Later periods count everything before them and are synthesised when they begin."
 HARD_ENDS = {
-    "strict": "They end fair wherever some shield can make sure of it.",
-    "exempt": "Nothing is asked of an end at which too few of a group were counted for a fair one to be sure.",
-    "soft": "Where a fair end cannot be made sure of, they end as close to it as its price is worth.",
+    "strict": "They end fair if some shield can guarantee it.",
+    "exempt": "Nothing is required of an end at which too few people of a group were counted to guarantee a fair one.",
+    "soft": "If a fair end cannot be guaranteed, they end as close to it as its price is worth.",
 }
-"""By the terminal of a dynamic shield: what holds where a fair end may be impossible."""
+"""Descriptions of ends that may be unfair, by the terminal of a dynamic shield."""
 
 
 def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
-    """Return what the shield of a plan guarantees: one sentence each, the main one first."""
+    """Describe the guarantees of a plan's shield, one sentence each, the main one first."""
     nothing = why_nothing_is_required(plan)
     if nothing is not None:
         return (f"Nothing is guaranteed: {nothing}.",)
@@ -251,8 +250,8 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
         return (GREEDY,)
     if plan.kind == "static-fair":
         why = why_assumption_fails(plan)
-        together = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."
-        return f"{_describe_checks(plan)} of every period, {keeps}, counted within it alone: {always}.", together
+        over_periods = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."
+        return f"{_describe_checks(plan)} of every period, {keeps}, counted within it alone: {always}.", over_periods
     if plan.kind == "static-bw":
         bounds, why = welfare_bounds_of(plan), why_assumption_fails(plan)
         between = f"between {float(bounds.lower):g} and {float(bounds.upper):g}"
@@ -264,23 +263,23 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
             else f"Over all groups together nothing is guaranteed: {why}.",
         )
     if plan.plans_periods:
-        first = f"{_describe_checks(plan)} of the first period, {keeps}: {always}."
-        return first, _describe_later_periods(plan)
-    found = f"{_describe_checks(plan)}, {keeps}: {always}."
-    return (found, FEASIBLE) if plan.kind == "feasible" else (found,)
+        first_period = f"{_describe_checks(plan)} of the first period, {keeps}: {always}."
+        return first_period, _describe_later_periods(plan)
+    sentence = f"{_describe_checks(plan)}, {keeps}: {always}."
+    return (sentence, FEASIBLE) if plan.kind == "feasible" else (sentence,)
 
 
 def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:
-    """Return what fairness at the end of every later period rests on, in words; None if nothing is guaranteed there.
+    """Describe the assumption of fairness at the end of later periods; None if nothing is guaranteed.
 
-    Where no period can be like that, it says why.
+    If no period can keep the assumption, the description gives the reason.
 
     Args:
-        plan: of the shield.
-        bounds: that the shield keeps; by default those of a static-bw plan.
+        plan: Plan of the shield.
+        bounds: Welfare bounds of the shield. Default: the bounds of a static-bw plan.
     """
     if plan.plans_periods:
-        return "so many of each group were counted at the end of every period that a fair end was possible"
+        return "enough people of each group are counted in every period for a fair end to be possible"
     bounds = _bounds_kept(plan, bounds)
     if bounds is not None:
         assumed = f"at least {bounds.least_seen} of each group are counted in every period"
@@ -293,7 +292,7 @@ def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -
 
 
 def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:
-    """Return why no period can keep the assumption of a static shield, however people come; None if some can."""
+    """Describe why no period can keep the assumption of a static shield; None if some period can."""
     horizon, groups = plan.horizon, len(plan.inputs.groups)
     bounds = _bounds_kept(plan, bounds)
     if bounds is not None:
@@ -310,24 +309,24 @@ def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
 
 
 def why_nothing_is_required(plan: ShieldPlan) -> str | None:
-    """Return why no end of a plan is ever judged, so that it keeps nothing, in any run; None if some end is.
+    """Describe why no end of a plan is ever judged; None if some end is judged.
 
     Dynamic and greedy shields count all periods together, so that sooner or later every group is large enough.
     """
-    horizon, seen = plan.horizon, plan.start[::2]
+    horizon, sizes = plan.horizon, plan.start[::2]
     if plan.kind == "static-bw":
-        least = welfare_bounds_of(plan).least_seen
-        # Of more than two groups each is judged by itself.
-        needed = 2 * least if len(seen) == 2 else least
+        minimum = welfare_bounds_of(plan).least_seen
+        # With more than two groups, each is judged by itself.
+        needed = 2 * minimum if len(sizes) == 2 else minimum
         if needed > horizon:
-            whom = "each" if len(seen) == 2 else "a"
-            return f"the bounds need {least:,} of {whom} group, and a period has {horizon:,} decisions"
+            article = "each" if len(sizes) == 2 else "a"
+            return f"the bounds need {minimum:,} of {article} group, and a period has {horizon:,} decisions"
     elif plan.kind in ("finite", "feasible", "static-fair"):
-        least = plan.property.empty_group.needed_count
-        before = (0,) * len(seen) if plan.kind == "static-fair" else seen
-        missing = sorted(max(0, least - count) for count in before)[:2]
+        minimum = plan.property.empty_group.needed_count
+        past_sizes = (0,) * len(sizes) if plan.kind == "static-fair" else sizes
+        missing = sorted(max(0, minimum - count) for count in past_sizes)[:2]
         if sum(missing) > horizon:
-            return f"two groups of {least:,} or more are never counted in {horizon:,} decisions"
+            return f"two groups of {minimum:,} or more are never counted in {horizon:,} decisions"
     return None
 
 
@@ -336,23 +335,23 @@ def _bounds_kept(plan: ShieldPlan, bounds: WelfareBounds | None) -> WelfareBound
 
 
 def describe_empty_group(plan: ShieldPlan) -> str:
-    """Return what holds while a group is empty or small, in words."""
-    kept = plan.property
-    counted = " with label 1" if kept.labelled else ""
+    """Describe the convention for empty and small groups."""
+    fairness = plan.property
+    counted = " with label 1" if fairness.labelled else ""
     if plan.kind == "static-bw":
-        least = welfare_bounds_of(plan).least_seen
-        return f"Of a period that counts fewer than {least} of a group{counted} nothing is required."
-    if kept.empty_group.rule == "zero":
-        ratio = kept.kind == "disparate_impact"
+        minimum = welfare_bounds_of(plan).least_seen
+        return f"Of a period that counts fewer than {minimum} of a group{counted} nothing is required."
+    if fairness.empty_group.rule == "zero":
+        ratio = fairness.kind == "disparate_impact"
         then = (
             "so no one of the other group may be accepted"
             if ratio
-            else f"so the others' must be at most {float(kept.kappa):g}"
+            else f"so the others' must be at most {float(fairness.kappa):g}"
         )
         return f"A group of which no one{counted} has come counts as one with rate 0, {then}."
-    if kept.empty_group.rule == "vacuous":
+    if fairness.empty_group.rule == "vacuous":
         return f"While no one{counted} of a group has come, nothing is required."
-    return f"While fewer than {kept.empty_group.at_least} of a group{counted} have come, nothing is required."
+    return f"While fewer than {fairness.empty_group.at_least} of a group{counted} have come, nothing is required."
 
 
 def _describe_checks(plan: ShieldPlan) -> str:
@@ -368,8 +367,8 @@ def _describe_label_timing(plan: ShieldPlan) -> str:
 
 
 def _describe_later_periods(plan: ShieldPlan) -> str:
-    kept = plan.property
+    fairness = plan.property
     settled = ""
-    if kept.kind != "disparate_impact" and kept.kappa:
-        settled = f" Once {ceil(2 / kept.kappa):,} of each group were counted, every period ends fair."
+    if fairness.kind != "disparate_impact" and fairness.kappa:
+        settled = f" Once {ceil(2 / fairness.kappa):,} of each group were counted, every period ends fair."
     return f"{LATER} {HARD_ENDS[plan.terminal]}{settled}"

@@ -1,6 +1,6 @@
-"""What is asked of a shield: who will come (groups, recommendations, costs, labels), property, horizon and kind.
+"""Plans of shields: expected inputs (groups, recommendations, costs, labels), property, horizon and kind.
 
-Fairness never depends on who comes; only the expected cost does.
+Fairness does not depend on the expected inputs; only the expected cost does.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ LABEL_WAIT = 10_000
 """Default maximum number of decisions that await their label."""
 
 MAX_COSTS = 127
-"""Twice as many levels and one fit into a byte, beside the mark of a dead state."""
+"""Maximum number of costs: the levels and the mark of a dead state fit into a byte."""
 
 IMPOSSIBLE_PROBABILITY = 1e-300
-"""Stands for probability 0: an unfair end stays forbidden (0 times infinity would not be infinite)."""
+"""Replaces probability 0, so that unfair ends stay forbidden (0 times infinity is not infinite)."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Individuals come independently: a group, a recommendation given the group, a cost given both, a label.
+    """Expected arrivals: independent groups, recommendations given the group, costs given both, and labels.
 
     Attributes:
-        groups: their names, two or more.
-        rate: probability of each group, adding up to 1.
-        accept: probability that the classifier recommends to accept, by group.
-        label: probability of label 1 by group, whatever is decided; None if labels play no part.
-        costs: what overriding a recommendation can cost, ascending, 0 or more.
-        weights: probability of each cost given group and recommendation: ``weights[group][recommendation][cost]``;
-            all on the first cost by default.
+        groups: Names of two or more groups.
+        rate: Probability of each group. The sum is 1.
+        accept: Probability of a recommendation to accept, by group.
+        label: Probability of label 1 by group. None if labels are not used.
+        costs: Possible costs of an override, ascending, 0 or more.
+        weights: Probability of each cost given group and recommendation: ``weights[group][recommendation][cost]``.
+            Default: always the first cost.
     """
 
     groups: tuple[str, ...]
@@ -53,8 +53,8 @@ class Inputs:
 
     def __post_init__(self) -> None:
         if not self.weights:
-            first = (1.0,) + (0.0,) * (len(self.costs) - 1)
-            object.__setattr__(self, "weights", ((first, first),) * len(self.groups))
+            first_cost = (1.0,) + (0.0,) * (len(self.costs) - 1)
+            object.__setattr__(self, "weights", ((first_cost, first_cost),) * len(self.groups))
         if len(self.groups) < 2 or len(set(self.groups)) != len(self.groups):
             raise OptionError("a shield compares two or more groups with different names", location="groups")
         for name, values in (("rate", self.rate), ("accept", self.accept), ("label", self.label)):
@@ -90,21 +90,21 @@ class Inputs:
                     )
 
     def joint(self) -> Floats:
-        """Return P(group, recommendation, cost), shape (groups, 2, costs); `IMPOSSIBLE_PROBABILITY` or more."""
+        """Compute P(group, recommendation, cost), shape (groups, 2, costs); `IMPOSSIBLE_PROBABILITY` or more."""
         accept = np.array([[1 - value, value] for value in self.accept])
         joint = np.array(self.rate)[:, None, None] * accept[:, :, None] * np.array(self.weights)
         return np.asarray(np.maximum(joint, IMPOSSIBLE_PROBABILITY), dtype=np.float64)
 
     def labels(self) -> Floats:
-        """Return the probability of (group, label), shape (groups, 2); never 0. Without labels everybody counts."""
+        """Compute P(label | group), shape (groups, 2); never 0. Without labels everyone counts."""
         ones = np.array(self.label if self.label is not None else (1.0,) * len(self.groups))
         return np.asarray(np.maximum(np.stack([1 - ones, ones], axis=1), IMPOSSIBLE_PROBABILITY), dtype=np.float64)
 
     def position(self, group: str | int) -> int:
-        """Return which group that is.
+        """Return the position of a group.
 
         Raises:
-            OptionError: there is no such group.
+            OptionError: The group is unknown.
         """
         if group in self.groups:
             return self.groups.index(str(group))
@@ -119,7 +119,7 @@ class Inputs:
 PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
 PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy")
-"""Kinds that go on after their horizon, see `periodic`."""
+"""Kinds with several periods, see `periodic`."""
 TerminalKind: TypeAlias = Literal["strict", "exempt", "soft"]
 TERMINAL_KINDS: tuple[TerminalKind, ...] = get_args(TerminalKind)
 Counters: TypeAlias = tuple[int, ...]
@@ -128,22 +128,22 @@ Counters: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ShieldPlan:
-    """The problem that a shield solves.
+    """Plan of a shield.
 
     Attributes:
-        property: what is kept.
-        inputs: who is expected.
-        horizon: decisions until the check, or in a period.
+        property: The property.
+        inputs: Expected arrivals.
+        horizon: Number of decisions until the check, or in a period.
         kind: ``finite``: at least cost up to the horizon; ``static-fair``: that, repeated; ``static-bw``: welfare
             bounds, repeated; ``dynamic``: synthesised again at the start of every period; ``feasible``: overrides only
-            when fairness could not be reached otherwise, whatever people are expected; ``greedy``: overrides when the
-            next decision would be unfair.
+            if fairness could not be reached otherwise, for any inputs; ``greedy``: overrides when the next decision
+            would be unfair.
         checks: ``end``: fair at the horizon; ``anytime``: at every time; or the times that are checked (the horizon
             always is).
-        terminal: for dynamic shields, at the end of a period that may not be kept (Assumption 2): ``strict`` keeps it
-            all the same, ``exempt`` does not, ``soft`` makes unfair ends as expensive as they are far from fair.
-        bounds: the welfare bounds (lower, upper) of a static-bw shield; None: around the mean of the labels.
-        start: counters carried over from before; they count in every check.
+        terminal: Ends of a dynamic shield that may not be kept (Assumption 2): ``strict`` keeps them all the same,
+            ``exempt`` does not, ``soft`` prices unfair ends by their bias.
+        bounds: Welfare bounds (lower, upper) of a static-bw shield. None: around the mean of the labels.
+        start: Counters of the past, which count in every check.
         label_wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire and
             are not counted. Default: 10,000.
     """
@@ -174,7 +174,7 @@ class ShieldPlan:
             if self.checks not in ("end", "anytime"):
                 raise OptionError(f"unknown checks {self.checks!r}", location="checks", hint="end, anytime, or times")
         elif any(not isinstance(t, int) or isinstance(t, bool) or not 1 <= t <= self.horizon for t in self.checks):
-            raise OptionError(f"a time that is checked lies between 1 and {self.horizon}", location="checks")
+            raise OptionError(f"times of checks must be between 1 and {self.horizon}", location="checks")
         if self.property.labelled and self.inputs.label is None:
             raise OptionError(
                 "equal opportunity needs the share of label 1 in every group", location="groups", hint="label: 0.4"
@@ -185,7 +185,7 @@ class ShieldPlan:
             )
         start = self.start
         fits = len(start) == 2 * groups and all(
-            0 <= accepted <= seen for seen, accepted in zip(start[::2], start[1::2], strict=True)
+            0 <= accepted <= size for size, accepted in zip(start[::2], start[1::2], strict=True)
         )
         if not fits:
             raise OptionError(
@@ -216,16 +216,16 @@ class ShieldPlan:
 
     @cached_property
     def makes_periods(self) -> bool:
-        """Whether a running shield makes its periods from the plan; several groups within bounds share one table."""
+        """Whether a running shield makes its periods from the plan. Several groups within bounds share one table."""
         return self.kind in PERIODIC_KINDS and (len(self.inputs.groups) == 2 or self.kind == "dynamic")
 
     @cached_property
     def times(self) -> tuple[int, ...]:
-        """When the bias is checked, ascending; the horizon always is."""
+        """Times of the checks, ascending, including the horizon."""
         if self.checks == "anytime":
             return tuple(range(1, self.horizon + 1))
         return tuple(sorted({self.horizon, *(() if self.checks == "end" else self.checks)}))
 
     def continue_from(self, start: Counters, *, horizon: int | None = None) -> ShieldPlan:
-        """Return the same plan from other counters on, for a next period or for what is left of this one."""
+        """Return the plan from other counters on, for the next period or the rest of this one."""
         return replace(self, start=tuple(start), horizon=self.horizon if horizon is None else horizon)

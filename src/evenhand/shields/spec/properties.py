@@ -1,7 +1,7 @@
-"""What a shield keeps: a bound on the bias between groups, tested exactly in integers.
+"""Properties of shields: bounds on the bias between groups, tested exactly in integers.
 
-The counters of a group are how many of it were seen and how many of those were accepted; for equal opportunity only
-individuals whose label turned out to be 1 count. Its welfare is accepted / seen.
+The counters of a group are its seen and accepted people. For equal opportunity, only people with label 1 count. Its
+welfare is accepted / seen.
 
 Source: Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers,
 AAAI 2025. The conventions for empty groups and the form 1 - min / max of disparate impact are ours.
@@ -23,17 +23,17 @@ PropertyKind: TypeAlias = Literal["demographic_parity", "disparate_impact", "equ
 PROPERTY_KINDS: tuple[PropertyKind, ...] = get_args(PropertyKind)
 
 LARGEST_DENOMINATOR = 10**6
-"""Of kappa: products of counters with it stay inside 64 bits for every horizon that fits into memory."""
+"""Maximum denominator of kappa. Its products with counters fit into 64 bits for every horizon that fits into memory."""
 
 
 @dataclass(frozen=True)
 class EmptyGroupRule:
-    """What holds while a group is empty, or too small to judge.
+    """Convention for groups that are empty or too small.
 
     Attributes:
-        rule: ``zero``: an empty group has welfare 0; ``vacuous``: a bias with an empty group is fair;
-            ``min_count``: it is fair until every group has ``at_least`` individuals.
-        at_least: for ``min_count`` only, 1 or more.
+        rule: ``zero``: an empty group has welfare 0; ``vacuous``: a bias with an empty group is fair; ``min_count``: it
+            is fair until every group has ``at_least`` individuals.
+        at_least: Minimum count, 1 or more. 0 unless the rule is ``min_count``.
     """
 
     rule: Literal["zero", "vacuous", "min_count"] = "zero"
@@ -50,10 +50,10 @@ class EmptyGroupRule:
 
     @classmethod
     def parse(cls, text: str) -> EmptyGroupRule:
-        """``zero``, ``vacuous`` or ``min_count=N``.
+        """Parse ``zero``, ``vacuous`` or ``min_count=N``.
 
         Raises:
-            OptionError: anything else.
+            OptionError: The text has another form.
         """
         name, equals, number = str(text).replace(" ", "").partition("=")
         if name == "min_count" and number.isascii() and number.isdigit() and int(number) >= 1:
@@ -66,40 +66,40 @@ class EmptyGroupRule:
 
     @property
     def needed_count(self) -> int:
-        """How many every group must have before the bias counts; 0: it always counts."""
+        """Minimum count of every group before the bias counts. 0: it always counts."""
         return {"zero": 0, "vacuous": 1, "min_count": self.at_least}[self.rule]
 
     def __str__(self) -> str:
         return f"min_count={self.at_least}" if self.rule == "min_count" else self.rule
 
 
-def parse_kappa(given: str | float | int | Fraction) -> Fraction:
-    """Return the bound on the bias as an exact number; ``"0.1"``, ``0.1`` and ``"1/10"`` are all one tenth.
+def parse_kappa(value: str | float | int | Fraction) -> Fraction:
+    """Parse the bound on the bias as an exact number; ``"0.1"``, ``0.1`` and ``"1/10"`` are all one tenth.
 
     Raises:
-        OptionError: no number from 0 to 1, or one with a denominator above a million.
+        OptionError: The number is not between 0 and 1, or its denominator is above a million.
     """
     try:
-        exact = Fraction(str(given))
+        exact = Fraction(str(value))
     except (ValueError, ZeroDivisionError):
-        raise OptionError(f"kappa {given!r} is not a number", hint='a decimal such as "0.1", or "1/10"') from None
+        raise OptionError(f"kappa {value!r} is not a number", hint='a decimal such as "0.1", or "1/10"') from None
     if not 0 <= exact <= 1:
-        raise OptionError(f"kappa is {given}, and a bias lies between 0 and 1", hint='for example kappa: "0.1"')
+        raise OptionError(f"kappa is {value}, and it must be between 0 and 1", hint='for example kappa: "0.1"')
     if exact.denominator > LARGEST_DENOMINATOR:
-        raise OptionError(f"kappa {given} has a denominator above {LARGEST_DENOMINATOR}", hint="use at most 6 digits")
+        raise OptionError(f"kappa {value} has a denominator above {LARGEST_DENOMINATOR}", hint="use at most 6 digits")
     return exact
 
 
 @dataclass(frozen=True)
 class FairnessProperty:
-    """Two groups are treated alike up to ``kappa``.
+    """Bound ``kappa`` on the bias between groups.
 
     Attributes:
         kind: ``demographic_parity``: the absolute difference of acceptance rates; ``disparate_impact``: 1 less their
-            ratio, smaller by larger (the four-fifths rule is kappa 0.2); ``equal_opportunity``: the absolute
-            difference of acceptance rates among individuals whose label is 1.
-        kappa: the largest bias that is fair, exact.
-        empty_group: what holds while a group is empty or small.
+            ratio, smaller by larger (the four-fifths rule is kappa 0.2); ``equal_opportunity``: the absolute difference
+            of acceptance rates among individuals whose label is 1.
+        kappa: Largest fair bias, exact.
+        empty_group: Convention for empty and small groups.
     """
 
     kind: PropertyKind
@@ -113,11 +113,11 @@ class FairnessProperty:
 
     @property
     def labelled(self) -> bool:
-        """Whether only individuals with label 1 count, which is known after the decision."""
+        """Whether only people with label 1 count. Labels are known after the decision."""
         return self.kind == "equal_opportunity"
 
     def fair(self, n_a: Any, a: Any, n_b: Any, b: Any) -> Any:
-        """Return whether the bias is at most kappa, exactly: accepted ``a`` of ``n_a`` and ``b`` of ``n_b``.
+        """Check exactly whether the bias is at most kappa: accepted ``a`` of ``n_a`` and ``b`` of ``n_b``.
 
         Integers give a bool, integer arrays an array of them.
         """
@@ -126,30 +126,30 @@ class FairnessProperty:
         return bool(fair) if np.ndim(fair) == 0 else fair
 
     def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
-        """Return the counts ``b`` that are fair given the others are those from low to high; none if low > high.
+        """Compute the fair counts ``b`` given the other counts: those from low to high; none if low > high.
 
-        Both are nondecreasing in ``a``, which is why thresholds store a shield.
+        Both are nondecreasing in ``a``, so that thresholds can store a shield.
         """
         n_a, a, n_b = (np.asarray(counts, dtype=np.int64) for counts in (n_a, a, n_b))
-        part, whole = self.kappa.numerator, self.kappa.denominator
-        # An empty group has accepted no one: with 1 in place of its 0 its rate is 0.
+        numerator, denominator = self.kappa.numerator, self.kappa.denominator
+        # An empty group has accepted no one: with a count of 1 instead of 0 its rate is 0.
         n, m = np.maximum(n_a, 1), np.maximum(n_b, 1)
         if self.kind == "disparate_impact":
-            kept = whole - part
-            low = -((-kept * a * m) // (whole * n))
-            high = (whole * a * m) // (kept * n) if kept else np.broadcast_to(n_b, low.shape)
+            ratio = denominator - numerator
+            low = -((-ratio * a * m) // (denominator * n))
+            high = (denominator * a * m) // (ratio * n) if ratio else np.broadcast_to(n_b, low.shape)
         else:
-            low = -(-(whole * a - part * n) * m // (whole * n))
-            high = (whole * a + part * n) * m // (whole * n)
+            low = -(-(denominator * a - numerator * n) * m // (denominator * n))
+            high = (denominator * a + numerator * n) * m // (denominator * n)
         low, high = np.maximum(low, 0), np.minimum(high, n_b)
         small = np.minimum(n_a, n_b) < self.empty_group.needed_count
         return np.where(small, 0, low), np.where(small, n_b, high)
 
     def bias(self, n_a: int, a: int, n_b: int, b: int) -> Fraction:
-        """Return the bias itself; 0 while a group is too small to judge."""
+        """Compute the exact bias; 0 while a group is too small."""
         if min(n_a, n_b) < self.empty_group.needed_count:
             return Fraction(0)
-        # Both rates over one denominator: a fraction is made once, of what is left.
+        # Both rates are over one denominator, so that one fraction is built.
         n, m = max(n_a, 1), max(n_b, 1)
         x, y = a * m, b * n
         if self.kind == "disparate_impact":
@@ -157,14 +157,14 @@ class FairnessProperty:
         return Fraction(abs(x - y), n * m)
 
     def bias_of_rates(self, rate_a: Any, rate_b: Any) -> Floats:
-        """Return the bias between arrays of rates, in floating point; a decision compares exactly afterwards."""
+        """Compute the bias between arrays of rates, in floating point."""
         if self.kind != "disparate_impact":
             return np.asarray(np.abs(rate_a - rate_b))
         larger = np.maximum(rate_a, rate_b)
         return np.where(larger > 0, 1 - np.minimum(rate_a, rate_b) / np.where(larger > 0, larger, 1), 0.0)
 
     def words(self) -> str:
-        """Return what is kept, as a phrase."""
+        """Describe the property."""
         bound = float(self.kappa)
         return {
             "demographic_parity": f"the acceptance rates of the groups differ by at most {bound:g}",
@@ -173,20 +173,20 @@ class FairnessProperty:
         }[self.kind]
 
 
-def is_fair(kept: FairnessProperty, seen: Integers, accepted: Integers) -> Booleans:
-    """Check whether every two groups are alike up to kappa, exactly; counters of shape (runs, groups)."""
-    fair = np.ones(len(seen), bool)
-    for a, b in combinations(range(seen.shape[1]), 2):
-        fair &= kept.fair(seen[:, a], accepted[:, a], seen[:, b], accepted[:, b])
+def is_fair(fairness: FairnessProperty, sizes: Integers, accepted: Integers) -> Booleans:
+    """Check exactly whether the bias between any two groups is at most kappa; counters of shape (runs, groups)."""
+    fair = np.ones(len(sizes), bool)
+    for a, b in combinations(range(sizes.shape[1]), 2):
+        fair &= fairness.fair(sizes[:, a], accepted[:, a], sizes[:, b], accepted[:, b])
     return fair
 
 
-def largest_bias(kept: FairnessProperty, seen: Integers, accepted: Integers) -> Floats:
-    """Return the largest bias between two groups, shape (runs,): ``FairnessProperty.bias`` for arrays."""
-    rate = accepted / np.maximum(seen, 1)
-    largest = np.zeros(len(seen))
-    for a, b in combinations(range(seen.shape[1]), 2):
-        between = kept.bias_of_rates(rate[:, a], rate[:, b])
-        small = np.minimum(seen[:, a], seen[:, b]) < kept.empty_group.needed_count
+def largest_bias(fairness: FairnessProperty, sizes: Integers, accepted: Integers) -> Floats:
+    """Compute the largest bias between two groups, shape (runs,): ``FairnessProperty.bias`` for arrays."""
+    rate = accepted / np.maximum(sizes, 1)
+    largest = np.zeros(len(sizes))
+    for a, b in combinations(range(sizes.shape[1]), 2):
+        between = fairness.bias_of_rates(rate[:, a], rate[:, b])
+        small = np.minimum(sizes[:, a], sizes[:, b]) < fairness.empty_group.needed_count
         largest = np.maximum(largest, np.where(small, 0.0, between))
     return largest

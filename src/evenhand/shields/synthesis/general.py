@@ -84,8 +84,8 @@ def synthesize_general(
         LimitError: if there are too many states.
     """
     started = time.perf_counter()
-    kept, inputs, horizon, groups = plan.property, plan.inputs, plan.horizon, len(plan.inputs.groups)
-    if kept.kind == "disparate_impact":
+    fairness, inputs, horizon, groups = plan.property, plan.inputs, plan.horizon, len(plan.inputs.groups)
+    if fairness.kind == "disparate_impact":
         raise OptionError("disparate impact is kept between two groups", hint="demographic_parity, or static-bw")
     strides, layers = list_states(plan, progress)
     moves = _moves(strides)
@@ -97,28 +97,28 @@ def synthesize_general(
 
     def checked(states: Integers, values: Floats) -> Floats:
         counters = (states[:, None] // strides) % (horizon + 1) + past
-        seen, accepted = counters[:, ::2], counters[:, 1::2]
-        worth = np.full(len(states), np.inf)
+        sizes, accepted = counters[:, ::2], counters[:, 1::2]
+        penalised = np.full(len(states), np.inf)
         if np.isfinite(unfair_price):
-            excess = np.maximum(largest_bias(kept, seen, accepted) - float(kept.kappa), 0.0)
-            worth = values + unfair_price * (1 + excess)
-        return np.where(is_fair(kept, seen, accepted), values, worth)
+            excess = np.maximum(largest_bias(fairness, sizes, accepted) - float(fairness.kappa), 0.0)
+            penalised = values + unfair_price * (1 + excess)
+        return np.where(is_fair(fairness, sizes, accepted), values, penalised)
 
     values = checked(layers[-1], np.zeros(len(layers[-1])))
     levels: list[NDArray[np.int8]] = []
     # V_t(s) = sum over groups g of step_g(Q_g(0), Q_g(1)), where Q_g(y) = P(z = 1 | g) * V_{t+1}(s moved by (g, y)) +
-    # P(z = 0 | g) * V_{t+1}(s); without labels everybody counts.
+    # P(z = 0 | g) * V_{t+1}(s); without labels everyone counts.
     for t in reversed(range(horizon)):
-        here = np.zeros(len(layers[t]))
-        marks = np.zeros((groups, len(here)), dtype=np.int8)
-        stay = values[np.searchsorted(layers[t + 1], layers[t])] if kept.labelled else None
+        layer_values = np.zeros(len(layers[t]))
+        marks = np.zeros((groups, len(layer_values)), dtype=np.int8)
+        stay = values[np.searchsorted(layers[t + 1], layers[t])] if fairness.labelled else None
         for group, mix in enumerate(mixes):
-            after = [values[np.searchsorted(layers[t + 1], layers[t] + move)] for move in moves[group]]
+            next_values = [values[np.searchsorted(layers[t + 1], layers[t] + move)] for move in moves[group]]
             if stay is not None:
-                after = [labels[group, 0] * stay + labels[group, 1] * counted for counted in after]
-            step, marks[group] = mix_values(after[0], after[1], mix)
-            here += step
-        values = checked(layers[t], here) if t in plan.times else here
+                next_values = [labels[group, 0] * stay + labels[group, 1] * counted for counted in next_values]
+            step, marks[group] = mix_values(next_values[0], next_values[1], mix)
+            layer_values += step
+        values = checked(layers[t], layer_values) if t in plan.times else layer_values
         levels.append(marks)
         if progress is not None:
             progress(2 * horizon - t, 2 * horizon)

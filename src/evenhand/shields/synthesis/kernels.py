@@ -1,8 +1,8 @@
 """Compiled sweeps over one layer of values, in place.
 
-The value of a state is the least expected cost of what is still to come. A layer holds the values of all states at one
-time by (n_a, n_b, a, b); sweeping them in ascending order, every read of the layer after is of a value that has not
-been overwritten. What a row of states needs: the values after a rejection and after an acceptance, for either group.
+The value of a state is the minimum expected cost of the remaining decisions. A layer holds the values of all states at
+one time by (n_a, n_b, a, b); a sweep in ascending order reads only values of the later layer that are not yet
+overwritten. A row of states needs the values after a rejection and after an acceptance, for either group.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from evenhand.core.typing import Floats
 Bytes = NDArray[np.uint8]
 
 DEAD_LEVEL = 255
-"""Instead of a level: no decision on this group keeps the property within reach."""
+"""Mark of a state in which no decision on this group keeps the property within reach."""
 ALL_DEAD = np.uint64(2**64 - 1)
 EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
 class LevelOutputs(NamedTuple):
-    """Where the levels go: thresholds of either group, or every state's level; what is not wanted is empty.
+    """Outputs for the levels: thresholds of either group, or the level of every state. The other arrays are empty.
 
     Attributes:
         rows_a, rows_b: (rows of the layer, 2 costs), see `ThresholdTable`.
@@ -38,14 +38,14 @@ class LevelOutputs(NamedTuple):
 
 
 class LevelRow(NamedTuple):
-    """The levels on one group along a row of states, twice: a byte per state, and the same bytes eight in a word."""
+    """Levels on one group along a row of states, as bytes and as words of eight bytes."""
 
     level: Bytes
     words: NDArray[np.uint64]
 
 
 class RowOutputs(NamedTuple):
-    """What a row of states comes to: its values, and the levels on either group."""
+    """Outputs of a row of states: its values, and the levels on either group."""
 
     value: Floats
     a: LevelRow
@@ -54,18 +54,18 @@ class RowOutputs(NamedTuple):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def empty_row(states):
-    """Return the levels of as many states, rounded up to whole words, all 0."""
+    """Build levels of 0 for a number of states, rounded up to whole words."""
     words = np.zeros(states // 8 + 1, dtype=np.uint64)
     return LevelRow(words.view(np.uint8), words)
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def single_cost_value(rejected, accepted, one, zero, cost):
-    """One cost: the expected value of a step, ``one`` and ``zero`` being the probabilities of the recommendations."""
+def single_cost_value(rejected, accepted, accept, reject, cost):
+    """Compute the expected value of a step with one cost, given the probabilities of the recommendations."""
     # One step of the recursion of Fairness Shields (AAAI 2025, Theorem 1), with V+ after an acceptance and V- after a
     # rejection: P(r = 1) * min(V+, c + V-) + P(r = 0) * min(V-, c + V+). Infinite means: no fair end is in reach.
     flipped_down, flipped_up = cost + rejected, cost + accepted
-    return one * (accepted if accepted < flipped_down else flipped_down) + zero * (
+    return accept * (accepted if accepted < flipped_down else flipped_down) + reject * (
         rejected if rejected < flipped_up else flipped_up
     )
 
@@ -82,7 +82,7 @@ def single_cost_level(rejected, accepted, below, above):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def several_costs_step(rejected, accepted, mix, near):
-    """Return several costs: the expected value of a step and its level, searched for from ``near`` on."""
+    """Several costs: compute the expected value of a step and its level, searched from ``near`` on."""
     # With costs c_1 < ... < c_K the step's value is the minimum over levels of accept * V+ + reject * V- + cost:
     # piecewise linear in gain = V- - V+, with breaks at the costs of either recommendation, ``rises``. Neighbouring
     # states have nearly the same level, so the search begins at the last one.
@@ -101,7 +101,9 @@ def several_costs_step(rejected, accepted, mix, near):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def parity_several(up, own, a, columns, mixes, row):
-    """Return the values of a row and the levels on both groups; ``up`` has the values with one more of group a seen."""
+    """Compute the values of a row and the levels on both groups; ``up`` has the values with one more of group a
+    seen.
+    """
     # V_t(n_a, n_b, a, b) = P(g = a) * step(V(n_a + 1, ., a or a + 1, b)) + P(g = b) * step(V(., n_b + 1, a, b or b +
     # 1)), where the probabilities of the groups are in the mixes. Each group's level is searched for from that of the
     # state before it in the row.
@@ -145,8 +147,8 @@ def opportunity_several(up, right, own, a, columns, labels, mixes, row):
     new, level_a, level_b = row.value, row.a.level, row.b.level
     not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
     near_a = near_b = len(mix_a.rises) // 2
-    # Somebody with label 0 is not counted, whatever is decided: V after a decision on group g is P(0 | g) * V(here) +
-    # P(1 | g) * V(one more of g, accepted or not).
+    # A person with label 0 is not counted: V after a decision on group g is P(0 | g) * V(here) + P(1 | g) * V(one more
+    # of g, accepted or not).
     for b in range(columns):
         stay = not_a * own[a, b]
         value_a, near_a = several_costs_step(yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay, mix_a, near_a)
@@ -159,9 +161,9 @@ def opportunity_several(up, right, own, a, columns, labels, mixes, row):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def thresholds_along_row(row, columns, rises, i):
-    """Return the thresholds along a row into ``rises[i]``; whether the level never falls on its live states.
+    """Store the thresholds along a row in ``rises[i]``, and return whether the level never falls on its live states.
 
-    Most of a row is the same level or dead, and is passed over eight states at a time.
+    Most of a row has one level or is dead, and is skipped eight states at a time.
     """
     level, words = row.level, row.words
     # For fixed counts V is submodular in (a, b): the fair ends are a sublattice, and a step is a minimum of submodular
@@ -189,16 +191,16 @@ def thresholds_along_row(row, columns, rises, i):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def thresholds_across_rows(row, columns, a, highest, rises, start, step):
-    """Return the thresholds of group b, whose rows run across: that of its count b is ``start + b * step``.
+    """Store the thresholds of group b, whose rows run across: the row of count b is ``start + b * step``.
 
-    ``highest`` is the level reached in each column so far, of `LevelRow`; it is raised.
+    ``highest``, a `LevelRow`, holds the level reached in each column, and is updated.
     """
     # Invariant: reached[b] is the highest level of column b in the rows before a, and rises[., j] the row where level j
-    # + 1 was first reached. A level that falls again cannot be told from thresholds. Eight columns are compared as one
-    # word: most rows bring nothing new.
+    # + 1 was first reached. Thresholds cannot store a level that falls again. Eight columns are compared as one word:
+    # most rows bring nothing new.
     level, words = row.level, row.words
     reached, reached_words = highest.level, highest.words
-    kept = True
+    monotone = True
     for w in range((columns + 7) // 8):
         if words[w] == reached_words[w] or words[w] == ALL_DEAD:
             continue
@@ -206,33 +208,34 @@ def thresholds_across_rows(row, columns, a, highest, rises, start, step):
             now = level[b]
             if now != reached[b] and now != DEAD_LEVEL:
                 if now < reached[b]:
-                    kept = False
+                    monotone = False
                 for j in range(reached[b], now):
                     rises[start + b * step, j] = a
                 reached[b] = now
-    return kept
+    return monotone
 
 
 @compile_kernel(nogil=True, error_model="numpy")
 def sweep_parity(values, horizon, t, mix_a, mix_b, out):
-    """Return the layer at time t from the one after it; n_b is t - n_a. Whether thresholds store its levels.
+    """Compute the layer at time t from the next one, with n_b = t - n_a, and return whether thresholds store its
+    levels.
 
     ``values`` holds (n_a, a, b) with b up to horizon - n_a. With one cost, `sweep_parity_vectors` does the same faster.
     """
-    # The layer holds (n_a, a, b) at off[n_a] + a * (T - n_a + 1) + b. Invariant: what is before the state being written
-    # is of time t, it and all after it still of time t + 1. A state reads itself, its right neighbour and the plane of
+    # The layer holds (n_a, a, b) at off[n_a] + a * (T - n_a + 1) + b. Invariant: states before the one being written
+    # are of time t, it and all later ones are of time t + 1. A state reads itself, its right neighbour and the plane of
     # n_a + 1, all of which come after it; a row is written when it has been read.
     row = RowOutputs(np.empty(horizon + 1), empty_row(horizon), empty_row(horizon))
     highest, mixes = empty_row(horizon), (mix_a, mix_b)
     compact = len(out.rows_a) > 0
-    kept = True
+    monotone = True
     start, cell = 0, 0
     for n_a in range(t + 1):
         columns = t - n_a + 1
         stride = horizon - n_a + 1
-        after = start + (n_a + 1) * stride
-        own = values[start:after].reshape((n_a + 1, stride))
-        up = values[after : after + (n_a + 2) * (stride - 1)].reshape((n_a + 2, stride - 1))
+        stop = start + (n_a + 1) * stride
+        own = values[start:stop].reshape((n_a + 1, stride))
+        up = values[stop : stop + (n_a + 2) * (stride - 1)].reshape((n_a + 2, stride - 1))
         first_b = columns * (columns - 1) // 2
         if compact:
             # Rows of group b with n_b = t - n_a, its accepted running across.
@@ -241,16 +244,16 @@ def sweep_parity(values, horizon, t, mix_a, mix_b, out):
         for a in range(n_a + 1):
             parity_several(up, own, a, columns, mixes, row)
             if compact:
-                kept &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
-                kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
+                monotone &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
+                monotone &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
             else:
                 out.cells_a[cell : cell + columns] = row.a.level[:columns]
                 out.cells_b[cell : cell + columns] = row.b.level[:columns]
                 cell += columns
             for b in range(columns):
                 own[a, b] = row.value[b]
-        start = after
-    return kept
+        start = stop
+    return monotone
 
 
 @compile_kernel(nogil=True, error_model="numpy")
@@ -263,16 +266,16 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
     # + 1), which come later in this order.
     row = RowOutputs(np.empty(t + 1), empty_row(t), empty_row(t))
     highest, mixes = empty_row(t), (mix_a, mix_b)
-    one, compact = mix_a.single >= 0, len(out.rows_a) > 0
-    kept = True
+    single, compact = mix_a.single >= 0, len(out.rows_a) > 0
+    monotone = True
     cell, slab_a = 0, 0
     for n_a in range(t + 1):
         for n_b in range(t - n_a + 1):
             columns = n_b + 1
-            start, above, beside = planes[n_a, n_b], planes[n_a + 1, n_b], planes[n_a, n_b + 1]
+            start, above, next_plane = planes[n_a, n_b], planes[n_a + 1, n_b], planes[n_a, n_b + 1]
             own = values[start : start + (n_a + 1) * columns].reshape((n_a + 1, columns))
             up = values[above : above + (n_a + 2) * columns].reshape((n_a + 2, columns))
-            right = values[beside : beside + (n_a + 1) * (columns + 1)].reshape((n_a + 1, columns + 1))
+            right = values[next_plane : next_plane + (n_a + 1) * (columns + 1)].reshape((n_a + 1, columns + 1))
             # Rows before those of this n_b: the sum of (k + 1) (t + 1 - k) over k < n_b, in closed form.
             slab_b = (t + 2) * n_b * (n_b + 1) // 2 - n_b * (n_b + 1) * (2 * n_b + 1) // 6
             first_b, step_b = slab_b + n_a, t - n_b + 1
@@ -281,13 +284,13 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
                     out.rows_b[first_b + b * step_b, :] = n_a + 1
                 highest.words[:] = 0
             for a in range(n_a + 1):
-                if one:
+                if single:
                     opportunity_single(up, right, own, a, columns, labels, mixes, row)
                 else:
                     opportunity_several(up, right, own, a, columns, labels, mixes, row)
                 if compact:
-                    kept &= thresholds_along_row(row.a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
-                    kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, step_b)
+                    monotone &= thresholds_along_row(row.a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
+                    monotone &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, step_b)
                 else:
                     out.cells_a[cell : cell + columns] = row.a.level[:columns]
                     out.cells_b[cell : cell + columns] = row.b.level[:columns]
@@ -295,49 +298,49 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
                 for b in range(columns):
                     own[a, b] = row.value[b]
         slab_a += (n_a + 1) * (t - n_a + 1)
-    return kept
+    return monotone
 
 
 @compile_kernel(nogil=True, error_model="numpy", internal=True)
 def put_level(table, position, level, bits, per_byte, follow):
-    """Store one level beside those of its byte."""
+    """Store a level in its byte."""
     level = level if level != DEAD_LEVEL else np.uint8(follow)
     table[position // per_byte] |= np.uint8(level << (position % per_byte * bits))
 
 
 @compile_kernel(nogil=True, error_model="numpy")
 def pack_levels(table, start, levels, bits, follow):
-    """Store levels as so many bits each, the lowest first, from position ``start`` of a table on that is 0 there.
+    """Store levels with a number of bits each, the lowest first, from position ``start`` of a zeroed table on.
 
     Dead states get the level ``follow``.
     """
-    # Several levels in a byte: position p lies in byte p // per_byte, at bit p % per_byte * bits. Layers are stored
+    # Several levels share a byte: position p is in byte p // per_byte, at bit p % per_byte * bits. Layers are stored
     # from the last one backwards, so the bytes at either end may hold levels of the layer after.
     per_byte = 8 // bits
     size = len(levels)
     # Up to the first whole byte, whole bytes, and the rest: most of it without a branch.
     head = min(-start % per_byte, size)
-    whole = (size - head) // per_byte
+    whole_bytes = (size - head) // per_byte
     for i in range(head):
         put_level(table, start + i, levels[i], bits, per_byte, follow)
-    first = (start + head) // per_byte
+    first_byte = (start + head) // per_byte
     if bits == 2:
         # Four in a byte, without an inner loop: the compiler takes many bytes at once.
-        for byte in range(whole):
+        for byte in range(whole_bytes):
             i = head + 4 * byte
-            one = levels[i] if levels[i] != DEAD_LEVEL else follow
-            two = levels[i + 1] if levels[i + 1] != DEAD_LEVEL else follow
-            three = levels[i + 2] if levels[i + 2] != DEAD_LEVEL else follow
-            four = levels[i + 3] if levels[i + 3] != DEAD_LEVEL else follow
-            table[first + byte] = np.uint8(one | two << 2 | three << 4 | four << 6)
+            level_1 = levels[i] if levels[i] != DEAD_LEVEL else follow
+            level_2 = levels[i + 1] if levels[i + 1] != DEAD_LEVEL else follow
+            level_3 = levels[i + 2] if levels[i + 2] != DEAD_LEVEL else follow
+            level_4 = levels[i + 3] if levels[i + 3] != DEAD_LEVEL else follow
+            table[first_byte + byte] = np.uint8(level_1 | level_2 << 2 | level_3 << 4 | level_4 << 6)
     else:
-        for byte in range(whole):
+        for byte in range(whole_bytes):
             gathered = np.uint8(0)
             for place in range(per_byte):
                 level = levels[head + byte * per_byte + place]
                 gathered |= np.uint8((level if level != DEAD_LEVEL else np.uint8(follow)) << (place * bits))
-            table[first + byte] = gathered
-    for i in range(head + whole * per_byte, size):
+            table[first_byte + byte] = gathered
+    for i in range(head + whole_bytes * per_byte, size):
         put_level(table, start + i, levels[i], bits, per_byte, follow)
 
 
@@ -364,7 +367,7 @@ def count_live_states(bits, start, counters, outcomes, group):
         group: Group of the next decision, whose label is open too; negative if there is none.
 
     Returns:
-        Number of outcomes that are live whatever the label, after a rejection and after an acceptance.
+        Number of outcomes that are live for both labels, after a rejection and after an acceptance.
     """
     after_rejection, after_acceptance = 0, 0
     for rejected_a in outcomes[0]:
@@ -402,15 +405,15 @@ def sweep_live_states(layer, start, t):
     States go by how many were seen, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only states with more
     seen are read after this one, and those are not overwritten yet.
     """
-    # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters as
-    # they are, and whichever group comes with label 1, some decision must keep a fair end in reach.
-    for seen in range(t + 1):
-        for n_a in range(seen + 1):
-            n_b = seen - n_a
-            here, more_a, more_b = start[n_a, n_b], start[n_a + 1, n_b], start[n_a, n_b + 1]
+    # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters
+    # unchanged, and for label 1 some decision on either group must keep a fair end in reach.
+    for total in range(t + 1):
+        for n_a in range(total + 1):
+            n_b = total - n_a
+            start_here, more_a, more_b = start[n_a, n_b], start[n_a + 1, n_b], start[n_a, n_b + 1]
             for a in range(n_a + 1):
                 for b in range(n_b + 1):
-                    i = here + a * (n_b + 1) + b
+                    i = start_here + a * (n_b + 1) + b
                     if layer[i]:
                         of_a = layer[more_a + a * (n_b + 1) + b] | layer[more_a + (a + 1) * (n_b + 1) + b]
                         of_b = layer[more_b + a * (n_b + 2) + b] | layer[more_b + a * (n_b + 2) + b + 1]

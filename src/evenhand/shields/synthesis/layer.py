@@ -1,4 +1,4 @@
-"""The layout of one layer of values, and its checks."""
+"""Layout and checks of one layer of values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from evenhand.shields.synthesis.kernels import forbid_outside_bands
 from evenhand.shields.synthesis.parity_vector import SPARE
 
 BLOCK_STATES = 8192
-"""Rows that are checked at once, about: much less than a layer in memory, much more than a call of NumPy costs."""
+"""Approximate number of rows that are checked at once."""
 
 
 @dataclass(frozen=True)
 class LayerLayout:
-    """Where the states of a layer lie, over two groups.
+    """Layout of the states of a layer, over two groups.
 
     Attributes:
-        horizon: the last time.
-        labelled: whether only individuals with label 1 are counted, so that n_a + n_b may be anything up to the time.
+        horizon: The last time.
+        labelled: Whether only people with label 1 are counted, so that n_a + n_b may be less than the time.
     """
 
     horizon: int
@@ -39,12 +39,12 @@ class LayerLayout:
         return comb(self.horizon + 4, 4) if self.labelled else comb(self.horizon + 3, 3)
 
     def allocate(self) -> Floats:
-        """Return a layer of zeros, with some numbers behind it that compiled code may read."""
+        """Allocate a layer of zeros, with spare numbers behind it that compiled code may read."""
         return np.zeros(self.size + SPARE)[: self.size]
 
     @cached_property
     def planes(self) -> Integers:
-        """Labelled: where the values of (n_a, n_b) begin, shape (horizon + 1, horizon + 1)."""
+        """Labelled: positions of the first values of (n_a, n_b), shape (horizon + 1, horizon + 1)."""
         n = np.arange(self.horizon + 1)
         sizes = np.where(n[:, None] + n <= self.horizon, (n[:, None] + 1) * (n + 1), 0)
         ends = np.cumsum(sizes).reshape(sizes.shape)
@@ -52,13 +52,13 @@ class LayerLayout:
 
     @cached_property
     def slabs(self) -> Integers:
-        """Not labelled: where the values of n_a begin, shape (horizon + 1,)."""
+        """Not labelled: positions of the first values of n_a, shape (horizon + 1,)."""
         n = np.arange(self.horizon + 1)
         sizes = (n + 1) * (self.horizon - n + 1)
         return np.asarray(np.cumsum(sizes) - sizes, dtype=np.int64)
 
     def check(self, values: Floats, t: int, terminal: EndValues) -> None:
-        """Add what the states at time t are worth by themselves."""
+        """Add the values of the check at time t."""
         if isinstance(terminal, BandEnd):
             for n_a, a, n_b in self.rows(t):
                 if self.labelled:
@@ -74,18 +74,18 @@ class LayerLayout:
                 plane += terminal.values(n, m)
 
     def rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
-        """Yield all (n_a, a, n_b) at time t, some thousands at a time."""
+        """Yield all (n_a, a, n_b) at time t in blocks."""
         n = np.arange(t + 1)
-        others = t - n + 1 if self.labelled else np.ones_like(n)
-        block = np.cumsum((n + 1) * others) // BLOCK_STATES
+        sizes = t - n + 1 if self.labelled else np.ones_like(n)
+        block = np.cumsum((n + 1) * sizes) // BLOCK_STATES
         for part in np.split(n, np.flatnonzero(np.diff(block)) + 1):
             # First the pairs (n_a, n_b), then each with all its a.
-            n_a = np.repeat(part, others[part])
-            n_b = _count_up(others[part]) if self.labelled else t - n_a
+            n_a = np.repeat(part, sizes[part])
+            n_b = _count_up(sizes[part]) if self.labelled else t - n_a
             yield np.repeat(n_a, n_a + 1), _count_up(n_a + 1), np.repeat(n_b, n_a + 1)
 
     def plane_values(self, values: Floats, n_a: int, n_b: int) -> NDArray[Any]:
-        """Return the values of (n_a, n_b) by accepted of each, a view of shape (n_a + 1, n_b + 1)."""
+        """Return the values of (n_a, n_b) by accepted people, a view of shape (n_a + 1, n_b + 1)."""
         if self.labelled:
             start, stride = int(self.planes[n_a, n_b]), n_b + 1
         else:
@@ -99,22 +99,22 @@ def _count_up(sizes: Integers) -> Integers:
     return np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
 
 
-# The step of one group: what is expected of it, by the level that is best.
+# The step of one group.
 
 TOLERANCE = 1e-9
-"""Of the largest cost: a gain that exceeds a cost by less is a tie, and the recommendation is followed."""
+"""Tolerance relative to the largest cost. Smaller gains are ties, and the recommendation is followed."""
 FORBIDDEN = 1e300
-"""Only a gain that is infinite exceeds it."""
+"""Threshold that only infinite gains exceed."""
 
 
 class StepMix(NamedTuple):
-    """The expected value of a group's step, by the level that is best: linear in the values after either decision.
+    """Expected value of a group's step at each level, linear in the values after either decision.
 
     Attributes:
-        rises: (2 costs,), the gain in accepting above which the level is one more.
-        accept, reject: (2 costs + 1,), probability that the group comes and the decision is this.
-        cost: (2 costs + 1,), expected cost of the overrides.
-        single: the cost, if it is one and overriding is a matter of cost; otherwise -1.
+        rises: Gains of an acceptance at which the level rises, (2 costs,).
+        accept, reject: Probability that a person of the group arrives and is accepted or rejected, (2 costs + 1,).
+        cost: Expected cost of the overrides, (2 costs + 1,).
+        single: The cost if there is only one and costs decide, else -1.
     """
 
     rises: Floats
@@ -125,7 +125,7 @@ class StepMix(NamedTuple):
 
 
 def mix_of_group(inputs: Inputs, group: int, tolerance: float) -> StepMix:
-    """Return the piecewise linear mix of a group's step over its recommendations and costs, see `StepMix`."""
+    """Compute the mix of a group's step over its recommendations and costs, see `StepMix`."""
     costs = np.array(inputs.costs)
     rejected, accepted = inputs.joint()[group]
     total = rejected.sum() + accepted.sum()
@@ -136,7 +136,7 @@ def mix_of_group(inputs: Inputs, group: int, tolerance: float) -> StepMix:
     down_cost = np.concatenate([[0.0], np.cumsum(accepted * costs)])
     accept = np.concatenate([accepted.sum() - down[:0:-1], accepted.sum() + up])
     accept[0], accept[-1] = 0.0, total
-    # Not as total - accept: what is improbable but possible must not be rounded to 0, see `IMPOSSIBLE_PROBABILITY`.
+    # Not total - accept, which could round small probabilities to 0, see `IMPOSSIBLE_PROBABILITY`.
     reject = np.concatenate([rejected.sum() + down[:0:-1], rejected.sum() - up])
     reject[0], reject[-1] = total, 0.0
     return StepMix(
@@ -149,6 +149,6 @@ def mix_of_group(inputs: Inputs, group: int, tolerance: float) -> StepMix:
 
 
 def forced_mix(mix: StepMix) -> StepMix:
-    """Return the same where nothing is worth an override but an end that is forbidden."""
+    """Return the mix of a step that overrides only to avoid forbidden ends."""
     count = len(mix.rises) // 2
     return mix._replace(rises=np.repeat([-FORBIDDEN, FORBIDDEN], count), single=-1.0)

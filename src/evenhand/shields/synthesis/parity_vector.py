@@ -1,4 +1,4 @@
-"""Sweeps over demographic parity with one cost, eight states at a time: what dynamic shields wait for.
+"""Sweeps over demographic parity with one cost, eight states at a time, for the speed of dynamic shields.
 
 A compiler cannot know that the rows that are read and the row that is written never overlap, and rows are short: it
 leaves most of this scalar. Here eight neighbouring states are one vector. Each number is the same as without, to the
@@ -19,7 +19,7 @@ from evenhand.shields.synthesis.kernels import DEAD_LEVEL
 
 LANES = 8
 SPARE = LANES + 1
-"""Numbers behind a layer that may be read, and are not used."""
+"""Spare numbers behind a layer that may be read and are not used."""
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(64), LANES)
@@ -34,7 +34,7 @@ def _broadcast(builder: Any, number: Any, kind: Any) -> Any:
 
 
 class _Vectors:
-    """Builds what the intrinsics below have in common, at one place of the code."""
+    """Code of vectors that the intrinsics share."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         self.context, self.builder = context, builder
@@ -56,24 +56,24 @@ class _Vectors:
         return self.builder.select(self.builder.fcmp_ordered("<", a, b), a, b)
 
     def within(self, columns: Any, column: Any) -> Any:
-        """Return in which lanes the number of the state, from ``column`` on, is below ``columns``."""
+        """Return the lanes whose state, counted from ``column`` on, is below ``columns``."""
         left = _broadcast(self.builder, self.builder.sub(columns, column), _INTEGERS)
         return self.builder.icmp_signed("<", ir.Constant(_INTEGERS, list(range(LANES))), left)
 
     def step(self, minus: Any, plus: Any, group: Any, price: Any) -> tuple[Any, ...]:
-        """Return the values after one more of a group, where its level is 1 or more, where 2, and which are alive."""
+        """Return the values after one more of a group, and masks of level 1 or more, of level 2, and of live states."""
         builder = self.builder
-        one, zero, from_1, beyond_1 = (self.spread(builder.extract_value(group, place)) for place in range(4))
+        accept, reject, from_1, beyond_1 = (self.spread(builder.extract_value(group, place)) for place in range(4))
         down = self.smaller(plus, builder.fadd(price, minus))
         up = self.smaller(minus, builder.fadd(price, plus))
-        value = builder.fadd(builder.fmul(one, down), builder.fmul(zero, up))
+        value = builder.fadd(builder.fmul(accept, down), builder.fmul(reject, up))
         gain = builder.fsub(minus, plus)
         live = builder.fcmp_ordered("<", self.smaller(minus, plus), self.same(float("inf")))
         return value, builder.fcmp_ordered(">=", gain, from_1), builder.fcmp_ordered(">", gain, beyond_1), live
 
-    def levels(self, first: Any, second: Any, live: Any) -> Any:
+    def levels(self, at_least_1: Any, at_least_2: Any, live: Any) -> Any:
         builder = self.builder
-        level = builder.add(builder.zext(first, _BYTES), builder.zext(second, _BYTES))
+        level = builder.add(builder.zext(at_least_1, _BYTES), builder.zext(at_least_2, _BYTES))
         return builder.select(live, level, ir.Constant(_BYTES, [DEAD_LEVEL] * LANES))
 
 
@@ -81,10 +81,10 @@ class _Vectors:
 def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: Any, cost: Any) -> Any:
     """Replace eight values of a row by those one decision earlier; return the levels as bits.
 
-    ``values``: the layer. ``places``: positions in it of the first of the eight, with one more of group a rejected, or
-    accepted, and as it is; then its number in the row, and how many states the row has. ``row``: of each group the
-    levels along the row, bytes that are written too. ``groups``: of each (P(recommended to be accepted), P(to be
-    rejected), gain from which on the level is 1, gain above which it is 2), see `single_cost_value` and
+    ``values``: the layer. ``places``: positions of the first of the eight states with one more of group a rejected,
+    with one more accepted, and unchanged; then its number in the row, and the number of states in the row. ``row``: of
+    each group the levels along the row, bytes that are written too. ``groups``: of each (P(recommended to be accepted),
+    P(to be rejected), gain from which on the level is 1, gain above which it is 2), see `single_cost_value` and
     `single_cost_level`. The bytes of the answer, the lowest first, say of group a in which states the level is 1 or
     more, in which it is 2, and which are alive; then the same of group b.
     """
@@ -92,27 +92,34 @@ def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: 
     integer = ir.IntType(64)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made, kind = _Vectors(context, builder), signature.args[0]
+        vectors, kind = _Vectors(context, builder), signature.args[0]
         rejected, accepted, own, column, columns = (builder.extract_value(args[1], place) for place in range(5))
-        inside, price = made.within(columns, column), made.spread(args[4])
+        inside, price = vectors.within(columns, column), vectors.spread(args[4])
         answer: Any = ir.Constant(integer, 0)
         values = []
-        here, beside = (made.load(args[0], kind, builder.add(own, ir.Constant(integer, more))) for more in (0, 1))
-        pairs = (made.load(args[0], kind, rejected), made.load(args[0], kind, accepted)), (here, beside)
+        own_values, next_values = (
+            vectors.load(args[0], kind, builder.add(own, ir.Constant(integer, more))) for more in (0, 1)
+        )
+        pairs = (
+            (vectors.load(args[0], kind, rejected), vectors.load(args[0], kind, accepted)),
+            (own_values, next_values),
+        )
         for group, (minus, plus) in enumerate(pairs):
-            value, first, second, live = made.step(minus, plus, builder.extract_value(args[3], group), price)
+            value, at_least_1, at_least_2, live = vectors.step(
+                minus, plus, builder.extract_value(args[3], group), price
+            )
             values.append(value)
             levels = builder.extract_value(args[2], group)
-            place = made.address(levels, signature.args[2][group], column, _BYTES)
-            builder.store(made.levels(first, second, live), place, align=1)
+            place = vectors.address(levels, signature.args[2][group], column, _BYTES)
+            builder.store(vectors.levels(at_least_1, at_least_2, live), place, align=1)
             live = builder.and_(live, inside)
-            for number, mask in enumerate((builder.and_(live, first), builder.and_(live, second), live)):
+            for number, mask in enumerate((builder.and_(live, at_least_1), builder.and_(live, at_least_2), live)):
                 byte = builder.zext(builder.bitcast(mask, ir.IntType(LANES)), integer)
                 shift = ir.Constant(integer, LANES * (3 * group + number))
                 answer = builder.or_(answer, builder.shl(byte, shift))
-        # What is not of this row stays as it is.
-        value = builder.select(inside, builder.fadd(values[0], values[1]), here)
-        builder.store(value, made.address(args[0], kind, own, _DOUBLES), align=8)
+        # States outside the row are unchanged.
+        value = builder.select(inside, builder.fadd(values[0], values[1]), own_values)
+        builder.store(value, vectors.address(args[0], kind, own, _DOUBLES), align=8)
         return answer
 
     return types.uint64(values, places, row, groups, cost), generate
@@ -130,7 +137,7 @@ def first_bit(context: Any, bits: Any) -> Any:
 
 @compile_kernel(nogil=True, error_model="numpy", internal=True)
 def note_rises(new, base, a, column, rows):
-    """Write row ``a`` as that in which columns reach a level: bit i stands for the column ``base + i``."""
+    """Record that columns reach a level in row ``a``: bit i is the column ``base + i``."""
     while new:
         rows[base + first_bit(new), column] = a
         new &= new - np.uint64(1)
@@ -153,13 +160,13 @@ def sweep_parity_vectors(values, horizon, t, mix_a, mix_b, out):
     start, cell = 0, 0
     for n_a in range(t + 1):
         columns, stride = t - n_a + 1, horizon - n_a + 1
-        after = start + (n_a + 1) * stride
+        stop = start + (n_a + 1) * stride
         first_b, first_a = columns * (columns - 1) // 2, n_a * (n_a + 1) // 2
         if compact:
             out.rows_b[first_b : first_b + columns, :] = n_a + 1
             reached[:] = 0
         for a in range(n_a + 1):
-            own, above = start + a * stride, after + a * (stride - 1)
+            own, above = start + a * stride, stop + a * (stride - 1)
             rise_1 = rise_2 = columns
             for w in range((columns + 63) // 64):
                 one_a = two_a = live_a = one_b = two_b = live_b = np.uint64(0)
@@ -196,5 +203,5 @@ def sweep_parity_vectors(values, horizon, t, mix_a, mix_b, out):
                 out.cells_a[cell : cell + columns] = row[0][:columns]
                 out.cells_b[cell : cell + columns] = row[1][:columns]
                 cell += columns
-        start = after
+        start = stop
     return wrong == 0

@@ -57,10 +57,10 @@ class SeparableTable:
         n, a = counters[2 * group], counters[2 * group + 1]
         return self._views[group][t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a]
 
-    def levels(self, t: int, seen: Any, accepted: Any, group: Any) -> Integers:
+    def levels(self, t: int, sizes: Any, accepted: Any, group: Any) -> Integers:
         """Return the levels in many runs; counters have shape (groups, runs), arriving groups (runs,)."""
         runs = np.arange(len(group))
-        n, a = np.asarray(seen)[group, runs], np.asarray(accepted)[group, runs]
+        n, a = np.asarray(sizes)[group, runs], np.asarray(accepted)[group, runs]
         state = t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a
         levels = np.zeros(len(group), dtype=np.int64)
         for g, table in enumerate(self.tables):
@@ -105,13 +105,13 @@ def _sweep_groups(plan: ShieldPlan, bounds: WelfareBounds, tables: list[Levels] 
     from evenhand.shields.synthesis.welfare_kernels import sweep_welfare
 
     n = np.arange(plan.horizon + 1)
-    seen, accepted = np.repeat(n, n + 1), np.concatenate([np.arange(k + 1) for k in n])
-    forbidden = (seen >= bounds.least_seen) & ~bounds.holds(seen, accepted)
+    sizes, accepted = np.repeat(n, n + 1), np.concatenate([np.arange(k + 1) for k in n])
+    forbidden = (sizes >= bounds.least_seen) & ~bounds.holds(sizes, accepted)
     checked = np.isin(n[:-1], plan.times)
     labels = plan.inputs.labels() if plan.property.labelled else None
     total = 0.0
     for group, rate in enumerate(plan.inputs.rate):
-        values = np.where(forbidden, np.inf, 0.0) if plan.horizon in plan.times else np.zeros(len(seen))
+        values = np.where(forbidden, np.inf, 0.0) if plan.horizon in plan.times else np.zeros(len(sizes))
         total += sweep_welfare(
             plan.horizon,
             values,

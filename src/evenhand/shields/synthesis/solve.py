@@ -1,4 +1,4 @@
-"""The optimal shield of a problem over two groups, by one sweep backwards through the layers."""
+"""Synthesis of the optimal shield over two groups, by one backward sweep through the layers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class SynthesisProblem:
     """Problem of `solve_problem`: minimise the expected cost of overrides plus the values of the checks.
 
     Attributes:
-        horizon: number of decisions.
-        labelled: whether only individuals with label 1 are counted.
-        inputs: who comes, at every time or at a given one; the costs are the same at all times.
-        checks: times and what the states then are worth; a time after the last check is free.
-        forced_only: override only where the other decision cannot pass the checks, whatever that costs; what is
-            decided then does not depend on the inputs.
+        horizon: Number of decisions.
+        labelled: Whether only people with label 1 are counted.
+        inputs: Expected arrivals, at all times or as a function of time. The costs are the same at all times.
+        checks: Values of the states at the times of the checks.
+        forced_only: Whether to override only if the other decision cannot pass the checks, at any cost. Decisions then
+            do not depend on the inputs.
     """
 
     horizon: int
@@ -52,7 +52,7 @@ class SynthesisProblem:
     forced_only: bool = False
 
     def at(self, t: int) -> Inputs:
-        """Return who comes at time t."""
+        """Return the expected arrivals at time t."""
         return self.inputs if isinstance(self.inputs, Inputs) else self.inputs(t)
 
 
@@ -74,10 +74,10 @@ class SynthesisSolution:
 
 
 def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None) -> SynthesisSolution:
-    """Return the optimal shield, with its table in the smaller form that stores it exactly.
+    """Compute the optimal shield, with its table in the smallest exact form.
 
     Raises:
-        LimitError: layer and table would take more than ``MAX_TABLE_BYTES``.
+        LimitError: Layer and table would take more than ``MAX_WORK_BYTES``.
     """
     costs = len(problem.at(0).costs)
     thresholds, packed = _threshold_bytes(problem, costs), _packed_bytes(problem, costs)
@@ -101,9 +101,9 @@ def compile_kernels(labelled: bool, wide: bool, single: bool) -> None:
     """Compile the kernels, which takes seconds once per machine; afterwards they come from a cache.
 
     Args:
-        labelled: which of them.
-        wide: whether for thresholds of two bytes, as needed beyond 255 decisions.
-        single: whether for one cost.
+        labelled: Whether to compile the kernels for labels.
+        wide: Whether thresholds have two bytes, for more than 255 decisions.
+        single: Whether there is one cost.
     """
     layer = LayerLayout(1, labelled)
     values = layer.allocate()
@@ -128,7 +128,9 @@ def _position_type(horizon: int) -> type[np.uint8] | type[np.uint16]:
 
 
 def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None) -> SynthesisSolution | None:
-    """The solution with its table as thresholds or packed; None if thresholds do not store the levels exactly."""
+    """Compute the solution with its table as thresholds or packed; None if thresholds do not store the levels
+    exactly.
+    """
     horizon = problem.horizon
     layer = LayerLayout(horizon, problem.labelled)
     values = layer.allocate()
@@ -138,7 +140,7 @@ def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None
     for t in reversed(range(horizon)):
         mixes, labels = steps.at(t)
         out = table.outputs(t)
-        # Some level is not monotone along a row, so that thresholds would lose it; the caller packs the levels instead.
+        # Thresholds cannot store levels that are not monotone along a row; the caller packs them instead.
         if not sweep_plain(layer, values, t, mixes, labels, out):
             return None
         table.store(t, out)
@@ -153,7 +155,7 @@ def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None
 def sweep_plain(
     layer: LayerLayout, values: Floats, t: int, mixes: tuple[StepMix, StepMix], labels: Floats, out: LevelOutputs
 ) -> bool:
-    """Sweep a layer of values to time t, in place; whether ``out`` stores its levels exactly."""
+    """Sweep a layer of values to time t, in place, and return whether ``out`` stores its levels exactly."""
     if layer.labelled:
         return bool(sweep_opportunity(values, layer.planes, t, *mixes, labels, out))
     sweep = sweep_parity_vectors if mixes[0].single >= 0 else sweep_parity
@@ -161,37 +163,37 @@ def sweep_plain(
 
 
 class ArrivalSteps:
-    """What a step is expected to bring at each time; prepared once for inputs that stay the same.
+    """Mixes of the steps at each time, computed once for constant inputs.
 
     Args:
-        problem: who is expected.
-        values: at the horizon, whose size says what rounding can do.
+        problem: The problem.
+        values: Values at the horizon, which determine the tolerance.
     """
 
     def __init__(self, problem: SynthesisProblem, values: Floats) -> None:
         self._problem = problem
-        # A gain that exceeds a cost by less is a tie, and the recommendation stands: rounding must not decide.
+        # Smaller gains are ties and follow the recommendation: rounding must not decide.
         largest = float(np.max(values, where=values < np.inf, initial=0.0))
         self._tolerance = TOLERANCE * problem.at(0).costs[-1] + 1e-13 * largest
         self._last: Inputs | None = None
         self._steps: tuple[tuple[StepMix, StepMix], Floats]
 
     def at(self, t: int) -> tuple[tuple[StepMix, StepMix], Floats]:
-        """Return the steps of both groups, and the probability of (group, label)."""
+        """Return the mixes of both groups, and the probability of (group, label)."""
         inputs = self._problem.at(t)
         if inputs is not self._last:
-            first, second = (mix_of_group(inputs, group, self._tolerance) for group in (0, 1))
+            mix_a, mix_b = (mix_of_group(inputs, group, self._tolerance) for group in (0, 1))
             if self._problem.forced_only:
-                first, second = forced_mix(first), forced_mix(second)
-            self._steps, self._last = ((first, second), inputs.labels()), inputs
+                mix_a, mix_b = forced_mix(mix_a), forced_mix(mix_b)
+            self._steps, self._last = ((mix_a, mix_b), inputs.labels()), inputs
         return self._steps
 
 
 class TableWriter:
-    """A table of actions that is filled layer by layer, backwards.
+    """Table of actions that is filled layer by layer, backwards.
 
     Args:
-        problem: whose shield it is.
+        problem: The problem.
         form: ``thresholds`` or ``packed``.
     """
 
@@ -202,11 +204,11 @@ class TableWriter:
         self.peak_bytes = sum(table.nbytes for table in self._tables)
 
     def outputs(self, t: int) -> LevelOutputs:
-        """Return where the levels of a layer go."""
+        """Return the outputs for the levels of a layer."""
         return _level_outputs(self._tables, t, self._labelled, self._costs, self._form)
 
     def store(self, t: int, out: LevelOutputs) -> None:
-        """Store the levels of a layer, if they are not there yet."""
+        """Store the levels of a layer if the form is packed."""
         if self._form != "packed":
             return
         self.peak_bytes = max(self.peak_bytes, sum(table.nbytes for table in self._tables) + 3 * len(out.cells_a))
@@ -239,5 +241,5 @@ def _level_outputs(tables: tuple[Bytes, Bytes], t: int, labelled: bool, costs: i
 
 
 def _store_levels(table: NDArray[np.uint8], start: int, levels: NDArray[np.uint8], costs: int) -> None:
-    """Store the levels of the states from ``start`` on as bits; dead states follow the recommendation."""
+    """Store the levels of the states from ``start`` on as bits. Dead states follow the recommendation."""
     pack_levels(table, start, levels, bits_for(costs), costs)
