@@ -119,7 +119,7 @@ FAULTS = [
     ("cost: 1.0", "cost: .inf", "cost", "expected a finite number, got inf", "cost: 1.0"),
     ("cost: 1.0", "cost: yes", "cost", "expected a number, got 'yes'", "cost: 1.0"),
     ("cost: 1.0", "costs: []", "costs", "1 or more entries, got 0", "ascending"),
-    ("cost: 1.0", "costs: [1, 2]", "groups.a.costs_if_rejected", "2 costs need as many", "[0.5, 0.5]"),
+    ("cost: 1.0", "costs: [1, 2]", "groups.a.costs_if_rejected", "2 costs need one probability each", "[0.5, 0.5]"),
     ("cost: 1.0", "cost: 1, costs: [1]", "costs", "both `cost` and `costs`", "one of them"),
     ("cost: 1.0", "cost: 1, cost: 2", "line 1", "duplicate entry 'cost'", ""),
     ("rate: 0.3", "rate: 0.4", "rate", "add up to 1.1, not to 1", "share of the group"),

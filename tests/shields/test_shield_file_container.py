@@ -44,12 +44,6 @@ def test_any_parts_come_back_exactly(parts, head):
     assert unpack_container(pack_container(head, parts), location="p") == (head, parts)
 
 
-def test_the_description_can_be_read_with_plain_tools():
-    magic, described, _ = WHOLE.split(b"\n", 2)
-    assert magic == b"EVENHAND shield 2"
-    assert json.loads(described)["plan"] == HEAD["plan"]
-
-
 def test_every_single_bit_is_guarded():
     for at in range(len(WHOLE)):
         for bit in range(8):

@@ -8,7 +8,7 @@ import pytest
 from evenhand.shields import Shield, inspect_policy, read_plan, synthesize
 from evenhand.shields.policy.file import policy_to_bytes
 from evenhand.shields.simulation.inspection import ShieldInspection
-from evenhand.shields.spec.ends import describe_empty_group, guarantees, welfare_bounds_of
+from evenhand.shields.spec.ends import guarantees, welfare_bounds_of
 from evenhand.view.charts.shields.inspection import draw_action_maps, draw_intervention_heatmap
 from support import shortened
 
@@ -229,28 +229,13 @@ def test_ends_at_which_nothing_is_required_are_counted():
         ({"checks": [4, 8]}, "After 4, 8 and 12 decisions,"),
         ({"property": "equal_opportunity"}, "if the label of every decision is known before the next one"),
         ({"property": "disparate_impact"}, "the smaller acceptance rate is at least 0.8 of the larger"),
-        ({"kind": "feasible"}, "who is expected plays no part"),
+        ({"kind": "feasible"}, "expected inputs have no effect"),
         ({"kind": "static-fair"}, "counted equally often in every period"),
         ({"kind": "static-bw", "bounds": ["0.4", "0.6"]}, "at least 5 of each group, every"),
         ({"kind": "dynamic"}, "Once 10 of each group were counted, every period ends fair."),
-        ({"kind": "dynamic", "terminal": "exempt"}, "Nothing is asked of an end"),
+        ({"kind": "dynamic", "terminal": "exempt"}, "Nothing is required of an end"),
         ({"kind": "greedy"}, "Nothing is guaranteed"),
     ],
 )
 def test_promises(changes, said):
     assert said in " ".join(guarantees(plan(**changes)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "A group of which no one has come counts as one with rate 0, so the others' must be at most 0.2."),
-        ({"property": "disparate_impact"}, "so no one of the other group may be accepted."),
-        ({"empty_group": "vacuous"}, "While no one of a group has come, nothing is required."),
-        ({"empty_group": "min_count=6"}, "While fewer than 6 of a group have come, nothing is required."),
-        ({"property": "equal_opportunity", "empty_group": "vacuous"}, "While no one with label 1 of a group has come"),
-        ({"kind": "static-bw", "bounds": ["0.4", "0.6"]}, "fewer than 5 of a group"),
-    ],
-)
-def test_conventions(changes, said):
-    assert said in describe_empty_group(plan(**changes))

@@ -87,9 +87,3 @@ def test_every_two_groups_are_compared() -> None:
     assert largest_bias(kept, seen, accepted) == pytest.approx([0.2, 0.3, 0.2, 0.3])
     vacuous = FairnessProperty(kept.kind, kept.kappa, EmptyGroupRule("vacuous"))
     assert is_fair(vacuous, seen, accepted).tolist() == [True, False, True, True]
-
-
-def test_words_say_the_bound() -> None:
-    assert FairnessProperty("disparate_impact", parse_kappa("0.2")).words() == (
-        "the smaller acceptance rate is at least 0.8 of the larger"
-    )

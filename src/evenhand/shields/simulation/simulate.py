@@ -267,7 +267,6 @@ class _Simulation:
             horizon=plan.horizon,
             rng=np.random.default_rng([self.seed, number]),
         )
-        decider.begin_runs(size, number)
         watched = max(0, min(size, WATCHED_RUNS - start))
         moments = recorded_times(plan, self.periods)
         return _simulate_chunk(plan, decider, stream, size, self.periods, moments, watched, advance)

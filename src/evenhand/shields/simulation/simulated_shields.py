@@ -60,9 +60,6 @@ class SimulatedShield(Protocol):
     @property
     def max_runs(self) -> int: ...
 
-    def begin_runs(self, size: int, number: int) -> None:
-        """Begin a chunk of runs with a number."""
-
     def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
         """Yield the runs that share a period after these counters, shape (runs, groups), and its policy."""
         ...
@@ -127,8 +124,6 @@ class SimulatedFiniteShield:
     held_at_start = True
     max_runs = 2**20
 
-    def begin_runs(self, size: int, number: int) -> None: ...
-
     def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
         yield np.arange(len(sizes)), TabledPeriodPolicy(self.policy)
 
@@ -144,8 +139,6 @@ class SimulatedPeriodicShield:
         self.held_at_start = self._shield.assumption_held_at_start
         # Few runs at a time if each run has its own tables, so that an interrupt leaves complete ones.
         self.max_runs = 512 if plan.kind == "dynamic" else 2**20
-
-    def begin_runs(self, size: int, number: int) -> None: ...
 
     def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
         if self._alike:

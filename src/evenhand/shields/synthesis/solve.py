@@ -39,7 +39,7 @@ class SynthesisProblem:
     Attributes:
         horizon: Number of decisions.
         labelled: Whether only people with label 1 are counted.
-        inputs: Expected arrivals, at all times or as a function of time. The costs are the same at all times.
+        inputs: Expected arrivals.
         checks: Values of the states at the times of the checks.
         forced_only: Whether to override only if the other decision cannot pass the checks, at any cost. Decisions then
             do not depend on the inputs.
@@ -47,13 +47,9 @@ class SynthesisProblem:
 
     horizon: int
     labelled: bool
-    inputs: Inputs | Callable[[int], Inputs]
+    inputs: Inputs
     checks: Mapping[int, EndValues]
     forced_only: bool = False
-
-    def at(self, t: int) -> Inputs:
-        """Return the expected arrivals at time t."""
-        return self.inputs if isinstance(self.inputs, Inputs) else self.inputs(t)
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None
     Raises:
         LimitError: Layer and table would take more than ``MAX_WORK_BYTES``.
     """
-    costs = len(problem.at(0).costs)
+    costs = len(problem.inputs.costs)
     thresholds, packed = _threshold_bytes(problem, costs), _packed_bytes(problem, costs)
     needed = 8 * LayerLayout(problem.horizon, problem.labelled).size + min(thresholds, packed)
     if needed > MAX_WORK_BYTES:
@@ -136,9 +132,8 @@ def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None
     values = layer.allocate()
     if horizon in problem.checks:
         layer.check(values, horizon, problem.checks[horizon])
-    steps, table = ArrivalSteps(problem, values), TableWriter(problem, form)
+    mixes, labels, table = _mixes_of_groups(problem, values), problem.inputs.labels(), TableWriter(problem, form)
     for t in reversed(range(horizon)):
-        mixes, labels = steps.at(t)
         out = table.outputs(t)
         # Thresholds cannot store levels that are not monotone along a row; the caller packs them instead.
         if not sweep_plain(layer, values, t, mixes, labels, out):
@@ -162,31 +157,13 @@ def sweep_plain(
     return bool(sweep(values, layer.horizon, t, *mixes, out))
 
 
-class ArrivalSteps:
-    """Mixes of the steps at each time, computed once for constant inputs.
-
-    Args:
-        problem: The problem.
-        values: Values at the horizon, which determine the tolerance.
-    """
-
-    def __init__(self, problem: SynthesisProblem, values: Floats) -> None:
-        self._problem = problem
-        # Smaller gains are ties and follow the recommendation: rounding must not decide.
-        largest = float(np.max(values, where=values < np.inf, initial=0.0))
-        self._tolerance = TOLERANCE * problem.at(0).costs[-1] + 1e-13 * largest
-        self._last: Inputs | None = None
-        self._steps: tuple[tuple[StepMix, StepMix], Floats]
-
-    def at(self, t: int) -> tuple[tuple[StepMix, StepMix], Floats]:
-        """Return the mixes of both groups, and the probability of (group, label)."""
-        inputs = self._problem.at(t)
-        if inputs is not self._last:
-            mix_a, mix_b = (mix_of_group(inputs, group, self._tolerance) for group in (0, 1))
-            if self._problem.forced_only:
-                mix_a, mix_b = forced_mix(mix_a), forced_mix(mix_b)
-            self._steps, self._last = ((mix_a, mix_b), inputs.labels()), inputs
-        return self._steps
+def _mixes_of_groups(problem: SynthesisProblem, values: Floats) -> tuple[StepMix, StepMix]:
+    """Compute the steps of both groups, with a tolerance that depends on the values at the horizon."""
+    # Smaller gains are ties and follow the recommendation: rounding must not decide.
+    largest = float(np.max(values, where=values < np.inf, initial=0.0))
+    tolerance = TOLERANCE * problem.inputs.costs[-1] + 1e-13 * largest
+    mix_a, mix_b = (mix_of_group(problem.inputs, group, tolerance) for group in (0, 1))
+    return (forced_mix(mix_a), forced_mix(mix_b)) if problem.forced_only else (mix_a, mix_b)
 
 
 class TableWriter:
@@ -198,7 +175,7 @@ class TableWriter:
     """
 
     def __init__(self, problem: SynthesisProblem, form: str) -> None:
-        self._horizon, self._labelled, self._costs = problem.horizon, problem.labelled, len(problem.at(0).costs)
+        self._horizon, self._labelled, self._costs = problem.horizon, problem.labelled, len(problem.inputs.costs)
         self._form = form
         self._tables = _allocate_tables(self._horizon, self._labelled, self._costs, form, _position_type(self._horizon))
         self.peak_bytes = sum(table.nbytes for table in self._tables)

@@ -10,37 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.core.kernels import compile_kernel
-
-
-@compile_kernel(error_model="numpy")
-def welfare_level(rejected, accepted, rises):
-    """Return the position of the best level (0 rejects everyone), given the values after either decision."""
-    if rejected == np.inf and accepted == np.inf:
-        return len(rises) // 2
-    if rejected == np.inf:
-        return len(rises)
-    if accepted == np.inf:
-        return 0
-    # Level j is best where rises[j - 1] < V- - V+ <= rises[j]; ``rises`` increase.
-    gain = rejected - accepted
-    j = 0
-    while j < len(rises) and gain > rises[j]:
-        j += 1
-    return j
-
-
-@compile_kernel(error_model="numpy")
-def welfare_step_value(rejected, accepted, j, mix):
-    """Compute the expected value of a step at a level, times the probability of the group."""
-    # accept_j * V+ + reject_j * V- + cost_j. An infinite value has probability 0 at such a level: leaving it out avoids
-    # 0 * infinity.
-    if rejected == np.inf and accepted == np.inf:
-        return np.inf
-    if rejected == np.inf:
-        return mix.accept[j] * accepted + mix.cost[j]
-    if accepted == np.inf:
-        return mix.reject[j] * rejected + mix.cost[j]
-    return mix.accept[j] * accepted + mix.reject[j] * rejected + mix.cost[j]
+from evenhand.shields.synthesis.kernels import several_costs_step
 
 
 @compile_kernel(error_model="numpy")
@@ -74,10 +44,12 @@ def sweep_welfare(horizon, values, forbidden, checked, other_groups, mix, labels
                 stay = values[start + a]
                 rejected = value_before_label(stay, values[next_start + a], labels)
                 accepted = value_before_label(stay, values[next_start + a + 1], labels)
-                j = welfare_level(rejected, accepted, mix.rises)
+                value, j = np.inf, half
+                if rejected < np.inf or accepted < np.inf:
+                    value, j = several_costs_step(rejected, accepted, mix, half)
                 if len(levels):
                     levels[layer + start + a] = j - half
-                values[start + a] = welfare_step_value(rejected, accepted, j, mix) + other_groups * stay
+                values[start + a] = value + other_groups * stay
                 if checked[t] and forbidden[start + a]:
                     values[start + a] = np.inf
     return values[0]
