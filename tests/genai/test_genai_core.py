@@ -55,14 +55,6 @@ def test_the_same_generator_is_stopped_in_time():
     assert keeper.broken_assumptions == ()
 
 
-def test_what_changes_the_prompt_least_is_preferred():
-    keeper = enforcer()
-    for _ in range(3):
-        show(keeper, "4")
-    admission = keeper.admit({"leader"}, prefer={"age": ["4", "3"]})
-    assert admission.must == {"age": ("3",)}
-
-
 def test_one_at_a_time_any_allowed_value_will_do():
     keeper = enforcer(in_flight=1)
     for _ in range(3):

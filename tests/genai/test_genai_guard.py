@@ -364,13 +364,6 @@ def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows
     assert enforcer._rows["leader: age"].deadlines.pending_slots == 0
 
 
-def test_preferences_reach_the_keeper() -> None:
-    generator = Shows("adult")
-    guard, _ = guarded(generator, keeping([2, 2]))
-    answer = guard.answer(LEADER, prefer={"age": ["adult", "child"]})
-    assert answer.must in ({}, {"age": ("adult",)})
-
-
 def test_an_answer_as_json_has_everything_but_the_bytes() -> None:
     guard, _ = guarded(Shows("adult"))
     assert guard.answer(LEADER).to_dict() == {

@@ -252,9 +252,7 @@ class GuardReferee(Referee):
         self.enforcer.set_seed(number)
         what = asked["op"]
         if what == "admit":
-            admission = self.enforcer.admit(
-                asked["conditions"], fixed=asked.get("fixed", ()), prefer=asked.get("prefer")
-            )
+            admission = self.enforcer.admit(asked["conditions"], fixed=asked.get("fixed", ()))
             assert output["admission"] == _json(admission.to_dict()), f"{self.stream}: admission {number} was another"
             self.open[number] = admission, asked["replica"], asked.get("call")
             self.prompts[number] = asked.get("note", {}).get("prompt_sha256", "")

@@ -276,7 +276,7 @@ class GuardMachine(StateMachine):
 
     Operations, each answered as described:
 
-    - ``{"op": "admit", "replica", "conditions", "fixed"?, "prefer"?, "call"?}``: the ``admission``; it is open under
+    - ``{"op": "admit", "replica", "conditions", "fixed"?, "call"?}``: the ``admission``; it is open under
       the number of this entry, and under ``call`` where one is given.
     - ``{"op": "complete", "admission": NUMBER, "values", "final"?}`` and ``{"op": "fail", "admission": NUMBER,
       "final"?}``: the ``outcome``; on a retry the admission stays open, as the outcome says. ``final``: there will be
@@ -361,9 +361,7 @@ class GuardMachine(StateMachine):
         budget = operation.get("budget")
         if budget is not None:
             self._spending.check(budget, sum(record.reserve for record in self._open.values()))
-        admission = self.enforcer.admit(
-            _operation_field(operation, "conditions"), fixed=operation.get("fixed", ()), prefer=operation.get("prefer")
-        )
+        admission = self.enforcer.admit(_operation_field(operation, "conditions"), fixed=operation.get("fixed", ()))
         reserve = 0 if budget is None else int(budget["reserve"])
         self._open[number] = _OpenAdmission(_operation_field(operation, "replica"), admission, call, reserve)
         return admission

@@ -258,56 +258,38 @@ class ComponentSolver:
                 return by
         return LOST_LEVEL
 
-    def choose(
-        self, mine: tuple[int, ...], *, prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
-    ) -> ItemChoice | None:
+    def choose(self, mine: tuple[int, ...], *, any_will_do: bool) -> ItemChoice | None:
         """Choose the values that the next item must show. None if any value keeps all deadlines.
 
         Args:
             mine: Requirements that count the item.
-            prefer: Preferred values by concept group, best first.
             any_will_do: Whether the item is known before the next admission, so that any allowed value suffices.
         """
         left = self._slots_left(mine, None)
         if self.level(left) == self._slack:
             return None
-        return self._choose_single(mine, left, prefer, any_will_do) if self._single else self._choose_several(mine)
+        return self._choose_single(mine, left, any_will_do) if self._single else self._choose_several(mine)
 
-    def _choose_single(
-        self, mine: tuple[int, ...], left: list[int], prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
-    ) -> ItemChoice | None:
+    def _choose_single(self, mine: tuple[int, ...], left: list[int], any_will_do: bool) -> ItemChoice | None:
         """Choose among the values of the only group, given the state after an item that shows nothing."""
+        group, names = self._component.groups[0], self._component.values[0]
         levels = []
-        for k in range(len(self._component.values[0])):
+        for k in range(len(names)):
             state = left.copy()
             for i in mine:
                 state[self._starts[i] + k] = self._deadlines[i].repeated[k]
             levels.append(self.level(state))
         best = max(levels)
         values = [k for k, level in enumerate(levels) if level == best]
+        if best == self._slack and any_will_do and len(values) == len(levels):
+            return None
+        items_left = {k: min(self._deadlines[i].due[k] - self._deadlines[i].items for i in mine) for k in values}
+        earliest = min(items_left.values())
+        urgent = [k for k in values if items_left[k] == earliest]
+        choice = urgent[0] if len(urgent) == 1 else urgent[int(self._random.random() * len(urgent))]
         if best < self._slack:
             # The slack is already used, and the earliest deadline restores most of it.
-            earliest = min(self._items_left(mine, k) for k in values)
-            values = [k for k in values if self._items_left(mine, k) == earliest]
-        elif any_will_do and len(values) == len(levels):
-            return None
-        return self._choice_for_values(mine, values, prefer)
-
-    def _items_left(self, mine: tuple[int, ...], k: int) -> int:
-        """Compute the number of items left until a value must have appeared."""
-        return min(self._deadlines[i].due[k] - self._deadlines[i].items for i in mine)
-
-    def _choice_for_values(
-        self, mine: tuple[int, ...], values: list[int], prefer: Mapping[str, Sequence[str]] | None
-    ) -> ItemChoice:
-        group, names = self._component.groups[0], self._component.values[0]
-        preferred = (k for name in (prefer or {}).get(group, ()) for k in values if names[k] == name)
-        choice = next(preferred, None)
-        if choice is None:
-            urgency = [self._items_left(mine, k) for k in values]
-            earliest = min(urgency)
-            equal = [k for k, items in zip(values, urgency, strict=True) if items == earliest]
-            choice = equal[0] if len(equal) == 1 else equal[int(self._random.random() * len(equal))]
+            values = urgent
         promises = tuple(choice if i in mine else OPEN_SLOT for i in self._all)
         return ItemChoice(promises, {group: names[choice]}, {group: tuple([names[k] for k in values])})
 
@@ -373,7 +355,7 @@ class ComponentSolver:
         level = self.level(self._slots_left(mine, kinds))
         if level >= self._slack:
             return True
-        choice = self.choose(mine, prefer=None, any_will_do=True)
+        choice = self.choose(mine, any_will_do=True)
         if choice is None:
             return True
         promised = [choice.promises[i] for i in mine]

@@ -260,14 +260,12 @@ class Enforcer:
         conditions: Collection[str],
         *,
         fixed: Collection[str] = (),
-        prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> Admission:
         """Admit a request: assign the slots of its item, and select the values that its prompt must request.
 
         Args:
             conditions: Names of the conditions that hold for the request.
             fixed: Concept groups whose value the prompt of the user fixes. The item does not count for them.
-            prefer: Preferred values by concept group, best first.
 
         Raises:
             OptionError: A condition or a group is unknown.
@@ -283,7 +281,7 @@ class Enforcer:
                 mine = solver.requirements_for(conditions, fixed)
                 counts.extend(rows[i].name for i in mine)
                 if mine and self.mode == "before":
-                    self._take(solver, rows, mine, prefer, assignment)
+                    self._take(solver, rows, mine, assignment)
         return Admission(tuple(counts), *assignment, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
@@ -368,7 +366,7 @@ class Enforcer:
             # The slots are reserved now, with a promise. Items accepted meanwhile cannot make the next one useless.
             reserved = _TakenSlots({}, {}, {})
             for solver, rows, mine, _ in items:
-                self._take(solver, rows, mine, None, reserved)
+                self._take(solver, rows, mine, reserved)
             return ItemOutcome("retry", Admission(admission.counts, *reserved, 0), _explain_retry(wrong, failed=False))
         slots: dict[str, int] = {}
         for _, rows, mine, kinds in items:
@@ -383,13 +381,12 @@ class Enforcer:
         solver: ComponentSolver,
         rows: tuple[_SpecificationState, ...],
         mine: tuple[int, ...],
-        prefer: Mapping[str, Sequence[str]] | None,
         assignment: _TakenSlots,
     ) -> None:
         """Assign the next slots to an item, and select the values that it must show."""
         crowded = self._alone and any(rows[i].deadlines.pending_slots for i in mine)
         any_will_do = self._alone and not crowded
-        choice = solver.choose(mine, prefer=prefer, any_will_do=any_will_do)
+        choice = solver.choose(mine, any_will_do=any_will_do)
         for i in mine:
             row = rows[i]
             if crowded:

@@ -302,13 +302,12 @@ class _SlotRecorder:
         conditions: Collection[str],
         *,
         fixed: Collection[str] = (),
-        prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> Admission:
         with self._lock:
             # In mode ``after``, slots are fixed when items are complete.
             if self._enforcer.mode == "before":
                 self.place = next(self._places)
-            return self._enforcer.admit(conditions, fixed=fixed, prefer=prefer)
+            return self._enforcer.admit(conditions, fixed=fixed)
 
     def complete(self, admission: Admission, values: ItemValues) -> ItemOutcome:
         return self._settle(partial(self._enforcer.complete, admission, values))

@@ -39,7 +39,6 @@ class AdmissionStore(Protocol):
         conditions: Collection[str],
         *,
         fixed: Collection[str] = (),
-        prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> Admission:
         """Admit a request. See ``Enforcer.admit``."""
         ...
@@ -209,27 +208,22 @@ class Guard:
         self.instruct = instruct
         self.limits = limits
 
-    def answer(
-        self, prompt: str, *, generator: Generator | None = None, prefer: Mapping[str, Sequence[str]] | None = None
-    ) -> GuardedAnswer:
+    def answer(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
         """Generate an item for a prompt.
 
         Args:
             prompt: Prompt of the user.
             generator: Generator for this prompt. If None, the generator of the guard.
-            prefer: Preferred values by concept group, best first, such as the values that change the prompt least.
 
         Raises:
             EvenhandError: The store could not decide. No item is delivered. Failures of the judge, the generator and
                 the classifier are reported in the answer instead.
         """
-        return run_blocking(self.answer_async(prompt, generator=generator, prefer=prefer))
+        return run_blocking(self.answer_async(prompt, generator=generator))
 
-    async def answer_async(
-        self, prompt: str, *, generator: Generator | None = None, prefer: Mapping[str, Sequence[str]] | None = None
-    ) -> GuardedAnswer:
+    async def answer_async(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
         """Generate an item for a prompt in an event loop. See ``answer``."""
-        series = AnswerSeries(self, prompt, generator=generator, prefer=prefer)
+        series = AnswerSeries(self, prompt, generator=generator)
         try:
             return await series.answer()
         finally:
@@ -272,7 +266,6 @@ class AnswerSeries:
         prompt: Prompt of the user.
         count: Number of answers.
         generator: Generator for this prompt. If None, the generator of the guard.
-        prefer: Preferred values by concept group, best first.
         watch: Function called with every attempt before it is decided.
 
     Attributes:
@@ -286,14 +279,13 @@ class AnswerSeries:
         count: int = 1,
         *,
         generator: Generator | None = None,
-        prefer: Mapping[str, Sequence[str]] | None = None,
         watch: Callable[[ItemAttempt], None] = lambda attempt: None,
     ) -> None:
         making = guard.generator if generator is None else generator
         cap = None if guard.limits.budget.request is None else count * guard.limits.budget.request
         spending = Spending(guard.limits.price, cap)
         self.supply = ItemSupply(prompt, making, guard.classifier, guard.groups, spending)
-        self._guard, self._prompt, self._left, self._prefer, self._watch = guard, prompt, count, prefer, watch
+        self._guard, self._prompt, self._left, self._watch = guard, prompt, count, watch
         self._judged: tuple[frozenset[str], frozenset[str]] | None = None
 
     async def answer(self) -> GuardedAnswer:
@@ -305,9 +297,7 @@ class AnswerSeries:
         try:
             try:
                 conditions, fixed = await self._judge()
-                admission = await call_nonblocking(
-                    self._guard.enforcer.admit, conditions, fixed=fixed, prefer=self._prefer
-                )
+                admission = await call_nonblocking(self._guard.enforcer.admit, conditions, fixed=fixed)
             except OptionError as error:
                 # The judge named an unknown condition.
                 return await self._answer_unjudged(PartFailure.of("judge", error))

@@ -7,7 +7,7 @@ import hashlib
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import Any
@@ -86,7 +86,6 @@ class StoredEnforcer:
         conditions: Collection[str],
         *,
         fixed: Collection[str] = (),
-        prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> StoredAdmission:
         """Admit a request as ``Enforcer.admit`` does.
 
@@ -105,8 +104,6 @@ class StoredEnforcer:
         if self._budget:
             caps = {name: cap for name, cap in self._budget.items() if name != "reserve"}
             operation["budget"] = {"hour": current_hour(), "caps": caps, "reserve": self._budget["reserve"]}
-        if prefer:
-            operation["prefer"] = {group: list(values) for group, values in prefer.items()}
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_request())
         # Nothing was delivered yet: a power cut that loses the admission also ends the request.
