@@ -1,11 +1,10 @@
-"""Bounds of all margins over a box of cells, in whole numbers: an additive function, and what it misses (compiled).
+"""Bound all margins over a box of cells in integers, by an additive function and its error (compiled).
 
 Inside a box each tree is followed, for all kinds of assignments side by side, into parts in which every kind has
-reached a leaf. To each tree an additive function of the attributes is fitted, what the tree gives on average where one
-attribute has one value; it may be anything, and is rounded to whole numbers at will. What the tree exceeds it by in a
-part lies between the leaf less the greatest value of the function there and the leaf less the least, which is added up
-exactly. So ``M(x) + least[p] <= margin(x, p) <= M(x) + most[p]`` holds with the same function M for all assignments p,
-whatever M is.
+reached a leaf. To each tree an additive function of the attributes is fitted, the mean of the tree given the value of
+each attribute. Any function is sound, so it may be rounded to integers. In a part the tree exceeds it by at least the
+leaf minus the maximum of the function there, and at most the leaf minus its minimum, in exact arithmetic. So ``M(x) +
+least[p] <= margin(x, p) <= M(x) + most[p]`` holds with the same function M for all assignments p.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def bound_box(f, w):
             w.least[m, p] = w.plain_least[m, p] = f.base_low[m]
             w.most[m, p] = w.plain_most[m, p] = f.base_high[m]
     varies = False
-    # Invariant: margin m under p lies between M and w.least, w.most, and between w.plain_least and w.plain_most, all
-    # summed over the trees so far.
+    # Invariant: the sum of the first trees in margin m under p is between M + w.least and M + w.most, and between
+    # w.plain_least and w.plain_most.
     for tree in range(len(f.root) - 1):
         leaves, visits = _follow_tree(f, w, tree)
         if leaves < 0:
@@ -87,7 +86,7 @@ def _follow_tree(f, w, tree):
     while waiting:
         top = waiting - 1
         asked = -1
-        # A question that all cells of the part answer alike is passed over; the first other one cuts the part.
+        # A test with one result for all cells of the part is followed; the first other test splits the part.
         for g in range(kinds):
             node = w.at[top, g]
             while f.test[node] >= 0:
@@ -121,8 +120,8 @@ def _follow_tree(f, w, tree):
         s = w.slot[i]
         low, high = w.at_low[top, s], w.at_high[top, s]
         cut = f.until[f.begin[asked] + low] + 1
-        # The cut is before the first cell that answers otherwise. The part below it goes on top of the stack, that
-        # above it stays in its place.
+        # The cut is before the first cell that answers otherwise. The lower part is pushed on the stack, the upper part
+        # stays.
         below = _share(f, i, low, cut - 1) / _share(f, i, low, high)
         w.visit[visits, 0] = i
         w.visit[visits, 1] = cut
@@ -154,8 +153,8 @@ def _add_tree(f, w, tree, m, leaves):
         return 0.0
     _fit_function(f, w, tree, m, leaves)
     # In leaf k the tree is between low and high, and its function between fewest and greatest, the sums of its terms'
-    # extremes over the leaf. What the function misses is therefore between low - greatest and high - fewest, and over
-    # the box between the least and the most of these.
+    # extremes over the leaf. The error of the function is therefore between low - greatest and high - fewest, and over
+    # the box between the minimum and the maximum of these.
     begin, slots = f.place[tree], f.place[tree + 1] - f.place[tree]
     widest = 0
     for g in range(kinds):
@@ -241,7 +240,7 @@ def _fit_function(f, w, tree, m, leaves):
 
 @jit
 def decide_box(f, w):
-    """Return what the bounds say of the box as a whole, from the labels that each assignment may give there."""
+    """Decide the whole box by the labels that are possible under each assignment."""
     margins, assignments = w.least.shape
     for p in range(assignments):
         w.sets[p] = (1 << f.labels) - 1
@@ -267,7 +266,7 @@ def decide_box(f, w):
 
 @jit
 def _decide_sets(f, sets):
-    # FAIR: fewer than ``least`` different labels, whatever the sets leave open. UNFAIR: that many at least.
+    # FAIR: fewer than ``least`` different labels, for every choice from the sets. UNFAIR: that many at least.
     union = certain = unsure = 0
     common = (1 << f.labels) - 1
     for labels in sets:
@@ -305,7 +304,7 @@ def choose_cut(f, w):
         if total > best:
             best, chosen = total, i
     if chosen >= 0:
-        # The cut at which as much is promised on both sides, about.
+        # The cut that divides the score about evenly.
         running, at = 0.0, f.cell[chosen]
         for c in range(w.low[chosen] + 1, w.high[chosen] + 1):
             running += w.score[at + c]

@@ -2,7 +2,8 @@
 
 The terms of some attributes are listed, all their joint values; the sum of the others is kept on a grid, every term
 moved down to it. A sum of n terms on the grid is at most the true one, and less by no more than n times (a step - 1).
-Masses are whole numbers of which ``ALL`` is everybody. Each is rounded down, and so all that is added up is too small.
+Masses are integers, with ``ALL`` for the whole population. Each is rounded down, and so all that is added up is too
+small.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from evenhand.core.kernels import compile_kernel
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 ALL: int = 1 << 60
-"""The mass of everybody."""
+"""Mass of the whole population."""
 HALF_BITS = 30
 DOWN = 1 - 2.0**-48
 """Takes off more than is rounded when a mass is made a share."""
@@ -35,7 +36,7 @@ def multiply(a, b):
 
 @jit
 def share_of(part, whole):
-    """Return which part of everybody some mass is, rounded down, but for all of it."""
+    """Compute the share of a part, rounded down unless it is everything."""
     return ALL if part == whole else int(float(part) / float(whole) * float(ALL) * DOWN)
 
 
@@ -44,7 +45,7 @@ def collect_terms(f, w, m):
     """Collect the different terms of every axis of a margin's additive function.
 
     Returns:
-        How many axes have several, and what the others add.
+        Number of axes with several terms, and the sum of the other terms.
     """
     axes = held = constant = 0
     for i in range(len(f.cell) - 1):
@@ -84,7 +85,7 @@ def list_sums(w, axes, constant):
     Returns:
         How many joint values; of the others: how many, their least sum, the step and how many steps there are.
     """
-    # Listed are those that the grid would lose most of for their number of values: w.number is negative once taken.
+    # Axes with the largest loss on the grid per number of values are listed first. w.number is negative for used axes.
     size = 1
     w.joint[0] = constant
     w.weight[0] = ALL
@@ -115,7 +116,7 @@ def list_sums(w, axes, constant):
     step = total // STEPS + 1
     w.grid[0] = ALL
     last = 0
-    # Invariant: grid[j] is the mass of people whose terms so far add up to j steps.
+    # Invariant: grid[j] is the mass of people whose rounded terms sum to j steps.
     for _ in range(rest):
         pick, narrowest = -1, FAR
         for s in range(axes):
@@ -158,7 +159,7 @@ def mass_between(w, above, below, sums):
 
 @jit
 def none_outside(w, above, below, sums):
-    """Return whether all of the listed joint values lie between two limits; there is nothing but them."""
+    """Check whether all joint values are listed and between two limits."""
     size, rest = sums[0], sums[1]
     if rest > 0:
         return False
@@ -174,7 +175,7 @@ def count_shares(f, w):
     margins, assignments = w.least.shape
     fair = unfair = 0
     for label in range(f.labels):
-        # Of label k each margin says whether it beats another: all must, and what they lack together is taken off.
+        # Label k must win all its margins, so the missing masses of these are subtracted.
         w.wins[label] = ALL
     for m in range(margins):
         lowest = highest = w.least[m, 0]

@@ -15,13 +15,13 @@ MAX_LEAVES = 1 << 13
 MAX_WAITING = 1 << 11
 """Parts that wait to be followed, at most."""
 LISTED = 4096
-"""Joint values of attributes that are gone through one by one, at most."""
+"""Maximum number of listed joint values."""
 STEPS = 2048
 """Steps of the grid for the sum of the others."""
 
 
 class WholeForest(NamedTuple):
-    """The trees, and whom they are asked about.
+    """Trees and domain in flat arrays.
 
     Attributes:
         root: shape (trees + 1,), where the nodes of each tree begin; left, right: their children.
@@ -29,14 +29,14 @@ class WholeForest(NamedTuple):
         same: which leaves say the very same, one number each.
         axis: the axis that each question is about; -1 if it is protected.
         begin: where its answers begin in ``answer``, one per cell.
-        answer: whether a cell goes left; until: the last cell from there on that is answered alike.
+        answer: whether a cell goes left; until: the last following cell with the same result.
         assigned: which questions send which joint protected values to the left, (tests, assignments).
         kind: of each assignment in each tree, (trees, assignments); kinds: how many there are.
         first: an assignment of each kind, (trees, kinds).
-        place: where the axes of each tree begin in ``axes``.
-        low, high: what a leaf adds to each margin at least and at most, (nodes, margins).
+        place: Index of the first axis of each tree in ``axes``.
+        low, high: lower and upper bounds of each leaf in each margin, (nodes, margins).
         base_low, base_high, above, below, pairs: see ``TreeMargins``.
-        largest: what a tree adds to a margin at most in size, (trees, margins).
+        largest: maximum size of a tree in a margin, (trees, margins).
         cell: shape (axes + 1,), where the cells of each axis begin.
         before: mass of an axis before each of its cells; an axis with n cells has n + 1 numbers.
         labels, least: how many labels there are; how many different ones make a person treated unfairly.
@@ -83,7 +83,7 @@ class TreeArrays(NamedTuple):
         term: of each of the tree's axes what each cell adds to the additive function; ends: its extremes.
         chance: of each cell of a range; effect: the additive function of all trees, (margins, cells).
         least, most: what margins exceed it by, (margins, assignments); plain_least, plain_most: the margins themselves.
-        score: what a cut before each cell promises.
+        score: score of a cut before each cell.
         value, mass: different terms of each axis and their masses; start: where an axis begins; number: how many;
             bottom: the least of them; span: by how much the greatest is more.
         joint, weight: sums of the listed terms, and their masses.
@@ -132,7 +132,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
     """Lay out the trees for kernels.
 
     Args:
-        question: what the certificate is about.
+        question: Question of the certificate.
         least: how many different outcomes a person must be able to get to count as treated unfairly.
     """
     nodes, tests, margins = question.ensemble.nodes, question.tests, question.margins
@@ -144,8 +144,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
         if flags is None:
             continue
         begin[test] = held
-        # Of each cell the last one of the run that is answered as it is: a range is answered alike as far as it ends
-        # there.
+        # Last cell of the run with the same result as each cell.
         ends = np.append(np.flatnonzero(flags[1:] != flags[:-1]), len(flags) - 1)
         answers.append(flags)
         until.append(ends[np.searchsorted(ends, np.arange(len(flags)))])

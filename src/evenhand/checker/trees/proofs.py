@@ -26,7 +26,7 @@ class TreeProver:
     """Proves shares of boxes of a question about trees.
 
     Args:
-        question: what the certificate is about.
+        question: Question of the certificate.
         least: how many different outcomes a person must be able to get to count as treated unfairly.
     """
 

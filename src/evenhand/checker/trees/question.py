@@ -1,8 +1,9 @@
-"""What a certificate of trees is about: which way every node sends every cell, and what each leaf adds to the margins.
+"""Rebuild the question of a certificate about trees: the test results of all cells, and the leaves' terms in the
+margins.
 
 A margin says by its sign which of two labels, or bands of a score, beats the other. It is multiplied by the number of
-trees that are averaged, so that a leaf adds to it what stands in the model, or the difference of two such numbers.
-Held as whole numbers of a small unit, each leaf lies between two of them.
+trees that are averaged, so that its terms are numbers of the model, or differences of two of them.
+In integer multiples of a small unit, each leaf is between two integers.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ MAX_ASSIGNMENTS = 4096
 MAX_FLAGS = 2**28
 """Questions of nodes times cells of one attribute, at most."""
 UNIT_BITS = 60
-"""All that a margin adds up, and what is computed on the way, stays below two to this power of units."""
+"""Sums of a margin, and intermediate results, stay below two to this power of units."""
 ROUNDINGS = 4
-"""Roundings of the deployed model beside its additions: a conversion, a division, a comparison, and one to spare."""
+"""Roundings of the deployed model outside of sums: a conversion, a division, a comparison, and one in reserve."""
 
 
 class NodeQuestions(NamedTuple):
@@ -49,13 +50,13 @@ class NodeQuestions(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeMargins:
-    """What leaves add to the margins, in units of their own for each margin.
+    """Terms of the leaves in the margins, in a separate unit for each margin.
 
     Attributes:
         pairs: labels (a, b) of each margin: b beats a if it is positive.
         labels: how many there are.
-        low, high: whole numbers that what a node adds lies between, shape (nodes, margins).
-        base_low, base_high: what the margins start from, likewise.
+        low, high: integer bounds on the terms of each node, shape (nodes, margins).
+        base_low, base_high: integer bounds on the constants of the margins.
         above, below: b beats a if a margin is greater than ``above``, a beats b if it is less than ``below``.
     """
 
@@ -71,7 +72,7 @@ class TreeMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedTrees(RecordedDomain):
-    """Trees, everything that is varied, and everybody it is varied for.
+    """Trees, protected assignments and domain.
 
     Attributes:
         ensemble: the model.
@@ -94,8 +95,8 @@ def recorded_trees_of(
     """Rebuild the question from trees and the numbers in the file, and say where it is not the one asked.
 
     Raises:
-        CertificateError: another model, domain or population, cells that are not a partition of the domain or hold
-            people whom the trees tell apart, or a question that makes no sense for trees.
+        CertificateError: The model, domain or population differs, cells do not partition the domain or contain people
+            with different results, or the question is invalid for trees.
         OptionError: the question asked makes no sense for this schema.
     """
     require_fingerprint(statement, "trees", ensemble_fingerprint(ensemble))
@@ -158,7 +159,7 @@ def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQues
 def _answers_of_cells(
     ensemble: TreeEnsemble, columns: tuple[Cell, ...], node: int, attribute: Attribute, cells: RecordedCells
 ) -> Booleans:
-    """Return which cells of an attribute a node sends to the left.
+    """Compute which cells of an attribute a node sends to the left.
 
     Raises:
         CertificateError: it sends some entries of a cell to the left, and some to the right.
@@ -170,13 +171,13 @@ def _answers_of_cells(
     found = _answers_of_inputs(ensemble, node, evaluate_cell(column, attribute, starts))
     if cells.ends is None:
         return found
-    # Of a real attribute a cell does not hold its end, except the last one, or if it is this one point.
+    # A cell of a real attribute excludes its end, unless it is the last cell or a single point.
     ends = cells.ends.copy()
     if attribute.size is None:
         inner = ends[:-1] > starts[:-1]
         ends[:-1][inner] = np.nextafter(ends[:-1][inner], -np.inf)
     if isinstance(column, ListedCell) and column.cuts is not None:
-        # What the model sees changes at its cuts alone: all steps that begin inside a cell must be answered alike.
+        # The input only changes at its cuts, so all steps that begin inside a cell must have the same result.
         seen = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
         low, high = (np.searchsorted(column.cuts, entries, side="right") for entries in (starts, ends))
         left = np.concatenate([[0], np.cumsum(seen)])
@@ -190,8 +191,7 @@ def _answers_of_cells(
         inside = left[high + 1] - left[low]
         same = (inside == 0) | (inside == high + 1 - low)
     else:
-        # What the model sees rises, or falls, all along: nothing changes between two inputs on the same side of all
-        # places where the node may decide otherwise.
+        # The input is monotone, so the result is constant between two inputs without a switch of the node between them.
         places = _switches(ensemble, node)
         low, high = (
             np.searchsorted(places, evaluate_cell(column, attribute, entries), side="left")
@@ -222,7 +222,7 @@ def _switches(ensemble: TreeEnsemble, node: int) -> Floats:
 def _answers_of_assignments(
     statement: CertificateClaim, ensemble: TreeEnsemble, columns: tuple[Cell, ...], tests: NodeQuestions
 ) -> Booleans:
-    """Return which joint protected values each question sends to the left, those alike once, (tests, assignments)."""
+    """Compute which joint protected values each test sends to the left, without duplicates, (tests, assignments)."""
     schema = ensemble.schema
     found = np.zeros((len(tests.node), 1), dtype=np.bool_)
     if not len(tests.node):
@@ -255,8 +255,8 @@ def _answers_of_assignments(
 #
 # It adds up leaves in float64, or in float32 where its library does. A sum of n numbers in any order errs by at most
 # n u / (1 - n u) times the sum of their sizes, u being the unit roundoff (Higham, "Accuracy and Stability of Numerical
-# Algorithms", 2nd ed., chapter 3). Every output is such a sum of the leaves of its trees and what it starts from. What
-# a sigmoid or a softmax tells from a tie, or from another threshold, is as for networks, in float64 2**29 times finer.
+# Algorithms", 2nd ed., chapter 3). Every output is such a sum of the leaves of its trees and its base score. The
+# resolution of a sigmoid or softmax is that for networks, and 2**29 times finer in float64.
 
 
 def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMargins:
@@ -308,14 +308,14 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
 
 
 def _label_tie(ensemble: TreeEnsemble, threshold: float) -> float:
-    """Return how far a raw margin must be beyond its zero for a label to follow from it."""
+    """Compute the minimum distance of a raw margin from zero that determines the label."""
     if threshold == 0.5:
         return (TIE if ensemble.single else TIE * 2.0**-29) / ensemble.steepness
     return _probability_tie(ensemble, threshold)
 
 
 def _probability_tie(ensemble: TreeEnsemble, threshold: float) -> float:
-    """Return how far beyond a threshold a raw margin must be for a probability to be on the same side."""
+    """Compute the distance of a raw margin from a threshold beyond which the probability is on its side."""
     if ensemble.single:
         return probability_margin(threshold) / ensemble.steepness
     # The logit moves by dt / (t (1 - t)) as the probability does by dt, but for a part of 2**-20.

@@ -1,11 +1,11 @@
-"""Bounds of all margins over a box of cells: one additive function for all trees and assignments, and what it misses.
+"""Bound all margins over a box of cells by one additive function for all trees and assignments, plus intervals.
 
 Inside a box, every tree is split into an additive function of the attributes (its main effects under the population:
-the mean of the tree given one attribute, less its mean in all) and a rest. Of the rest the least and the greatest value
-over the reachable leaves are known: a leaf's value minus the function's extremes over the leaf's box. Any additive
-function would be sound; main effects leave little rest. A tree that looks at one attribute only has none, and one that
-nothing in the box splits is a constant. Added up over the trees, ``M(x) + low[p] <= margin(x, p) <= M(x) + high[p]``
-with the same M for all assignments: what is asked of all of them is asked of one sum of independent terms (``shares``).
+the mean of the tree given one attribute, less its mean in all) and a rest. The rest is bounded over the reachable
+leaves: a leaf's value minus the function's extremes over the leaf's box. Any additive function would be sound; main
+effects leave little rest. A tree that looks at one attribute only has none, and one that is not split in the box is a
+constant. Added up over the trees, ``M(x) + low[p] <= margin(x, p) <= M(x) + high[p]`` with the same M for all
+assignments: so one sum of independent terms answers for all of them (``shares``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from evenhand.core.typing import Floats, Integers
 
 
 class TreeWorkspace(NamedTuple):
-    """Arrays that a thread works in, and what is left in them for a box.
+    """Work arrays of one thread, with the bounds of a box.
 
     Attributes:
         share: like ``FlatForest.before``, from the box's own first cells on, as shares of the box.
         effect: shape (margins, cells), the additive function M without its constant.
-        low, high: shape (margins, assignments), what is to be added to M to bound the margins.
+        low, high: shape (margins, assignments), numbers added to M to bound the margins.
         least, greatest: the same without M: sums of extreme leaves.
         ends: shape (margins, 2), the least and the greatest value of M.
         score: per cell, how much a cut before it promises.
@@ -108,7 +108,8 @@ def collect_reachable(f, w, tree):
             if lo >= cut:
                 node = f.right[node]
                 continue
-            # A node parts the box where lo < cut <= hi; its left part goes on, the right one waits on the stack.
+            # A node parts the box where lo < cut <= hi; its left part is followed first, the right one waits on the
+            # stack.
             at = f.offsets[i]
             below = w.share[at + cut] - w.share[at + lo]
             above = w.share[at + hi + 1] - w.share[at + cut]
@@ -161,7 +162,7 @@ def collect_reachable(f, w, tree):
 @compile_kernel(internal=True, nogil=True)
 def add_whole_leaf(f, w, tree):
     """Add a tree of which the box reaches one leaf. Whether its value depends on the assignment."""
-    # In the box the tree is a constant for each assignment: all four bounds move alike, and M stays as it is.
+    # In the box the tree is a constant for each assignment: all four bounds shift equally, and M is unchanged.
     varies = False
     margins = len(f.base)
     first = w.row[0] // margins
@@ -203,8 +204,8 @@ def mark_active(f, w, tree, visits):
 @compile_kernel(internal=True, nogil=True)
 def main_effects(f, w, tree, found, active, m):
     """The main effects of a tree's reachable leaves on a margin, into ``w.term``; their ends, into ``w.extremes``."""
-    # One function for all assignments, so that M stays common: it is fitted to the mean over the groups, and what a
-    # group differs by goes into the rest. E[tree] = sum_k chance_k * mean over groups of v_k.
+    # One function for all assignments, so that M stays common: it is fitted to the mean over the groups, and the
+    # difference of a group belongs to the rest. E[tree] = sum_k chance_k * mean over groups of v_k.
     begin = f.slot[tree]
     margins, groups = len(f.base), f.groups[tree]
     mean = total = 0.0
@@ -255,7 +256,7 @@ def main_effects(f, w, tree, found, active, m):
 
 @compile_kernel(internal=True, nogil=True)
 def add_residual_bounds(f, w, tree, found, active, m):
-    """Add bounds on what a tree's additive function misses to those of all trees. The widest gap of a group."""
+    """Add the bounds on the error of a tree's additive function to those of all trees. The widest gap of a group."""
     # ends of a group: the least and the greatest of tree - effects (0, 1), and of the tree alone (2, 3).
     begin = f.slot[tree]
     margins, groups = len(f.base), f.groups[tree]
@@ -266,8 +267,8 @@ def add_residual_bounds(f, w, tree, found, active, m):
         ends[g, 2] = np.inf
         ends[g, 3] = -np.inf
     for k in range(found):
-        # In leaf k the tree is v_k, and the sum of its effects between fewest and most: what they miss lies between v_k
-        # - most and v_k - fewest. The union over the reachable leaves holds for the whole box.
+        # In leaf k the tree is v_k, and the sum of its effects between fewest and most: the error is between v_k - most
+        # and v_k - fewest. The union over the reachable leaves holds for the whole box.
         most = fewest = 0.0
         for a in range(active):
             s = w.active[a]

@@ -1,9 +1,9 @@
-"""By how much the number of a model of trees changes with the protected attributes, as a forest of its own.
+"""Express the change of a forest's number with the protected attributes as a separate forest.
 
-Every tree is rewritten so that its leaves know what it gives each kind of protected assignment (``forest``). The
-difference of two assignments is then a tree of the same shape, whose leaves hold differences; and trees that do not
-look at what is protected fall away. For every ordered pair of assignments there is a margin f(x, p) - f(x, q) - limit;
-label 0, "within the limit", is demanded, and margin m sets it against label m + 1.
+Every tree is rewritten so that its leaves list its value under each kind of protected assignment (``forest``). The
+difference of two assignments is then a tree of the same shape, whose leaves hold differences; and trees without
+protected attributes vanish. For every ordered pair of assignments there is a margin f(x, p) - f(x, q) - limit; label 0,
+"within the limit", is demanded, and margin m sets it against label m + 1.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TreeDifferenceQuery(TreeQuery):
         return [f"{number:,.6g}" for number in self.answers(individuals)]
 
     def classify(self, entries: Floats) -> NDArray[np.int8]:
-        """Return what becomes of people (n, unprotected attributes), shape (n,)."""
+        """Compute the outcomes of people (n, unprotected attributes), shape (n,)."""
         numbers = np.stack([self.answers(self.individuals(entries, p)) for p in range(len(self.assignments))])
         change, reach = np.ptp(numbers, axis=0), 2 * self.slack[0]
         found = np.where(change > self.limit + reach, UNFAIR, np.where(change < self.limit - reach, FAIR, UNDECIDED))
@@ -89,7 +89,7 @@ def tree_difference_query_of(
     check_assignments(len(question["assignments"]))
     sizes = leaf_sizes(ensemble) @ np.abs(fold) / ensemble.divisor + np.abs(ensemble.base) @ np.abs(fold)
     unit = BINARY32_UNIT if ensemble.single else BINARY64_UNIT
-    # A sum of the leaves and the base in any order, and what we round besides.
+    # A sum of the leaves and the base in any order, and our own rounding.
     slack = summation_error(ensemble.nodes.trees + 16, unit) * sizes + summation_error(64, BINARY64_UNIT) * sizes
     return TreeDifferenceQuery(
         **question,
@@ -120,8 +120,8 @@ def difference_forest_of(query: TreeDifferenceQuery) -> FlatForest:
         places.append(leaves)
     # Trees without a difference fall away; one stays, as a forest has some.
     kept = np.array([tree for tree, table in enumerate(tables) if table.any()] or [0], dtype=np.int64)
-    # Two groups alike, so that ``said`` can name the leaves in which somebody is given another number: where a box
-    # reaches no such leaf, nobody's number changes at all, whatever is rounded.
+    # Two equal groups, so that ``said`` can name the leaves with different numbers: if a box reaches no such leaf, no
+    # number changes in it, in spite of rounding.
     row, sizes, held = forest.row.copy(), np.zeros(margins), 0
     values, said = [], []
     for tree in kept:

@@ -1,4 +1,4 @@
-"""Boxes of a forest, best first: a forest's bounds prove the share of every part as soon as it is bounded."""
+"""Refine boxes of a forest, best first. The bounds of a part immediately prove its share."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ COARSE_REGIONS = 16
 
 @dataclass(frozen=True)
 class TreeFrontier(ArrayRows):
-    """Boxes, and what is proved of them.
+    """Boxes with their proved masses.
 
     Attributes:
         low, high: cells, shape (boxes, attributes).
         known: mass, mass proved fair and mass proved unfair, shape (boxes, 3).
         attribute, cut: where to cut next; -1 nowhere, or not known yet.
-        region: the coarse part of the domain each lies in.
-        kind: what is decided as a whole, fair (1) or unfair (2), where a record is kept; else 0.
+        region: Coarse region of the domain.
+        kind: Outcome of the whole box, fair (1) or unfair (2), if boxes are recorded; else 0.
     """
 
     low: NDArray[np.int32]
@@ -154,7 +154,7 @@ def compile_tree_engine(query: TreeQuery, jobs: int) -> TreeEngine:
 
 @dataclass
 class TreeSearch(BestFirst[TreeFrontier]):
-    """One run: what is open is proved to be, so that nothing is left to do when the loop ends.
+    """One run. Shares of boxes are proved when they are bounded, so no proofs follow the loop.
 
     Attributes:
         bounder: bounds boxes of one query.
@@ -198,8 +198,8 @@ class TreeSearch(BestFirst[TreeFrontier]):
     def call_size(self, room: float) -> CallSize:
         """Return the size of the next calls, each about as long as a call should take.
 
-        Their number depends on the number of threads only where the clock matters anyway. A call that the limit cuts
-        short forgets what was proved of the box at hand, so there are fewer calls towards the end.
+        Their number depends on the number of threads only where the clock matters anyway. A call that the limit
+        interrupts loses the proof of its current box, so the number of calls falls towards the end.
         """
         calls = self.bounder.jobs if self.limits.timed else max(1, min(CONCURRENT_CALLS, room // CALL_ROOM))
         return CallSize(int(calls), self.pace, np.inf)
@@ -214,7 +214,7 @@ class TreeSearch(BestFirst[TreeFrontier]):
         self.say(1 - undecided)
 
     def round_done(self, frontier: TreeFrontier, stop: Stop | None, seconds: float) -> None:
-        """Note where the run stands, with what is proved of the boxes that are left."""
+        """Record the progress of the run, including the proofs of the remaining boxes."""
         fair, unfair = frontier.known[:, 1:].sum(axis=0)
         self.proved_mass.moment(last=True, more=(float(fair), float(unfair)))
 
@@ -239,14 +239,14 @@ def refine_trees(
     recorder: BoxRecorder | None = None,
     domain: TreeFrontier | None = None,
 ) -> tuple[Boxes, Floats, Stop]:
-    """Refine until everything is decided or a limit is reached; Ctrl-C ends it with what is proved by then.
+    """Refine until everything is decided or a limit is reached; Ctrl-C ends the run and keeps its proofs.
 
     Args:
         bounder: bounds boxes of one query.
-        proved_mass: takes what is proved.
+        proved_mass: Account of the proved mass.
         limits: when to stop.
         say: called with about the share of the work done.
-        recorder: takes every final box with what is proved of it.
+        recorder: Recorder of the final boxes.
         domain: boxes to begin with. Default: the whole domain.
 
     Returns:
@@ -268,7 +268,7 @@ def refine_trees(
 
 
 def _split_domain(run: TreeSearch) -> TreeFrontier:
-    """Return the first parts of the domain, each a region of the certificate; count those that are decided at once."""
+    """Split the domain into its first parts, the regions of the certificate, and count the decided ones."""
     waiting = [run.bounder.root()]
     settled: list[TreeFrontier] = []
     while waiting and len(waiting) + len(settled) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
@@ -293,7 +293,7 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
 
 
 def _halve_box(part: TreeFrontier) -> list[TreeFrontier]:
-    """The two parts of one box, with what they weigh not known yet."""
+    """Build the two parts of one box, without their masses."""
     low, high = part.low.copy(), part.high.copy()
     low[0, part.attribute[0]], high[0, part.attribute[0]] = part.cut[0], part.cut[0] - 1
     nowhere = np.full(1, -1, dtype=np.int32)

@@ -1,8 +1,8 @@
 """The trees rewritten over the cells of unprotected attributes, with one value per kind of assignment in each leaf.
 
-A tree that asks about what is protected becomes one that does not: where such a node stands, the assignments part, and
-each goes on in its own copy of what follows; the copies are walked side by side, so that a leaf of the new tree knows
-which leaf each assignment reaches. Sets of values become ranges of cells, so that every leaf is a box of cells.
+A tree with protected attributes is rewritten without them: at such a node the assignments separate, and each follows
+its own copy of the subtree; the copies are walked side by side, so that a leaf of the new tree knows which leaf each
+assignment reaches. Sets of values become ranges of cells, so that every leaf is a box of cells.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class FlatForest(NamedTuple):
         pairs: shape (margins, 2).
         classes, leaves, widest: how many labels; most leaves of a tree; most cells of an attribute.
         least: how many different labels make a person treated unfairly.
-        demanded: whether label 0 alone is fair, there being one assignment. Of the margins, which then all set it
-            against another label, 2k and 2k + 1 exclude each other.
+        demanded: whether label 0 alone is fair, there being one assignment. Margins 2k and 2k + 1, which compare it
+            with other labels, exclude each other.
     """
 
     attribute: Small
@@ -92,7 +92,7 @@ class NodeArrays(NamedTuple):
 
 
 class CellTests(NamedTuple):
-    """What tests ask, in cells.
+    """Tests in terms of cells.
 
     Attributes:
         about: shape (tests,), the attribute that each asks about; -1 if it is protected.
@@ -172,7 +172,7 @@ def flat_forest_of(query: TreeQuery) -> FlatForest:
 
 
 def _node_margins(query: TreeQuery) -> Floats:
-    """Return what each node's values add to the margins, shape (nodes, margins)."""
+    """Compute the terms of each node's values in the margins, shape (nodes, margins)."""
     nodes = query.ensemble.nodes
     width = nodes.values.shape[1]
     folded = np.zeros((len(nodes.left), len(query.base)))
@@ -214,7 +214,7 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
 
     Args:
         nodes: of all trees.
-        tests: what they ask.
+        tests: Tests of the nodes.
         flags: (tests, assignments), what tests of protected attributes say.
         counts: cells of each attribute.
         first: where the tree starts among the nodes.
@@ -268,8 +268,8 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
         child[me] = -1
         if above >= 0:
             child[above, side] = me
-        # Each kind goes on alone while a test is answered: by what is protected, or the same way for all these cells.
-        # The first test left open splits the new node; the others wait for it on both sides.
+        # Each kind is followed separately while its test depends only on protected attributes, or is equal for all
+        # cells. The first test left open splits the new node; the others wait for it on both sides.
         open_test = -1
         for k in range(kinds):
             node = at[k]

@@ -41,7 +41,7 @@ from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import Runs
 
 MAX_FLAGS = 2**28
-"""Tests times values of one attribute, at most: what is held in memory."""
+"""Maximum number of tests times values of one attribute, to limit memory."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def cells_between_cuts(
 
     Args:
         tests: of the ensemble.
-        mine: those that are about this attribute.
+        mine: Tests of this attribute.
         attribute: which.
-        position: where it stands in an individual's row.
+        position: Its column in an individual's row.
         marginal: how the population has it; None for uniform.
-        runs: its entries that are asked about; by default the whole domain.
+        runs: Ranges of its entries. Default: the whole domain.
     """
     if attribute.is_discrete and not attribute.ordered:
         return cells_of(attribute, position, _rank_values(tests, mine, attribute), marginal, runs=runs)
@@ -189,7 +189,7 @@ def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> Tabl
 
 
 def _subtree_means(nodes: TreeNodes) -> tuple[Floats, Floats]:
-    """Of each node the mean over what is below it, last output less first, and how often it may be reached."""
+    """Compute the mean margin below each node, last output minus first, and the probability to reach it."""
     total = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
     # Children stand after their parent: means come from the back, weights from the front. Both children of a node count
     # one half.
@@ -203,7 +203,7 @@ def _subtree_means(nodes: TreeNodes) -> tuple[Floats, Floats]:
     return total, weight
 
 
-# What is asked of an ensemble of trees, in the form that its engine works on: cells, folded leaves, margins. Leaves are
+# Question about an ensemble of trees: cells, folded leaves, and margins. Leaves are
 # added in float64 and the sum is widened by its rounding; a margin that another order, or a float32 sum (XGBoost),
 # could carry over zero counts as undecided.
 
@@ -236,7 +236,7 @@ class TreeQuery(Question):
 
     @property
     def schema(self) -> Schema:
-        """What the model's individuals are."""
+        """Schema of the model's individuals."""
         return self.ensemble.schema
 
     @property
@@ -276,14 +276,14 @@ class TreeQuery(Question):
         labels = np.full(len(margins), (1 << len(self.classes)) - 1, dtype=np.int64)
         for m, (a, b) in enumerate(self.pairs):
             second, first = margins[:, m] > self.slack[m], margins[:, m] < -self.slack[m]
-            # Where nothing rounds, a margin of zero goes to the first label.
+            # Without rounding, a margin of zero gives the first label.
             first |= (self.slack[m] == 0) & ~second
             labels &= ~np.where(second, 1 << int(a), 0)
             labels &= ~np.where(first, 1 << int(b), 0)
         return labels
 
     def classify(self, entries: Floats) -> NDArray[np.int8]:
-        """Return what becomes of people (n, unprotected attributes), shape (n,)."""
+        """Compute the outcomes of people (n, unprotected attributes), shape (n,)."""
         possible = [self.possible(self.individuals(entries, p)) for p in range(len(self.assignments))]
         return classify_points(np.stack(possible), self.least)
 
@@ -322,7 +322,7 @@ def tree_query_of(
 
 
 class TreeQuestion(TypedDict):
-    """What every question about trees begins with; see ``TreeQuery``."""
+    """Common fields of all questions about trees; see ``TreeQuery``."""
 
     protected: tuple[str, ...]
     assignments: Floats
@@ -340,7 +340,7 @@ def tree_question(
     *,
     where: Sequence[str] = (),
 ) -> TreeQuestion:
-    """Return whom a question about trees is about; arguments and errors as for ``query.query_of``."""
+    """Determine the domain of a question about trees; arguments and errors as for ``query.query_of``."""
     schema = ensemble.schema
     domain, tests = AskedDomain.of(schema, protected, population, where), node_tests_of(ensemble)
     cells = tuple(
@@ -386,7 +386,7 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
             hint="leave it out: the label with the largest output is given",
         )
     if threshold is not None and not 0 < threshold < 1:
-        raise OptionError(f"a threshold lies between 0 and 1, both excluded, and {threshold:g} does not")
+        raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
     outputs = len(ensemble.base)
     identity = np.eye(outputs)
     fold = np.ones((1, 1)) if outputs == 1 else identity[:, pairs[:, 1]] - identity[:, pairs[:, 0]]
@@ -429,7 +429,7 @@ def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: 
 
 
 def leaf_sizes(ensemble: TreeEnsemble) -> Floats:
-    """Bound what the leaves of an ensemble add up to, shape (outputs,)."""
+    """Bound the sums of the leaves of an ensemble, shape (outputs,)."""
     nodes = ensemble.nodes
     largest = np.maximum.reduceat(np.abs(nodes.values), nodes.offsets[:-1], axis=0)
     outputs = np.zeros(len(ensemble.base))

@@ -21,13 +21,13 @@ from evenhand.core.typing import Floats
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
 WEIGHTS = (1.0, 1.0, 0.5)
-"""What a cut is worth: its own promise, that it halves the promise of its attribute's cuts, that it halves the mass."""
+"""Weights of a cut's own score, of halving the score of its attribute's cuts, and of halving the mass."""
 
 
 class TreeBoxArrays(NamedTuple):
     """Boxes one below the other: cells, mass and proved masses, and where to cut; see ``TreeFrontier``.
 
-    ``kind`` says what is decided as a whole. Without room in it such parts do not come out.
+    ``kind`` is the outcome of whole boxes. If it is empty, decided parts are not returned.
     """
 
     low: NDArray[np.int32]
@@ -40,11 +40,11 @@ class TreeBoxArrays(NamedTuple):
 
 @compile_kernel(internal=True, nogil=True)
 def decide_box(f, w):
-    """What the bounds in ``w`` say of the whole box, from the sets of labels that each assignment may get in it."""
+    """Decide the whole box by the bounds in ``w``, from the sets of possible labels under each assignment."""
     # Margin m under p is, over the whole box, in [low + min M, high + max M], and in [least, greatest] from the leaves
     # alone: the narrower of both, widened by our own rounding. Beyond the slack it rules one label of its pair out, for
-    # the deployed model too. FAIR: one label is left, the same under all assignments. UNFAIR: two assignments leave no
-    # label in common, so everybody in the box gets different ones.
+    # the deployed model too. FAIR: one label is left, the same under all assignments. UNFAIR: two assignments have no
+    # possible label in common.
     margins, assignments = w.low.shape
     if f.demanded:
         return decide_demanded(f, w)
@@ -115,7 +115,7 @@ def count_labels(f, sets):
 @compile_kernel(internal=True, nogil=True)
 def prove_box(f, w, t):
     """Return the shares of the box that are proved fair and unfair."""
-    # margin_m(x, p) lies in M_m(x) + [low_p, high_p], and M_m is the same for all p. So M_m > away - min_p low_p makes
+    # margin_m(x, p) is in M_m(x) + [low_p, high_p], and M_m is the same for all p. So M_m > away - min_p low_p makes
     # margin m positive under every assignment, M_m < -away - max_p high_p negative: two tails of one sum.
     margins = len(f.base)
     wins = np.zeros(f.classes)
@@ -127,7 +127,7 @@ def prove_box(f, w, t):
         high, low = away - w.low[m].min(), -away - w.high[m].max()
         some = w.ends[m, 1] > high or w.ends[m, 0] < low
         # Unfair with two labels: positive under the assignment with the largest low_p, negative under the one with the
-        # smallest high_p, which holds where M lies between these two.
+        # smallest high_p, which holds if M is between these two.
         apart, bpart = away - w.low[m].max(), -away - w.high[m].min()
         mixed = margins == 1 and apart < bpart and w.ends[m, 0] < bpart and w.ends[m, 1] > apart
         first = second = 0.0
@@ -154,7 +154,7 @@ def prove_box(f, w, t):
     elif f.least > 2:
         unfair = 0.0
     if fair + unfair > 1 - 1e-10 and exact and margins == 1:
-        # All joint values were looked at and none is open: what the sums lack is rounding.
+        # All joint values were enumerated and none is open, so the rest is rounding.
         unfair = min(1.0, unfair)
         return 1 - unfair, unfair
     return max(0.0, fair * (1 - RELATIVE_MASS_ERROR) - RELATIVE_MASS_ERROR), max(
@@ -228,8 +228,8 @@ def box_mass(f, lo, hi):
 
 @compile_kernel(internal=True, nogil=True)
 def inspect_box(f, w, t, lo, hi):
-    """Return one box: what it is as a whole, proved shares (fair, unfair), and where to cut it."""
-    # If no tree differs between the assignments anywhere in the box, neither does the decision.
+    """Prove one box: its outcome as a whole, proved shares (fair, unfair), and the best cut."""
+    # If no tree differs between the assignments anywhere in the box, the decision is equal.
     w.lo[:] = lo
     w.hi[:] = hi
     if not bound_margins(f, w):
@@ -244,23 +244,22 @@ def inspect_box(f, w, t, lo, hi):
 
 @compile_kernel(nogil=True)
 def refine_tree_boxes(f, w, t, boxes, threshold, limit, out, totals):
-    """Split boxes again and again until no part has more than a threshold open, or so many boxes were bounded.
+    """Split boxes until no part has more open mass than a threshold, or a number of boxes is bounded.
 
     Args:
         f, w, t: forest and work arrays.
         boxes: to be split, those with attribute -1 to be bounded first.
         threshold: open mass at which a part is put out.
         limit: boxes to bound at most.
-        out: takes the parts that are not decided as a whole, and those that are if it has room for ``kind``.
+        out: Output of undecided parts, and of decided ones if it has ``kind``.
         totals: takes mass decided fair, mass decided unfair, and boxes bounded.
 
     Returns:
         How many parts were put out.
     """
     low, high, attribute, cut = boxes.low, boxes.high, boxes.attribute, boxes.cut
-    # Depth first, box by box. Invariant: the parts on the stack, those put out and those counted in ``totals`` are
-    # disjoint and cover the boxes taken up so far, but for parts without mass. What there is no room or work left for
-    # goes out as it is.
+    # Depth first, box by box. Invariant: the parts on the stack, in the output and in ``totals`` partition the
+    # processed boxes, except for parts without mass. Boxes beyond the limits are returned unchanged.
     n = low.shape[1]
     room = len(out.known)
     recording = len(out.kind) > 0
@@ -309,7 +308,7 @@ def refine_tree_boxes(f, w, t, boxes, threshold, limit, out, totals):
                 continue
             kind, fair, unfair, where, place = inspect_box(f, w, t, lo, hi)
             totals[2] += 1
-            # A share of one is a proof too: then every joint value was looked at.
+            # A share of one is a proof too, because every joint value was enumerated.
             if kind in (FAIR, UNFAIR) or fair == 1.0:
                 totals[1 if kind == UNFAIR else 0] += mass
                 if recording:

@@ -45,7 +45,7 @@ class SumDistribution(NamedTuple):
 
 
 def sum_distribution_for(attributes: int, cells: int) -> SumDistribution:
-    """Room for so many attributes with so many cells in all."""
+    """Allocate work arrays for attributes with ``cells`` cells in total."""
     return new_arrays(
         SumDistribution,
         {
@@ -59,7 +59,11 @@ def sum_distribution_for(attributes: int, cells: int) -> SumDistribution:
 
 @compile_kernel(internal=True, nogil=True)
 def collect_values(t, effect, share, offsets, lo, hi):
-    """Collect the different values of every term that varies in the box. How many terms do, and what the others add."""
+    """Collect the different values of every term that varies in the box.
+
+    Returns:
+        The number of these terms, and the sum of the others.
+    """
     # Neighbouring cells with the same value are one; a term with a single value is a number, and not random at all.
     terms = held = 0
     constant = 0.0
@@ -109,8 +113,8 @@ def fill_distribution(t, terms, constant):
             break
         chosen[pick] = True
         number *= t.number[pick]
-    # Invariant: joint[k] and weight[k] for k < size are all sums of the terms so far and their chances. The last value
-    # first, so that the sums to be added to are overwritten last.
+    # Invariant: joint[k] and weight[k] for k < size are the sums of the listed terms and their probabilities. The last
+    # value first, so that the sums to be added to are overwritten last.
     t.joint[0] = constant
     t.weight[0] = 1.0
     size = 1
@@ -132,8 +136,8 @@ def fill_distribution(t, terms, constant):
     if rest == 0:
         return size, 0, 0.0, 1.0, 0
     # Each of the rest terms is rounded down by less than a step, so that with G the sum on the grid least + G * step <=
-    # S < least + (G + rest) * step. Invariant: grid[j] is P(G = j) for the terms so far. Every term left has at least
-    # two values, so the step is greater than 0. The narrowest are convolved first, while the grid is short.
+    # S < least + (G + rest) * step. Invariant: grid[j] is P(G = j) for the convolved terms. Every term left has at
+    # least two values, so the step is greater than 0. The narrowest are convolved first, while the grid is short.
     step = total / GRID_STEPS
     last = 0
     for _ in range(rest):
