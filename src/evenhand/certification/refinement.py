@@ -195,13 +195,13 @@ class BestFirst(ABC, Generic[F]):
                 return frontier, stop
             threshold /= self.factor
 
-    def split_round(self, todo: F, others: F, threshold: float) -> tuple[F, Stop | None]:
+    def split_round(self, todo: F, untouched: F, threshold: float) -> tuple[F, Stop | None]:
         """Split the boxes of ``todo``; return all there is then, ``rest`` first."""
-        pieces_kept = [others]
+        pieces_kept = [untouched]
         # Starting with the heaviest regions would favour them, so regions are mixed.
         order = np.argsort(todo.region, kind="stable")
         region = todo.region[order]
-        undecided, count = float(others.open.sum() + todo.open.sum()), len(others) + len(todo)
+        undecided, count = float(untouched.open.sum() + todo.open.sum()), len(untouched) + len(todo)
         at = 0
         stop: Stop | None = None
         # Invariant: the boxes in ``kept``, those of ``todo`` from ``at`` on and the counted mass partition the domain,
@@ -228,4 +228,4 @@ class BestFirst(ABC, Generic[F]):
             stop = self.stop_within_round(undecided, count)
             if stop is None and count * todo.row_bytes > MAX_BYTES:
                 stop = "boxes"
-        return type(others).join([*pieces_kept, todo[order[at:]]]), stop
+        return type(untouched).join([*pieces_kept, todo[order[at:]]]), stop

@@ -71,7 +71,7 @@ class RecordedQuestion(RecordedDomain):
 
 
 def recorded_question_of(
-    statement: CertificateClaim, network: AdditiveNetwork, asked: AskedQuestion | None = None
+    statement: CertificateClaim, network: AdditiveNetwork, question: AskedQuestion | None = None
 ) -> RecordedQuestion:
     """Rebuild the question from a network and the file, and compare it with the user's question.
 
@@ -84,7 +84,7 @@ def recorded_question_of(
     def check_cells(attribute: Attribute, position: int, cells: RecordedCells) -> None:
         _check_bins(attribute, network.parts[position], cells)
 
-    domain = recorded_domain_of(statement, network.schema, asked or AskedQuestion(), check_cells)
+    domain = recorded_domain_of(statement, network.schema, question or AskedQuestion(), check_cells)
     bases, sizes = _assignment_bases(statement, network)
     return RecordedQuestion(
         statement=statement,

@@ -160,7 +160,7 @@ class RecordedDomain:
 def recorded_domain_of(
     statement: CertificateClaim,
     schema: Schema,
-    asked: AskedQuestion,
+    question: AskedQuestion,
     check_cells: Callable[[Attribute, int, RecordedCells], None],
 ) -> RecordedDomain:
     """Rebuild the domain of a certificate from the file, and compare it with the question that the user asked.
@@ -175,12 +175,12 @@ def recorded_domain_of(
         CertificateError: The domain or population differs, or the cells do not partition the domain.
         OptionError: The question is not valid for this schema.
     """
-    population = asked.population
+    population = question.population
     if population is not None and not isinstance(population, ProductPopulation):
         population = population(schema)
-    requested = _AskedPart.of(schema, asked.where)
+    requested = _AskedPart.of(schema, question.where)
     stated = _AskedPart.of(schema, statement.where, fault="the conditions that the certificate states make no sense")
-    restricted = _other_settings(statement, asked, schema)
+    restricted = _other_settings(statement, question, schema)
     axes = []
     distance = Fraction(0)
     by_name = {cells.name: cells for cells in statement.cells}
@@ -244,22 +244,22 @@ def require_fingerprint(statement: CertificateClaim, kind: str, digest: str) -> 
         )
 
 
-def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: Schema) -> dict[str, str]:
+def _other_settings(statement: CertificateClaim, question: AskedQuestion, schema: Schema) -> dict[str, str]:
     """Describe the settings of a certificate that differ from the question."""
     differences = {}
-    if not asked.domain_given:
+    if not question.domain_given:
         differences["domain"] = "as the certificate states it, compared with no schema"
-    names = tuple(schema.protected) if asked.protected is None else asked.protected
+    names = tuple(schema.protected) if question.protected is None else question.protected
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise OptionError(f"there is no attribute {unknown[0]!r}", location="protected")
     if set(names) != set(statement.protected):
         differences["protected"] = f"{', '.join(statement.protected)} (asked about: {', '.join(names) or 'nothing'})"
-    if (statement.threshold or 0.5) != (asked.threshold or 0.5):
+    if (statement.threshold or 0.5) != (question.threshold or 0.5):
         differences["threshold"] = f"{statement.threshold or 0.5:g}"
-    if statement.tolerance != asked.tolerance:
+    if statement.tolerance != question.tolerance:
         differences["tolerance"] = "labels, no numbers" if statement.tolerance is None else f"{statement.tolerance:g}"
-    if statement.bands != tuple(asked.bands):
+    if statement.bands != tuple(question.bands):
         differences["bands"] = ", ".join(f"{edge:g}" for edge in statement.bands) or "labels, no bands"
     return differences
 

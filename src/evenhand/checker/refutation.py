@@ -284,13 +284,13 @@ def _understand(content: Mapping[str, Any]) -> _Claim:
         counts=counts,
         gains=[sum(yes - no for no, yes in cell) for cell in counts],
         differences=[
-            [a - b for a, b in zip(shares[one], shares[two], strict=True)]
-            for one in range(groups)
-            for two in range(groups)
-            if one != two
+            [a - b for a, b in zip(shares[first_group], shares[other], strict=True)]
+            for first_group in range(groups)
+            for other in range(groups)
+            if first_group != other
         ],
         whole=denominator,
-        cuts=tuple(_read_cut(one, features) for one in cuts),
+        cuts=tuple(_read_cut(cut, features) for cut in cuts),
         parts=parts,
     )
 
@@ -387,7 +387,7 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
     cells accepted and the others refused, w D would be above 0.
     """
     floor_text, pairs_text, cuts_text = text.split(";")
-    floor, pairs = int(floor_text), [int(one) for one in pairs_text.split()]
+    floor, pairs = int(floor_text), [int(factor_value) for factor_value in pairs_text.split()]
     if floor < 0 or len(pairs) != len(claim.differences) or min(pairs) < 0 or sum(pairs) > SCALE:
         raise CertificateError("multipliers are below 0, or those of the groups add up to more than 1")
     # Weak duality: with multipliers that are not negative, no decisions within the part have a gap below floor * need -
@@ -405,16 +405,16 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
             raise CertificateError("the multiplier of a cut is below 0, or of no cut that there is")
         cut = claim.cuts[number]
         highest = sum(
-            one * (high if one > 0 else low)
-            for one, low, high in zip(cut.difference, place.low, place.high, strict=True)
+            factor_value * (high if factor_value > 0 else low)
+            for factor_value, low, high in zip(cut.difference, place.low, place.high, strict=True)
         )
         if claim.family != "linear" or highest > 0:
             raise CertificateError(f"cut {number} is not kept by all rules where the proof uses it")
         total -= value * cut.limit * claim.whole
         for cell, factor in cut.terms:
             price[cell] += value * factor * claim.whole
-    for cell, one in enumerate(price):
-        total += one * place.fixed[cell] if cell in place.fixed else min(0, one)
+    for cell, factor_value in enumerate(price):
+        total += factor_value * place.fixed[cell] if cell in place.fixed else min(0, factor_value)
     return Fraction(total, SCALE * claim.whole)
 
 
@@ -451,13 +451,13 @@ def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
     witness = content.get("witness")
     if witness is None:
         return
-    decisions = [Fraction(float(one)) for one in witness["decisions"]]
-    if len(decisions) != len(claim.features) or not all(0 <= one <= 1 for one in decisions):
+    decisions = [Fraction(float(entry)) for entry in witness["decisions"]]
+    if len(decisions) != len(claim.features) or not all(0 <= entry <= 1 for entry in decisions):
         raise CertificateError("the witness does not decide about every cell")
-    gained = (gain * one for gain, one in zip(claim.gains, decisions, strict=True))
+    gained = (gain * entry for gain, entry in zip(claim.gains, decisions, strict=True))
     right = sum(gained, Fraction(claim.base))
     gap = max(
-        sum((difference * one for difference, one in zip(row, decisions, strict=True)), Fraction(0))
+        sum((difference * entry for difference, entry in zip(row, decisions, strict=True)), Fraction(0))
         for row in claim.differences
     )
     slack, required = ROUNDING * claim.people, Fraction(claim.need + claim.base)
@@ -467,14 +467,16 @@ def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
         raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")
     if claim.family == "any":
         return
-    if any(one not in (0, 1) for one in decisions):
+    if any(entry not in (0, 1) for entry in decisions):
         raise CertificateError("the witness decides by lot, and such rules do not")
     if claim.family == "tree":
         chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
     else:
-        weights, threshold = [Fraction(one) for one in witness["weights"]], Fraction(witness["threshold"])
-        chosen = [sum(one * has for one, has in zip(weights, row, strict=True)) >= threshold for row in claim.features]
-    if [bool(one) for one in decisions] != chosen:
+        weights, threshold = [Fraction(entry) for entry in witness["weights"]], Fraction(witness["threshold"])
+        chosen = [
+            sum(entry * has for entry, has in zip(weights, row, strict=True)) >= threshold for row in claim.features
+        ]
+    if [bool(entry) for entry in decisions] != chosen:
         raise CertificateError("the witness does not decide as its weights or its tree say")
 
 
@@ -525,7 +527,7 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
     for outcome in _outcomes(features, steps, everybody, 0):
         if _is_better(outcome, claim.need, limit):
             return True
-    fits = max(abs(int(outcome_row)) for outcome_row in steps.ravel()) * len(features) < 2**62
+    fits = max(abs(int(step)) for step in steps.ravel()) * len(features) < 2**62
     # The outcome of a tree is the sum of those of its two branches. Those of one branch are sorted by right decisions,
     # so that the ones which reach the floor with an outcome of the other come first.
     for feature in range(features.shape[1]):

@@ -20,10 +20,10 @@ FAR = 1 << 61
 
 
 @jit
-def copy_row(out, given, n):
+def copy_row(out, source, n):
     """Copy the first numbers of an array."""
     for k in range(n):
-        out[k] = given[k]
+        out[k] = source[k]
 
 
 @jit
@@ -85,7 +85,7 @@ def _follow_tree(f, w, tree):
     # Invariant: the parts that wait and the leaves are disjoint and fill the box.
     while waiting:
         top = waiting - 1
-        asked = -1
+        split_test = -1
         # A test with one result for all cells of the part is followed; the first other test splits the part.
         for g in range(kinds):
             node = w.at[top, g]
@@ -98,13 +98,13 @@ def _follow_tree(f, w, tree):
                     s = w.slot[i]
                     place = f.begin[t] + w.at_low[top, s]
                     if f.until[place] < w.at_high[top, s]:
-                        if asked < 0:
-                            asked = t
+                        if split_test < 0:
+                            split_test = t
                         break
                     left = f.answer[place]
                 node = f.left[node] if left else f.right[node]
             w.at[top, g] = node
-        if asked < 0:
+        if split_test < 0:
             if leaves == MAX_LEAVES:
                 return -1, 0
             copy_row(w.leaf[leaves], w.at[top], kinds)
@@ -116,10 +116,10 @@ def _follow_tree(f, w, tree):
             continue
         if waiting == MAX_WAITING or visits == MAX_LEAVES:
             return -1, 0
-        i = f.axis[asked]
+        i = f.axis[split_test]
         s = w.slot[i]
         low, high = w.at_low[top, s], w.at_high[top, s]
-        cut = f.until[f.begin[asked] + low] + 1
+        cut = f.until[f.begin[split_test] + low] + 1
         # The cut is before the first cell that answers otherwise. The lower part is pushed on the stack, the upper part
         # stays.
         below = _share(f, i, low, cut - 1) / _share(f, i, low, high)
@@ -158,36 +158,36 @@ def _add_tree(f, w, tree, m, leaves):
     begin, slots = f.place[tree], f.place[tree + 1] - f.place[tree]
     widest = 0
     for g in range(kinds):
-        least, most, plain_least, plain_most = FAR, -FAR, FAR, -FAR
+        lowest, highest, plain_least, plain_most = FAR, -FAR, FAR, -FAR
         for k in range(leaves):
             fewest = greatest = 0
             for s in range(slots):
                 if not w.cut[s]:
                     continue
                 low = w.low[f.axes[begin + s]]
-                first, last = w.leaf_low[k, s] - low, w.leaf_high[k, s] - low
-                if first == 0 and last == w.high[f.axes[begin + s]] - low:
+                first, end = w.leaf_low[k, s] - low, w.leaf_high[k, s] - low
+                if first == 0 and end == w.high[f.axes[begin + s]] - low:
                     fewest += w.ends[s, 0]
                     greatest += w.ends[s, 1]
                     continue
                 small = large = w.term[s, first]
-                for c in range(first + 1, last + 1):
+                for c in range(first + 1, end + 1):
                     small = min(small, w.term[s, c])
                     large = max(large, w.term[s, c])
                 fewest += small
                 greatest += large
             below, beyond = f.low[w.leaf[k, g], m], f.high[w.leaf[k, g], m]
-            least = min(least, below - greatest)
-            most = max(most, beyond - fewest)
+            lowest = min(lowest, below - greatest)
+            highest = max(highest, beyond - fewest)
             plain_least = min(plain_least, below)
             plain_most = max(plain_most, beyond)
         for p in range(assignments):
             if f.kind[tree, p] == g:
-                w.least[m, p] += least
-                w.most[m, p] += most
+                w.least[m, p] += lowest
+                w.most[m, p] += highest
                 w.plain_least[m, p] += plain_least
                 w.plain_most[m, p] += plain_most
-        widest = max(widest, most - least)
+        widest = max(widest, highest - lowest)
     return float(widest)
 
 
@@ -208,7 +208,7 @@ def _fit_function(f, w, tree, m, leaves):
             continue
         i = f.axes[begin + s]
         low, high = w.low[i], w.high[i]
-        whole = _share(f, i, low, high)
+        total = _share(f, i, low, high)
         for c in range(high - low + 2):
             w.chance[c] = 0.0
         everywhere = -mean
@@ -217,25 +217,25 @@ def _fit_function(f, w, tree, m, leaves):
             for g in range(kinds):
                 value += f.low[w.leaf[k, g], m]
             value = value / kinds * w.leaf_share[k]
-            first, last = w.leaf_low[k, s], w.leaf_high[k, s]
-            if first == low and last == high:
+            first, end = w.leaf_low[k, s], w.leaf_high[k, s]
+            if first == low and end == high:
                 everywhere += value
                 continue
-            value = value * whole / _share(f, i, first, last)
+            value = value * total / _share(f, i, first, end)
             w.chance[first - low] += value
-            w.chance[last + 1 - low] -= value
+            w.chance[end + 1 - low] -= value
         running = everywhere
         bound = 3.0 * f.largest[tree, m]
-        least, most = FAR, -FAR
+        lowest, highest = FAR, -FAR
         for c in range(high - low + 1):
             running += w.chance[c]
             term = int(min(bound, max(-bound, running)))
             w.term[s, c] = term
             w.effect[m, f.cell[i] + low + c] += term
-            least = min(least, term)
-            most = max(most, term)
-        w.ends[s, 0] = least
-        w.ends[s, 1] = most
+            lowest = min(lowest, term)
+            highest = max(highest, term)
+        w.ends[s, 0] = lowest
+        w.ends[s, 1] = highest
 
 
 @jit
@@ -276,13 +276,13 @@ def _decide_sets(f, sets):
             certain |= labels
         else:
             unsure += 1
-    possible = known = 0
+    possible = certain_count = 0
     for k in range(f.labels):
         possible += (union >> k) & 1
-        known += (certain >> k) & 1
-    if min(possible, known + unsure) < f.least:
+        certain_count += (certain >> k) & 1
+    if min(possible, certain_count + unsure) < f.least:
         return FAIR
-    if known >= f.least:
+    if certain_count >= f.least:
         return UNFAIR
     if f.least == 2 and common == 0:
         for p in range(len(sets)):
@@ -315,15 +315,15 @@ def choose_cut(f, w):
     for i in range(axes):
         if w.low[i] == w.high[i]:
             continue
-        apart = 0
+        spread = 0
         for m in range(margins):
             small, large = FAR, -FAR
             for c in range(f.cell[i] + w.low[i], f.cell[i] + w.high[i] + 1):
                 small = min(small, w.effect[m, c])
                 large = max(large, w.effect[m, c])
-            apart += large - small
-        if apart > width:
-            width, chosen = apart, i
+            spread += large - small
+        if spread > width:
+            width, chosen = spread, i
     if width < 0:
         return -1, 0
     return chosen, (w.low[chosen] + w.high[chosen]) // 2 + 1

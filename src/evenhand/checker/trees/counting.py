@@ -35,9 +35,9 @@ def multiply(a, b):
 
 
 @jit
-def share_of(part, whole):
+def share_of(part, total):
     """Compute the share of a part, rounded down unless it is everything."""
-    return ALL if part == whole else int(float(part) / float(whole) * float(ALL) * DOWN)
+    return ALL if part == total else int(float(part) / float(total) * float(ALL) * DOWN)
 
 
 @jit
@@ -47,31 +47,31 @@ def collect_terms(f, w, m):
     Returns:
         Number of axes with several terms, and the sum of the other terms.
     """
-    axes = held = constant = 0
+    axes = size = constant = 0
     for i in range(len(f.cell) - 1):
         at, low, high = f.cell[i], w.low[i], w.high[i]
-        begin = held
+        begin = size
         first = low
         small, large = FAR, -FAR
         for c in range(low, high + 1):
             # Neighbours with the same term are one.
             if c < high and w.effect[m, at + c + 1] == w.effect[m, at + c]:
                 continue
-            w.value[held] = w.effect[m, at + c]
-            small, large = min(small, w.value[held]), max(large, w.value[held])
+            w.value[size] = w.effect[m, at + c]
+            small, large = min(small, w.value[size]), max(large, w.value[size])
             masses = at + i
-            w.mass[held] = share_of(
+            w.mass[size] = share_of(
                 f.before[masses + c + 1] - f.before[masses + first],
                 f.before[masses + high + 1] - f.before[masses + low],
             )
-            held += 1
+            size += 1
             first = c + 1
-        if held - begin == 1:
+        if size - begin == 1:
             constant += w.value[begin]
-            held = begin
+            size = begin
         else:
             w.start[axes] = begin
-            w.number[axes] = held - begin
+            w.number[axes] = size - begin
             w.bottom[axes] = small
             w.span[axes] = large - small
             axes += 1
@@ -94,9 +94,9 @@ def list_sums(w, axes, constant):
         for s in range(axes):
             n = w.number[s]
             if n > 0 and size * n <= LISTED:
-                worth = float(w.span[s]) / np.log2(float(n))
-                if worth > best:
-                    best, pick = worth, s
+                benefit = float(w.span[s]) / np.log2(float(n))
+                if benefit > best:
+                    best, pick = benefit, s
         if pick < 0:
             break
         start, n = w.start[pick], w.number[pick]
@@ -107,61 +107,61 @@ def list_sums(w, axes, constant):
                 w.weight[a * size + k] = multiply(w.weight[k], w.mass[start + a])
         size *= n
         w.number[pick] = -n
-    rest = least = total = 0
+    unlisted = lowest = total = 0
     for s in range(axes):
         if w.number[s] > 0:
-            rest += 1
-            least += w.bottom[s]
+            unlisted += 1
+            lowest += w.bottom[s]
             total += w.span[s]
     step = total // STEPS + 1
     w.grid[0] = ALL
-    last = 0
+    top = 0
     # Invariant: grid[j] is the mass of people whose rounded terms sum to j steps.
-    for _ in range(rest):
+    for _ in range(unlisted):
         pick, narrowest = -1, FAR
         for s in range(axes):
             if w.number[s] > 0 and w.span[s] < narrowest:
                 pick, narrowest = s, w.span[s]
         start, n, smallest = w.start[pick], w.number[pick], w.bottom[pick]
         reach = narrowest // step
-        for j in range(last + reach + 1):
+        for j in range(top + reach + 1):
             w.other[j] = 0
         for a in range(n):
             shift = (w.value[start + a] - smallest) // step
-            for j in range(last + 1):
+            for j in range(top + 1):
                 w.other[shift + j] += multiply(w.mass[start + a], w.grid[j])
-        last += reach
-        copy_row(w.grid, w.other, last + 1)
+        top += reach
+        copy_row(w.grid, w.other, top + 1)
         w.number[pick] = -n
     # From here on grid[j] is the mass of fewer than j steps.
     running = 0
-    for j in range(last + 1):
+    for j in range(top + 1):
         running, w.grid[j] = running + w.grid[j], running
-    w.grid[last + 1] = running
-    return size, rest, least, step, last + 1
+    w.grid[top + 1] = running
+    return size, unlisted, lowest, step, top + 1
 
 
 @jit
 def mass_between(w, above, below, sums):
     """Return at least the mass of people whose sum is greater than one limit and less than another."""
-    size, rest, least, step, steps = sums
-    found = 0
+    size, unlisted, lowest, step, steps = sums
+    mass = 0
     for k in range(size):
-        low, high = above - w.joint[k] - least, below - w.joint[k] - least - rest * (step - 1)
+        low, high = above - w.joint[k] - lowest, below - w.joint[k] - lowest - unlisted * (step - 1)
         # least + G * step > above - joint, and least + (G + rest) * step - rest < below - joint.
-        first = 0 if low < 0 else low // step + 1
+        begin = 0 if low < 0 else low // step + 1
         end = 0 if high <= 0 else (high - 1) // step + 1
         end = min(end, steps)
-        if first < end:
-            found += multiply(w.weight[k], w.grid[end] - w.grid[first])
-    return found
+        if begin < end:
+            mass += multiply(w.weight[k], w.grid[end] - w.grid[begin])
+    return mass
 
 
 @jit
 def none_outside(w, above, below, sums):
     """Check whether all joint values are listed and between two limits."""
-    size, rest = sums[0], sums[1]
-    if rest > 0:
+    size, unlisted = sums[0], sums[1]
+    if unlisted > 0:
         return False
     inside = True
     for k in range(size):
@@ -186,10 +186,10 @@ def count_shares(f, w):
         axes, constant = collect_terms(f, w, m)
         sums = list_sums(w, axes, constant)
         # The second label of the pair under every assignment, and the first.
-        second = mass_between(w, f.above[m] - lowest, FAR, sums)
-        first = mass_between(w, -FAR, f.below[m] - largest, sums)
-        w.wins[f.pairs[m, 1]] += second - ALL
-        w.wins[f.pairs[m, 0]] += first - ALL
+        second_label = mass_between(w, f.above[m] - lowest, FAR, sums)
+        first_label = mass_between(w, -FAR, f.below[m] - largest, sums)
+        w.wins[f.pairs[m, 1]] += second_label - ALL
+        w.wins[f.pairs[m, 0]] += first_label - ALL
         if margins == 1 and f.least == 2:
             # The second under one assignment, and the first under another.
             unfair = mass_between(w, f.above[m] - highest, f.below[m] - smallest, sums)

@@ -139,37 +139,37 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
     axis_of = {axis.position: i for i, axis in enumerate(question.axes)}
     axis = np.array([axis_of.get(int(position), -1) for position in tests.position], dtype=np.int64)
     begin = np.zeros(len(axis), dtype=np.int64)
-    answers, until, held = [np.zeros(1, dtype=np.bool_)], [np.zeros(1, dtype=np.int64)], 1
+    answers, until, size = [np.zeros(1, dtype=np.bool_)], [np.zeros(1, dtype=np.int64)], 1
     for test, flags in enumerate(question.answers):
         if flags is None:
             continue
-        begin[test] = held
+        begin[test] = size
         # Last cell of the run with the same result as each cell.
         ends = np.append(np.flatnonzero(flags[1:] != flags[:-1]), len(flags) - 1)
         answers.append(flags)
         until.append(ends[np.searchsorted(ends, np.arange(len(flags)))])
-        held += len(flags)
-    kinds, kind, first, places, axes, largest = [], [], [], [0], [], []
+        size += len(flags)
+    kinds, kind, representatives, places, axes, largest = [], [], [], [0], [], []
     for tree in range(nodes.trees):
         part = slice(int(nodes.offsets[tree]), int(nodes.offsets[tree + 1]))
         mine = np.unique(tests.of[part][tests.of[part] >= 0])
-        told = question.assigned[mine[axis[mine] < 0]]
-        if not len(told):
-            told = np.zeros((1, question.assigned.shape[1]), dtype=np.bool_)
+        results = question.assigned[mine[axis[mine] < 0]]
+        if not len(results):
+            results = np.zeros((1, question.assigned.shape[1]), dtype=np.bool_)
         # Joint protected values for which all of the tree's tests of protected attributes say the same are one kind.
-        _, one, which = np.unique(told, axis=1, return_index=True, return_inverse=True)
-        kinds.append(len(one))
+        _, row, which = np.unique(results, axis=1, return_index=True, return_inverse=True)
+        kinds.append(len(row))
         kind.append(which.ravel())
-        first.append(one)
+        representatives.append(row)
         looked = np.unique(axis[mine][axis[mine] >= 0])
         axes.append(looked)
         places.append(places[-1] + len(looked))
         largest.append(np.maximum(np.abs(margins.low[part]), np.abs(margins.high[part])).max(axis=0))
     firsts = np.zeros((nodes.trees, max(kinds)), dtype=np.int64)
-    for tree, one in enumerate(first):
-        firsts[tree, : len(one)] = one
+    for tree, row in enumerate(representatives):
+        firsts[tree, : len(row)] = row
     counts = [axis.count for axis in question.axes]
-    before = [axis.before(np.arange(axis.count + 1)) for axis in question.axes]
+    cumulative = [axis.before(np.arange(axis.count + 1)) for axis in question.axes]
     return WholeForest(
         root=nodes.offsets.astype(np.int64),
         left=nodes.left.astype(np.int64),
@@ -195,7 +195,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
         pairs=np.array(margins.pairs, dtype=np.int64),
         largest=np.array(largest, dtype=np.int64),
         cell=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        before=np.concatenate([*before, np.zeros(1)]).astype(np.int64),
+        before=np.concatenate([*cumulative, np.zeros(1)]).astype(np.int64),
         labels=margins.labels,
         least=least,
     )

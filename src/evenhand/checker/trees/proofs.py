@@ -49,30 +49,37 @@ class TreeProver:
         """Prove claims again."""
         return self._prove(boxes, MAX_PARTS)
 
-    def _prove(self, boxes: ClaimedBoxes, most: int) -> list[BoxProof]:
+    def _prove(self, boxes: ClaimedBoxes, max_parts: int) -> list[BoxProof]:
         low, high, fair, unfair = boxes
         # Claimed in parts of ALL, rounded up: a share of WHOLE parts is all of it.
         claims = [[-(-int(parts) * ALL // WHOLE) for parts in shares] for shares in (fair, unfair)]
-        wanted = np.array(claims, dtype=np.int64).T.copy()
+        claimed = np.array(claims, dtype=np.int64).T.copy()
         proved = np.zeros((len(low), 3), dtype=np.int64)
         if not hasattr(self._own, "work"):
             self._own.work = tree_arrays_for(self._forest)
         axes = low.shape[1]
-        parts = np.zeros((2, most + 1, axes), dtype=np.int64)
-        known = np.zeros((most + 1, 5), dtype=np.int64)
+        parts = np.zeros((2, max_parts + 1, axes), dtype=np.int64)
+        part_shares = np.zeros((max_parts + 1, 5), dtype=np.int64)
         prove_boxes(
-            self._forest, self._own.work, low.astype(np.int64), high.astype(np.int64), wanted, proved, parts, known
+            self._forest,
+            self._own.work,
+            low.astype(np.int64),
+            high.astype(np.int64),
+            claimed,
+            proved,
+            parts,
+            part_shares,
         )
-        found = []
-        for (a, b), (one, other, number) in zip(wanted.tolist(), proved.tolist(), strict=True):
-            confirmed = one >= a and other >= b
-            refuted = not confirmed and (one > ALL - b or other > ALL - a)
-            found.append(BoxProof(confirmed, one / ALL, other / ALL, number, refuted))
-        return found
+        proofs = []
+        for (a, b), (fair_share, unfair_share, number) in zip(claimed.tolist(), proved.tolist(), strict=True):
+            confirmed = fair_share >= a and unfair_share >= b
+            refuted = not confirmed and (fair_share > ALL - b or unfair_share > ALL - a)
+            proofs.append(BoxProof(confirmed, fair_share / ALL, unfair_share / ALL, number, refuted))
+        return proofs
 
 
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def prove_boxes(f, w, low, high, wanted, proved, parts, known):
+def prove_boxes(f, w, low, high, claimed, proved, parts, part_shares):
     """Prove claims about boxes.
 
     Args:
@@ -83,79 +90,79 @@ def prove_boxes(f, w, low, high, wanted, proved, parts, known):
         parts: room for the parts of a box, (2, most + 1, axes).
         known: of each part mass, shares proved fair and unfair, where to cut it, (most + 1, 5).
     """
-    most = len(known) - 1
+    max_parts = len(part_shares) - 1
     for b in range(len(low)):
-        fair, unfair = wanted[b, 0], wanted[b, 1]
+        fair, unfair = claimed[b, 0], claimed[b, 1]
         if fair == 0 and unfair == 0:
             proved[b, :] = 0
             continue
         copy_row(parts[0, 0], low[b], low.shape[1])
         copy_row(parts[1, 0], high[b], low.shape[1])
-        known[0, 0] = ALL
-        _prove_part(f, w, parts, known, 0)
+        part_shares[0, 0] = ALL
+        _prove_part(f, w, parts, part_shares, 0)
         n = 1
-        while n < most and not _is_settled(known, n, fair, unfair):
+        while n < max_parts and not _is_settled(part_shares, n, fair, unfair):
             # The part with the most open mass is cut next.
             best, chosen = 0, -1
             for p in range(n):
-                left = multiply(known[p, 0], ALL - known[p, 1] - known[p, 2])
-                if known[p, 3] >= 0 and left > best:
+                left = multiply(part_shares[p, 0], ALL - part_shares[p, 1] - part_shares[p, 2])
+                if part_shares[p, 3] >= 0 and left > best:
                     best, chosen = left, p
             if chosen < 0:
                 break
-            i, cut = known[chosen, 3], known[chosen, 4]
-            at, first, last = f.cell[i] + i, parts[0, chosen, i], parts[1, chosen, i]
-            whole = f.before[at + last + 1] - f.before[at + first]
-            mass = known[chosen, 0]
+            i, cut = part_shares[chosen, 3], part_shares[chosen, 4]
+            at, begin, end = f.cell[i] + i, parts[0, chosen, i], parts[1, chosen, i]
+            total = f.before[at + end + 1] - f.before[at + begin]
+            mass = part_shares[chosen, 0]
             copy_row(parts[0, n], parts[0, chosen], low.shape[1])
             copy_row(parts[1, n], parts[1, chosen], low.shape[1])
             parts[0, n, i] = cut
             parts[1, chosen, i] = cut - 1
-            known[n, 0] = multiply(mass, share_of(f.before[at + last + 1] - f.before[at + cut], whole))
-            known[chosen, 0] = multiply(mass, share_of(f.before[at + cut] - f.before[at + first], whole))
-            _prove_part(f, w, parts, known, chosen)
-            _prove_part(f, w, parts, known, n)
+            part_shares[n, 0] = multiply(mass, share_of(f.before[at + end + 1] - f.before[at + cut], total))
+            part_shares[chosen, 0] = multiply(mass, share_of(f.before[at + cut] - f.before[at + begin], total))
+            _prove_part(f, w, parts, part_shares, chosen)
+            _prove_part(f, w, parts, part_shares, n)
             n += 1
         for kind in range(2):
-            proved[b, kind] = _sum_parts(known, n, 1 + kind)
+            proved[b, kind] = _sum_parts(part_shares, n, 1 + kind)
         proved[b, 2] = n
 
 
 @jit
-def _sum_parts(known, n, kind):
+def _sum_parts(part_shares, n, kind):
     """Return the share of a box from those of its parts, rounded down; all of it if it is all everywhere."""
     total, everywhere = 0, True
     for p in range(n):
-        total += multiply(known[p, 0], known[p, kind])
-        everywhere = everywhere and known[p, kind] == ALL
+        total += multiply(part_shares[p, 0], part_shares[p, kind])
+        everywhere = everywhere and part_shares[p, kind] == ALL
     return ALL if everywhere else total
 
 
 @jit
-def _is_settled(known, n, fair, unfair):
+def _is_settled(part_shares, n, fair, unfair):
     """Return whether the claim is reached, or so much is proved of one kind that the other cannot be."""
-    one, other = _sum_parts(known, n, 1), _sum_parts(known, n, 2)
-    return (one >= fair and other >= unfair) or one > ALL - unfair or other > ALL - fair
+    proved_fair, proved_unfair = _sum_parts(part_shares, n, 1), _sum_parts(part_shares, n, 2)
+    return (proved_fair >= fair and proved_unfair >= unfair) or proved_fair > ALL - unfair or proved_unfair > ALL - fair
 
 
 @jit
-def _prove_part(f, w, parts, known, p):
+def _prove_part(f, w, parts, part_shares, p):
     """Bound a part of a box and count it; note its shares, and where to cut it (-1: nowhere)."""
     copy_row(w.low, parts[0, p], len(w.low))
     copy_row(w.high, parts[1, p], len(w.high))
-    known[p, 1] = known[p, 2] = 0
-    known[p, 3] = -1
+    part_shares[p, 1] = part_shares[p, 2] = 0
+    part_shares[p, 3] = -1
     varies, followed = bound_box(f, w)
     if not varies:
-        known[p, 1] = ALL
+        part_shares[p, 1] = ALL
         return
     if followed:
         kind = decide_box(f, w)
         if kind == FAIR:
-            known[p, 1] = ALL
+            part_shares[p, 1] = ALL
             return
         if kind == UNFAIR:
-            known[p, 2] = ALL
+            part_shares[p, 2] = ALL
             return
-        known[p, 1], known[p, 2] = count_shares(f, w)
-    known[p, 3], known[p, 4] = choose_cut(f, w)
+        part_shares[p, 1], part_shares[p, 2] = count_shares(f, w)
+    part_shares[p, 3], part_shares[p, 4] = choose_cut(f, w)

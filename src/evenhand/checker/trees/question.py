@@ -90,7 +90,7 @@ class RecordedTrees(RecordedDomain):
 
 
 def recorded_trees_of(
-    statement: CertificateClaim, ensemble: TreeEnsemble, asked: AskedQuestion | None = None
+    statement: CertificateClaim, ensemble: TreeEnsemble, question: AskedQuestion | None = None
 ) -> RecordedTrees:
     """Rebuild the question from trees and the numbers in the file, and say where it is not the one asked.
 
@@ -113,12 +113,12 @@ def recorded_trees_of(
         for test in mine.tolist():
             answers[test] = _answers_of_cells(ensemble, columns, int(tests.node[test]), attribute, cells)
 
-    domain = recorded_domain_of(statement, ensemble.schema, asked or AskedQuestion(), check_cells)
+    domain = recorded_domain_of(statement, ensemble.schema, question or AskedQuestion(), check_cells)
     by_position = {axis.position: axis for axis in domain.axes}
     for test, flags in enumerate(answers):
-        kept = None if flags is None else by_position[int(tests.position[test])].kept
-        if flags is not None and kept is not None:
-            answers[test] = flags[kept]
+        with_mass = None if flags is None else by_position[int(tests.position[test])].kept
+        if flags is not None and with_mass is not None:
+            answers[test] = flags[with_mass]
     return RecordedTrees(
         statement=statement,
         axes=domain.axes,
@@ -136,8 +136,8 @@ def recorded_trees_of(
 def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQuestions:
     nodes = ensemble.nodes
     of = np.full(len(nodes.left), -1, dtype=np.int64)
-    known: dict[tuple[float, ...], int] = {}
-    first: list[int] = []
+    numbers: dict[tuple[float, ...], int] = {}
+    representatives: list[int] = []
     for node in np.flatnonzero(nodes.left >= 0).tolist():
         zero = bool(nodes.zero_missing[node])
         key = (
@@ -148,11 +148,11 @@ def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQues
             zero,
             zero and bool(nodes.default_left[node]),
         )
-        of[node] = known.setdefault(key, len(known))
-        if of[node] == len(first):
-            first.append(node)
+        of[node] = numbers.setdefault(key, len(numbers))
+        if of[node] == len(representatives):
+            representatives.append(node)
     owners = [-1 if column.attribute is None else column.attribute for column in columns]
-    asking = np.array(first, dtype=np.int64)
+    asking = np.array(representatives, dtype=np.int64)
     return NodeQuestions(of, asking, np.array(owners, dtype=np.int64)[nodes.feature[asking]])
 
 
@@ -168,9 +168,9 @@ def _answers_of_cells(
     if cells.starts is None:
         raise CertificateError(f"the cells of {attribute.name!r} are not listed, so that they may hold several cuts")
     starts = cells.starts
-    found = _answers_of_inputs(ensemble, node, evaluate_cell(column, attribute, starts))
+    results = _answers_of_inputs(ensemble, node, evaluate_cell(column, attribute, starts))
     if cells.ends is None:
-        return found
+        return results
     # A cell of a real attribute excludes its end, unless it is the last cell or a single point.
     ends = cells.ends.copy()
     if attribute.size is None:
@@ -178,15 +178,15 @@ def _answers_of_cells(
         ends[:-1][inner] = np.nextafter(ends[:-1][inner], -np.inf)
     if isinstance(column, ListedCell) and column.cuts is not None:
         # The input only changes at its cuts, so all steps that begin inside a cell must have the same result.
-        seen = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
+        inputs_left = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
         low, high = (np.searchsorted(column.cuts, entries, side="right") for entries in (starts, ends))
-        left = np.concatenate([[0], np.cumsum(seen)])
+        left = np.concatenate([[0], np.cumsum(inputs_left)])
         same = np.isin(left[high + 1] - left[low], [0]) | (left[high + 1] - left[low] == high + 1 - low)
     elif isinstance(column, ListedCell) and len(column.values) == 1:
-        return found
+        return results
     elif isinstance(column, ListedCell):
-        seen = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
-        left = np.concatenate([[0], np.cumsum(seen)])
+        inputs_left = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
+        left = np.concatenate([[0], np.cumsum(inputs_left)])
         low, high = ((entries - attribute.first).astype(np.int64) for entries in (starts, ends))
         inside = left[high + 1] - left[low]
         same = (inside == 0) | (inside == high + 1 - low)
@@ -200,7 +200,7 @@ def _answers_of_cells(
         same = low == high
     if not same.all():
         raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
-    return found
+    return results
 
 
 def _answers_of_inputs(ensemble: TreeEnsemble, node: int, inputs: Floats) -> Booleans:
@@ -210,13 +210,13 @@ def _answers_of_inputs(ensemble: TreeEnsemble, node: int, inputs: Floats) -> Boo
 def _switches(ensemble: TreeEnsemble, node: int) -> Floats:
     """Return the inputs, increasing, after which a node may decide otherwise than at them."""
     nodes = ensemble.nodes
-    found = [] if nodes.set_start[node] >= 0 else [float(nodes.threshold[node])]
+    switches = [] if nodes.set_start[node] >= 0 else [float(nodes.threshold[node])]
     if nodes.zero_missing[node]:
-        found += [math.nextafter(-ZERO_THRESHOLD, -math.inf), ZERO_THRESHOLD]
+        switches += [math.nextafter(-ZERO_THRESHOLD, -math.inf), ZERO_THRESHOLD]
     if nodes.set_start[node] >= 0:
         # A category counts from its whole number on, up to the next.
-        found += [math.nextafter(k, -math.inf) for k in range(32 * int(nodes.set_size[node]) + 1)]
-    return np.array(sorted(found))
+        switches += [math.nextafter(k, -math.inf) for k in range(32 * int(nodes.set_size[node]) + 1)]
+    return np.array(sorted(switches))
 
 
 def _answers_of_assignments(
@@ -224,31 +224,31 @@ def _answers_of_assignments(
 ) -> Booleans:
     """Compute which joint protected values each test sends to the left, without duplicates, (tests, assignments)."""
     schema = ensemble.schema
-    found = np.zeros((len(tests.node), 1), dtype=np.bool_)
+    results = np.zeros((len(tests.node), 1), dtype=np.bool_)
     if not len(tests.node):
-        return found
+        return results
     for name, entries in statement.protected.items():
         position = schema.position(name)
         mine = np.flatnonzero(tests.position == position)
-        given = np.array(entries)
-        flags = np.zeros((len(tests.node), len(given)), dtype=np.bool_)
+        values = np.array(entries)
+        flags = np.zeros((len(tests.node), len(values)), dtype=np.bool_)
         for test in mine.tolist():
             node = int(tests.node[test])
-            inputs = evaluate_cell(columns[int(ensemble.nodes.feature[node])], schema.attributes[position], given)
+            inputs = evaluate_cell(columns[int(ensemble.nodes.feature[node])], schema.attributes[position], values)
             flags[test] = _answers_of_inputs(ensemble, node, inputs)
         # A test asks about one attribute, so that what joint values answer is what their parts answer, joined. Alike
         # columns become one after each attribute, and few are held at a time.
         different = np.unique(flags, axis=1)
-        joint = (found[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
-        found = np.unique(joint, axis=1)
-        if found.shape[1] > MAX_ASSIGNMENTS:
+        joint = (results[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
+        results = np.unique(joint, axis=1)
+        if results.shape[1] > MAX_ASSIGNMENTS:
             raise CertificateError(f"the trees tell more than {MAX_ASSIGNMENTS:,} joint protected values apart")
     constant = np.flatnonzero(tests.position < 0)
     for test in constant.tolist():
         node = int(tests.node[test])
         column = columns[int(ensemble.nodes.feature[node])]
-        found[test] = _answers_of_inputs(ensemble, node, evaluate_cell(column, schema.attributes[0], np.zeros(1)))[0]
-    return found
+        results[test] = _answers_of_inputs(ensemble, node, evaluate_cell(column, schema.attributes[0], np.zeros(1)))[0]
+    return results
 
 
 # Margins, and how far the deployed model may be from them.
@@ -281,8 +281,8 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
         labels = len(bands) + 1
         rising = link == "frequency" or ensemble.favourable == 1
         pairs = tuple((k, k + 1) if rising else (k + 1, k) for k in range(len(bands)))
-        plain = {"frequency": (ensemble.favourable, -1), "logistic": (0, -1)}.get(link, (1, 0))
-        columns = [plain] * len(bands)
+        columns_of_link = {"frequency": (ensemble.favourable, -1), "logistic": (0, -1)}.get(link, (1, 0))
+        columns = [columns_of_link] * len(bands)
         if link == "frequency":
             shifts, ties = list(bands), [0.0] * len(bands)
         else:
@@ -335,44 +335,44 @@ def _rounded_margins(
     ensemble: TreeEnsemble,
     pairs: tuple[tuple[int, int], ...],
     labels: int,
-    made: tuple[list[tuple[int, int]], list[float], list[float]],
+    margins: tuple[list[tuple[int, int]], list[float], list[float]],
 ) -> TreeMargins:
     """Return margins whose zero is blurred by the rounding of the deployed model."""
     nodes, outputs = ensemble.nodes, len(ensemble.base)
     width = nodes.values.shape[1]
     largest = np.zeros(outputs)
     added = np.zeros((len(nodes.left), outputs))
-    for tree, first in enumerate(nodes.output.tolist()):
+    for tree, output in enumerate(nodes.output.tolist()):
         part = slice(int(nodes.offsets[tree]), int(nodes.offsets[tree + 1]))
-        added[part, first : first + width] = nodes.values[part]
-        largest[first : first + width] += np.abs(nodes.values[part]).max(axis=0)
+        added[part, output : output + width] = nodes.values[part]
+        largest[output : output + width] += np.abs(nodes.values[part]).max(axis=0)
     unit = 2.0**-24 if ensemble.single else 2.0**-53
     terms = nodes.trees + ROUNDINGS
     gamma = terms * unit / (1 - terms * unit)
     touched = 4 + 4 * len(ensemble.schema.attributes)
-    kept = []
-    for (plus, minus), shift, tie in zip(*made, strict=True):
+    rows = []
+    for (plus, minus), shift, tie in zip(*margins, strict=True):
         # Everything times the divisor; sizes are rounded upward by far more than adding them up can lose.
         sizes = largest[plus] + (largest[minus] if minus >= 0 else 0.0)
         start = abs(ensemble.base[plus]) + (abs(ensemble.base[minus]) if minus >= 0 else 0.0) + abs(shift) + tie
-        whole = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-900
-        bits = UNIT_BITS - int(np.frexp(whole * touched)[1])
-        if not (whole < 2.0**800 and -800 < bits < 900):
+        magnitude = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-900
+        bits = UNIT_BITS - int(np.frexp(magnitude * touched)[1])
+        if not (magnitude < 2.0**800 and -800 < bits < 900):
             raise CertificateError("the numbers of the trees are too large or too small to be checked")
-        blur = gamma * (1 + 2.0**-30) * whole + ensemble.divisor * tie * (1 + 2.0**-40)
+        blur = gamma * (1 + 2.0**-30) * magnitude + ensemble.divisor * tie * (1 + 2.0**-40)
         base = Fraction(float(ensemble.base[plus])) - (Fraction(float(ensemble.base[minus])) if minus >= 0 else 0)
         base = (base - Fraction(shift)) * Fraction(ensemble.divisor) * Fraction(2) ** bits
-        one = np.ldexp(added[:, plus], bits)
-        two = np.ldexp(added[:, minus], bits) if minus >= 0 else np.zeros(len(one))
-        kept.append(
+        upper_part = np.ldexp(added[:, plus], bits)
+        lower_part = np.ldexp(added[:, minus], bits) if minus >= 0 else np.zeros(len(upper_part))
+        rows.append(
             (
-                np.floor(one).astype(np.int64) - np.ceil(two).astype(np.int64),
-                np.ceil(one).astype(np.int64) - np.floor(two).astype(np.int64),
+                np.floor(upper_part).astype(np.int64) - np.ceil(lower_part).astype(np.int64),
+                np.ceil(upper_part).astype(np.int64) - np.floor(lower_part).astype(np.int64),
                 math.floor(base),
                 math.ceil(base),
                 math.ceil(math.ldexp(blur, bits)) + 1,
             )
         )
-    low, high = (np.stack([each[k] for each in kept], axis=1) for k in range(2))
-    base_low, base_high, far = (np.array([each[k] for each in kept], dtype=np.int64) for k in range(2, 5))
+    low, high = (np.stack([each[k] for each in rows], axis=1) for k in range(2))
+    base_low, base_high, far = (np.array([each[k] for each in rows], dtype=np.int64) for k in range(2, 5))
     return TreeMargins(pairs, labels, low, high, base_low, base_high, far, -far)

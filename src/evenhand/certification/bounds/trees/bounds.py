@@ -95,7 +95,7 @@ def collect_reachable(f, w, tree):
     begin, end = f.slot[tree], f.slot[tree + 1]
     node = f.root[tree]
     chance = 1.0
-    found = visits = top = trail = 0
+    reachable = visits = top = trail = 0
     # Depth first with an undo trail. Invariant: w.lo to w.hi is the part of the box that reaches the node, the trail
     # what to restore on the way back, and chance the share of the box that goes there if attributes are independent.
     while True:
@@ -134,11 +134,11 @@ def collect_reachable(f, w, tree):
             node = f.left[node]
             continue
         for s in range(begin, end):
-            w.leaf_lo[found, s - begin] = w.lo[f.slots[s]]
-            w.leaf_hi[found, s - begin] = w.hi[f.slots[s]]
-        w.chance[found] = chance
-        w.row[found] = f.row[node]
-        found += 1
+            w.leaf_lo[reachable, s - begin] = w.lo[f.slots[s]]
+            w.leaf_hi[reachable, s - begin] = w.hi[f.slots[s]]
+        w.chance[reachable] = chance
+        w.row[reachable] = f.row[node]
+        reachable += 1
         until = 0
         if top > 0:
             until = w.stack[top - 1, 3]
@@ -147,7 +147,7 @@ def collect_reachable(f, w, tree):
             w.lo[w.trail[trail, 0]] = w.trail[trail, 1]
             w.hi[w.trail[trail, 0]] = w.trail[trail, 2]
         if top == 0:
-            return found, visits
+            return reachable, visits
         top -= 1
         i = w.stack[top, 1]
         w.trail[trail, 0] = i
@@ -165,9 +165,9 @@ def add_whole_leaf(f, w, tree):
     # In the box the tree is a constant for each assignment: all four bounds shift equally, and M is unchanged.
     varies = False
     margins = len(f.base)
-    first = w.row[0] // margins
+    leaf = w.row[0] // margins
     for g in range(1, f.groups[tree]):
-        if f.said[first + g] != f.said[first]:
+        if f.said[leaf + g] != f.said[leaf]:
             varies = True
     for a in range(f.margin[tree], f.margin[tree + 1]):
         m = f.margins[a]
@@ -202,14 +202,14 @@ def mark_active(f, w, tree, visits):
 
 
 @compile_kernel(internal=True, nogil=True)
-def main_effects(f, w, tree, found, active, m):
+def main_effects(f, w, tree, leaves, active, m):
     """The main effects of a tree's reachable leaves on a margin, into ``w.term``; their ends, into ``w.extremes``."""
     # One function for all assignments, so that M stays common: it is fitted to the mean over the groups, and the
     # difference of a group belongs to the rest. E[tree] = sum_k chance_k * mean over groups of v_k.
     begin = f.slot[tree]
     margins, groups = len(f.base), f.groups[tree]
     mean = total = 0.0
-    for k in range(found):
+    for k in range(leaves):
         value = f.values[w.row[k] + m]
         for g in range(1, groups):
             value += f.values[w.row[k] + g * margins + m]
@@ -228,34 +228,34 @@ def main_effects(f, w, tree, found, active, m):
         term = w.term[a]
         term[: hi - lo + 2] = 0.0
         everywhere = -mean
-        for k in range(found):
-            first, last = w.leaf_lo[k, s], w.leaf_hi[k, s]
-            if first == lo and last == hi:
+        for k in range(leaves):
+            first, end = w.leaf_lo[k, s], w.leaf_hi[k, s]
+            if first == lo and end == hi:
                 everywhere += w.part[k]
                 continue
-            part = w.share[at + last + 1] - w.share[at + first]
+            part = w.share[at + end + 1] - w.share[at + first]
             if part <= 0:
                 continue
             # Given x_i in the leaf's range, the chance of the leaf is chance / (share of the range).
             value = w.part[k] / part
             term[first - lo] += value
-            term[last + 1 - lo] -= value
+            term[end + 1 - lo] -= value
         running = everywhere
-        least, greatest = np.inf, -np.inf
+        lowest, greatest = np.inf, -np.inf
         for c in range(hi - lo + 1):
             running += term[c]
             # Cells without mass are in no leaf that counts: nothing is known there, and any number will do.
             value = running if w.share[at + lo + c + 1] > w.share[at + lo + c] else 0.0
             term[c] = value
             w.effect[m, at + lo + c] += value
-            least = min(least, value)
+            lowest = min(lowest, value)
             greatest = max(greatest, value)
-        w.extremes[a, 0] = least
+        w.extremes[a, 0] = lowest
         w.extremes[a, 1] = greatest
 
 
 @compile_kernel(internal=True, nogil=True)
-def add_residual_bounds(f, w, tree, found, active, m):
+def add_residual_bounds(f, w, tree, leaves, active, m):
     """Add the bounds on the error of a tree's additive function to those of all trees. The widest gap of a group."""
     # ends of a group: the least and the greatest of tree - effects (0, 1), and of the tree alone (2, 3).
     begin = f.slot[tree]
@@ -266,31 +266,31 @@ def add_residual_bounds(f, w, tree, found, active, m):
         ends[g, 1] = -np.inf
         ends[g, 2] = np.inf
         ends[g, 3] = -np.inf
-    for k in range(found):
+    for k in range(leaves):
         # In leaf k the tree is v_k, and the sum of its effects between fewest and most: the error is between v_k - most
         # and v_k - fewest. The union over the reachable leaves holds for the whole box.
-        most = fewest = 0.0
+        highest = fewest = 0.0
         for a in range(active):
             s = w.active[a]
             i = f.slots[begin + s]
             lo = w.lo[i]
-            first, last = w.leaf_lo[k, s] - lo, w.leaf_hi[k, s] - lo
-            if first == 0 and last == w.hi[i] - lo:
+            first, end = w.leaf_lo[k, s] - lo, w.leaf_hi[k, s] - lo
+            if first == 0 and end == w.hi[i] - lo:
                 fewest += w.extremes[a, 0]
-                most += w.extremes[a, 1]
+                highest += w.extremes[a, 1]
                 continue
             # The extremes of a sum of independent terms over the leaf's box are the sums of theirs.
             term = w.term[a]
             smallest = largest = term[first]
-            for c in range(first + 1, last + 1):
+            for c in range(first + 1, end + 1):
                 value = term[c]
                 smallest = min(smallest, value)
                 largest = max(largest, value)
             fewest += smallest
-            most += largest
+            highest += largest
         for g in range(groups):
             value = f.values[w.row[k] + g * margins + m]
-            ends[g, 0] = min(ends[g, 0], value - most)
+            ends[g, 0] = min(ends[g, 0], value - highest)
             ends[g, 1] = max(ends[g, 1], value - fewest)
             ends[g, 2] = min(ends[g, 2], value)
             ends[g, 3] = max(ends[g, 3], value)
@@ -329,31 +329,31 @@ def bound_margins(f, w):
     # Invariant: each margin is sum_i effect_i(x_i) plus something in [low, high], by assignment; and within [least,
     # greatest], from the leaves alone. Bounds of trees add up.
     for tree in range(len(f.root)):
-        found, visits = collect_reachable(f, w, tree)
-        if found == 1:
+        leaves, visits = collect_reachable(f, w, tree)
+        if leaves == 1:
             varies |= add_whole_leaf(f, w, tree)
             continue
-        for k in range(found):
-            first = w.row[k] // margins
+        for k in range(leaves):
+            leaf = w.row[k] // margins
             for g in range(1, f.groups[tree]):
-                if f.said[first + g] != f.said[first]:
+                if f.said[leaf + g] != f.said[leaf]:
                     varies = True
         active = mark_active(f, w, tree, visits)
         for a in range(f.margin[tree], f.margin[tree + 1]):
             m = f.margins[a]
-            main_effects(f, w, tree, found, active, m)
-            gap = add_residual_bounds(f, w, tree, found, active, m)
+            main_effects(f, w, tree, leaves, active, m)
+            gap = add_residual_bounds(f, w, tree, leaves, active, m)
             score_cuts(f, w, tree, visits, active, gap)
     # min M and max M over the box: attributes are independent, so their extremes add up.
     for m in range(margins):
         w.ends[m] = 0.0
         for i in range(n):
             at = f.offsets[i]
-            least = greatest = w.effect[m, at + w.lo[i]]
+            lowest = greatest = w.effect[m, at + w.lo[i]]
             for c in range(at + w.lo[i], at + w.hi[i] + 1):
-                least = min(least, w.effect[m, c])
+                lowest = min(lowest, w.effect[m, c])
                 greatest = max(greatest, w.effect[m, c])
-            w.ends[m, 0] += least
+            w.ends[m, 0] += lowest
             w.ends[m, 1] += greatest
     return varies
 

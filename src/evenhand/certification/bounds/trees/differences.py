@@ -61,8 +61,8 @@ class TreeDifferenceQuery(TreeQuery):
         """Compute the outcomes of people (n, unprotected attributes), shape (n,)."""
         numbers = np.stack([self.answers(self.individuals(entries, p)) for p in range(len(self.assignments))])
         change, reach = np.ptp(numbers, axis=0), 2 * self.slack[0]
-        found = np.where(change > self.limit + reach, UNFAIR, np.where(change < self.limit - reach, FAIR, UNDECIDED))
-        return found.astype(np.int8)
+        outcomes = np.where(change > self.limit + reach, UNFAIR, np.where(change < self.limit - reach, FAIR, UNDECIDED))
+        return outcomes.astype(np.int8)
 
 
 def tree_difference_query_of(
@@ -119,37 +119,37 @@ def difference_forest_of(query: TreeDifferenceQuery) -> FlatForest:
         tables.append(given[:, kind[pairs[:, 0]]] - given[:, kind[pairs[:, 1]]])
         places.append(leaves)
     # Trees without a difference fall away; one stays, as a forest has some.
-    kept = np.array([tree for tree, table in enumerate(tables) if table.any()] or [0], dtype=np.int64)
+    used = np.array([tree for tree, table in enumerate(tables) if table.any()] or [0], dtype=np.int64)
     # Two equal groups, so that ``said`` can name the leaves with different numbers: if a box reaches no such leaf, no
     # number changes in it, in spite of rounding.
-    row, sizes, held = forest.row.copy(), np.zeros(margins), 0
-    values, said = [], []
-    for tree in kept:
-        row[places[tree]] = held + np.arange(len(places[tree])) * 2 * margins
-        held += 2 * tables[tree].size
+    row, sizes, joined = forest.row.copy(), np.zeros(margins), 0
+    values, group_values = [], []
+    for tree in used:
+        row[places[tree]] = joined + np.arange(len(places[tree])) * 2 * margins
+        joined += 2 * tables[tree].size
         sizes += np.abs(tables[tree]).max(axis=0)
         values.append(np.repeat(tables[tree][:, None], 2, axis=1).ravel())
         changes = tables[tree].any(axis=1)
-        said.append(np.stack([np.zeros_like(changes), changes], axis=1).ravel())
+        group_values.append(np.stack([np.zeros_like(changes), changes], axis=1).ravel())
     sizes += query.limit
     rounding = 2.0**-52 * sizes
-    slots = [forest.slots[forest.slot[tree] : forest.slot[tree + 1]] for tree in kept]
+    slots = [forest.slots[forest.slot[tree] : forest.slot[tree + 1]] for tree in used]
     touched = max((len(each) for each in slots), default=0)
     return forest._replace(
         row=row,
-        root=forest.root[kept],
-        groups=np.full(len(kept), 2, dtype=np.int32),
-        group=np.zeros((len(kept), 1), dtype=np.int32),
+        root=forest.root[used],
+        groups=np.full(len(used), 2, dtype=np.int32),
+        group=np.zeros((len(used), 1), dtype=np.int32),
         slots=np.concatenate([*slots, np.zeros(0)]).astype(np.int32),
         slot=np.concatenate([[0], np.cumsum([len(each) for each in slots])]).astype(np.int64),
-        margins=np.tile(np.arange(margins, dtype=np.int32), len(kept)),
-        margin=margins * np.arange(len(kept) + 1, dtype=np.int64),
+        margins=np.tile(np.arange(margins, dtype=np.int32), len(used)),
+        margin=margins * np.arange(len(used) + 1, dtype=np.int64),
         values=np.concatenate(values),
-        said=np.concatenate(said).astype(np.int64),
+        said=np.concatenate(group_values).astype(np.int64),
         base=np.full(margins, -query.limit),
         slack=np.full(margins, 2 * query.slack[0]),
-        pad=rounding * (len(kept) + 4 * len(query.cells) + 64) * (4 * touched + 8),
-        plain=rounding * (len(kept) + 64),
+        pad=rounding * (len(used) + 4 * len(query.cells) + 64) * (4 * touched + 8),
+        plain=rounding * (len(used) + 64),
         pairs=np.stack([np.zeros(margins, dtype=np.int64), 1 + np.arange(margins)], axis=1),
         classes=margins + 1,
         demanded=True,

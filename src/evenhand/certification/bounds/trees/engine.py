@@ -100,8 +100,8 @@ class TreeEngine:
                 tree_workspace_for(self.forest),
                 sum_distribution_for(attributes, int(self.forest.offsets[-1])),
             )
-        found: tuple[TreeWorkspace, SumDistribution] = self._own.work
-        return found
+        arrays: tuple[TreeWorkspace, SumDistribution] = self._own.work
+        return arrays
 
     def root(self) -> TreeFrontier:
         """Return the domain as one box, with nothing known of it."""
@@ -121,7 +121,7 @@ class TreeEngine:
         """
         work, table = self._work()
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
-        given = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut, boxes.kind)
+        inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut, boxes.kind)
         out = TreeBoxArrays(
             low=np.empty((room, n), dtype=np.int32),
             high=np.empty((room, n), dtype=np.int32),
@@ -131,9 +131,9 @@ class TreeEngine:
             kind=np.zeros(room if recording else 0, dtype=np.int8),
         )
         totals = np.zeros(3)
-        count = refine_tree_boxes(self.forest, work, table, given, float(threshold), float(limit), out, totals)
+        count = refine_tree_boxes(self.forest, work, table, inputs, float(threshold), float(limit), out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
-        found = TreeFrontier(
+        parts = TreeFrontier(
             out.low[:count].copy(),
             out.high[:count].copy(),
             out.known[:count].copy(),
@@ -142,7 +142,7 @@ class TreeEngine:
             region,
             out.kind[:count].copy() if recording else np.zeros(count, dtype=np.int8),
         )
-        return found, totals
+        return parts, totals
 
 
 def compile_tree_engine(query: TreeQuery, jobs: int) -> TreeEngine:
@@ -179,9 +179,9 @@ class TreeSearch(BestFirst[TreeFrontier]):
         """Hand the boxes that are decided as a whole over to the record; return the others."""
         if self.recorder is None:
             return found
-        decided, rest = found[found.kind > 0], found[found.kind == 0]
+        decided, undecided = found[found.kind > 0], found[found.kind == 0]
         self.recorder.take(decided.low, decided.high, decided.kind == 1, decided.kind == 2)
-        return rest
+        return undecided
 
     def stop_before_round(self, frontier: TreeFrontier) -> Stop | None:
         """Return the limit that is reached, or "progress" if the latest rounds decided too little."""
@@ -207,10 +207,10 @@ class TreeSearch(BestFirst[TreeFrontier]):
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Adapt the pace to the time that the calls took; without a time limit, to the expected time."""
         if self.limits.timed:
-            faster, most = CALL_SECONDS / max(seconds, 1e-4), 4096.0
+            faster, highest = CALL_SECONDS / max(seconds, 1e-4), 4096.0
         else:
-            faster, most = 4.0, min(CALL_SECONDS * self.limits.boxes_per_second, UNTIMED_PACE)
-        self.pace = int(np.clip(self.pace * min(4.0, faster), 1, max(1.0, most)))
+            faster, highest = 4.0, min(CALL_SECONDS * self.limits.boxes_per_second, UNTIMED_PACE)
+        self.pace = int(np.clip(self.pace * min(4.0, faster), 1, max(1.0, highest)))
         self.say(1 - undecided)
 
     def round_done(self, frontier: TreeFrontier, stop: Stop | None, seconds: float) -> None:

@@ -127,22 +127,24 @@ def flat_forest_of(query: TreeQuery) -> FlatForest:
     for tree in range(nodes.trees):
         check_time()
         lo, hi = int(nodes.offsets[tree]), int(nodes.offsets[tree + 1])
-        asked = np.unique(tests.of[lo:hi][nodes.left[lo:hi] >= 0])
-        told = flags[asked[about[asked] < 0]]
-        kinds, kind = np.unique(told, axis=1, return_inverse=True) if len(told) else (None, np.zeros(assignments, int))
+        tests_used = np.unique(tests.of[lo:hi][nodes.left[lo:hi] >= 0])
+        distinct = flags[tests_used[about[tests_used] < 0]]
+        kinds, kind = (
+            np.unique(distinct, axis=1, return_inverse=True) if len(distinct) else (None, np.zeros(assignments, int))
+        )
         number = 1 if kinds is None else kinds.shape[1]
-        first = [int(np.argmax(kind.ravel() == k)) for k in range(number)]
-        touched = np.unique(about[asked][about[asked] >= 0])
+        first_rows = [int(np.argmax(kind.ravel() == k)) for k in range(number)]
+        touched = np.unique(about[tests_used][about[tests_used] >= 0])
         adds = np.flatnonzero((folded[lo:hi] != 0).any(axis=0))
         # Side by side if that is not too many nodes; else one copy per kind, which adds nothing for the others.
-        for together in (list(range(number)),), ([k] for k in range(number)):
+        for joined in (list(range(number)),), ([k] for k in range(number)):
             copies = [
                 (
                     *rewrite_tree(
                         given,
                         tables,
                         np.ascontiguousarray(
-                            flags[:, [first[k] for k in members]]
+                            flags[:, [first_rows[k] for k in members]]
                         ),  # in one layout, for one compilation
                         counts,
                         lo,
@@ -151,7 +153,7 @@ def flat_forest_of(query: TreeQuery) -> FlatForest:
                     members,
                     number,
                 )
-                for members in together
+                for members in joined
             ]
             if copies[0][0] >= 0:
                 break
@@ -176,9 +178,9 @@ def _node_margins(query: TreeQuery) -> Floats:
     nodes = query.ensemble.nodes
     width = nodes.values.shape[1]
     folded = np.zeros((len(nodes.left), len(query.base)))
-    for tree, first in enumerate(nodes.output):
+    for tree, output in enumerate(nodes.output):
         part = slice(int(nodes.offsets[tree]), int(nodes.offsets[tree + 1]))
-        folded[part] = nodes.values[part] @ query.fold[first : first + width]
+        folded[part] = nodes.values[part] @ query.fold[output : output + width]
     return folded
 
 
@@ -186,14 +188,14 @@ def _test_tables(query: TreeQuery, about: Integers) -> CellTests:
     tests = query.tests
     starts, cuts = np.zeros(len(about), dtype=np.int64), np.full(len(about), -1, dtype=np.int64)
     tables: list[Integers] = [np.zeros(1, dtype=np.int64)]
-    held = 1
+    begin = 1
     for i, cells in enumerate(query.cells):
         mine = np.flatnonzero(about == i)
         flags = tests.flags(mine, query.schema.attributes[cells.position], cells.entry(np.arange(cells.count)))
         for test, row in zip(mine, flags, strict=True):
-            starts[test] = held
+            starts[test] = begin
             tables.append(np.concatenate([[0], np.cumsum(row)]))
-            held += len(row) + 1
+            begin += len(row) + 1
             # A plain cut, if the cells that go left are the first ones.
             below = int(row.sum())
             cuts[test] = below if row[:below].all() else -1
@@ -209,7 +211,7 @@ def copy_row(source, target):
 
 
 @compile_kernel(nogil=True)
-def rewrite_tree(nodes, tests, flags, counts, first, most):
+def rewrite_tree(nodes, tests, flags, counts, root, limit):
     """Return one tree for some assignments side by side.
 
     Args:
@@ -240,7 +242,7 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
     low = np.empty((depth, n), np.int64)
     high = np.empty((depth, n), np.int64)
     parent = np.empty((depth, 2), np.int64)
-    held[0, :] = first
+    held[0, :] = root
     for i in range(n):
         low[0, i] = 0
         high[0, i] = counts[i] - 1
@@ -255,7 +257,7 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
         copy_row(low[stack], lo)
         copy_row(high[stack], hi)
         above, side = parent[stack]
-        if size >= most:
+        if size >= limit:
             return -1, attribute[:0], cut[:0], child[:0], reached[:0]
         if size == room:
             room *= 2
@@ -303,10 +305,10 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
             start = starts[open_test]
             best = 1 << 60
             for c in range(lo[i] + 1, hi[i] + 1):
-                before = lefts[start + c] - lefts[start + c - 1]
-                after = lefts[start + c + 1] - lefts[start + c]
+                previous = lefts[start + c] - lefts[start + c - 1]
+                following = lefts[start + c + 1] - lefts[start + c]
                 away = abs(2 * c - lo[i] - hi[i] - 1)
-                if before != after and away < best:
+                if previous != following and away < best:
                     best, place = away, c
         attribute[me] = i
         cut[me] = place
@@ -347,19 +349,19 @@ def _join_trees(
     children = np.concatenate([part[3] + start for part, start in zip(parts, root, strict=False)])
     rows = np.zeros(len(attribute), dtype=np.int64)
     values: list[Floats] = []
-    said: list[Integers] = []
+    group_values: list[Integers] = []
     same = np.unique(query.ensemble.nodes.values, axis=0, return_inverse=True)[1].ravel()
-    held = leaves = 0
+    size = leaves = 0
     for part, start in zip(parts, root, strict=False):
         leaf = np.flatnonzero(part[1] < 0)
         table = np.zeros((len(leaf), part[6], margins))
         table[:, part[5]] = folded[part[4][leaf]]
-        rows[start + leaf] = held + np.arange(len(leaf)) * table[0].size
+        rows[start + leaf] = size + np.arange(len(leaf)) * table[0].size
         values.append(table.ravel())
         names = np.full((len(leaf), part[6]), -1, dtype=np.int64)
         names[:, part[5]] = same[part[4][leaf]]
-        said.append(names.ravel())
-        held += table.size
+        group_values.append(names.ravel())
+        size += table.size
         leaves = max(leaves, len(leaf))
     offsets = np.concatenate([[0], np.cumsum(query.counts + 1)]).astype(np.int64)
     before = [cells.before(np.arange(cells.count + 1)) / cells.total for cells in query.cells]
@@ -379,7 +381,7 @@ def _join_trees(
         margins=np.concatenate([*active, np.zeros(0)]).astype(np.int32),
         margin=_array_starts([len(each) for each in active]),
         values=np.concatenate(values),
-        said=np.concatenate(said),
+        said=np.concatenate(group_values),
         offsets=offsets,
         before=np.concatenate([*before, np.zeros(1)]),
         base=query.base,

@@ -65,14 +65,14 @@ class NodeTests:
         """Which of these tests send which entries of their attribute to the left, shape (tests, entries)."""
         if len(tests) * len(entries) > MAX_FLAGS:
             raise OptionError(f"the trees cut {attribute.name!r} into {len(entries):,} parts, too many to certify")
-        found = np.empty((len(tests), len(entries)), dtype=np.bool_)
+        flags = np.empty((len(tests), len(entries)), dtype=np.bool_)
         feature = self.nodes.feature[self.node[tests]]
         for column in np.unique(feature):
             inputs = evaluate_cell(self.columns[column], attribute, entries)
             for row in np.flatnonzero(feature == column):
                 check_time()
-                found[row] = goes_left(self.nodes, np.full(len(entries), self.node[tests[row]]), inputs)
-        return found
+                flags[row] = goes_left(self.nodes, np.full(len(entries), self.node[tests[row]]), inputs)
+        return flags
 
 
 def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
@@ -81,7 +81,7 @@ def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
     columns = tuple(plain_inputs(ensemble.schema) if ensemble.columns is None else ensemble.columns)
     owner = np.array([-1 if each.attribute is None else each.attribute for each in columns], dtype=np.int64)
     inner = np.flatnonzero(nodes.left >= 0)
-    asked = np.stack(
+    keys = np.stack(
         [
             nodes.feature[inner].astype(np.float64),
             nodes.threshold[inner],
@@ -92,10 +92,10 @@ def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
         ],
         axis=1,
     )
-    _, first, number = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+    _, representatives, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = np.full(len(nodes.left), -1, dtype=np.int64)
     of[inner] = number.ravel()
-    node = inner[first] if len(inner) else np.zeros(0, dtype=np.int64)
+    node = inner[representatives] if len(inner) else np.zeros(0, dtype=np.int64)
     return NodeTests(nodes=nodes, of=of, node=node, attribute=owner[nodes.feature[node]], columns=columns)
 
 
@@ -131,30 +131,30 @@ def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floa
         flags = tests.flags(mine, attribute, entries)
         changed = (flags[:, 1:] != flags[:, :-1]).any(axis=0) if len(mine) else np.zeros(len(entries) - 1, np.bool_)
         return np.asarray(entries[1:][changed])
-    found = [np.zeros(0)]
+    cuts = [np.zeros(0)]
     for column in np.unique(tests.nodes.feature[tests.node[mine]]):
-        given = tests.columns[column]
+        inputs = tests.columns[column]
         asking = tests.node[mine][tests.nodes.feature[tests.node[mine]] == column]
-        if isinstance(given, RampCell):
-            found.append(_ramp_cuts(given, _switch_inputs(tests.nodes, asking), attribute))
-        elif isinstance(given, ListedCell) and given.cuts is not None:
-            found.append(given.cuts)
-    return np.unique(np.concatenate(found))
+        if isinstance(inputs, RampCell):
+            cuts.append(_ramp_cuts(inputs, _switch_inputs(tests.nodes, asking), attribute))
+        elif isinstance(inputs, ListedCell) and inputs.cuts is not None:
+            cuts.append(inputs.cuts)
+    return np.unique(np.concatenate(cuts))
 
 
 def _switch_inputs(nodes: TreeNodes, asking: Integers) -> Floats:
     """The inputs after which some node may decide otherwise."""
-    found = [nodes.threshold[asking[nodes.set_start[asking] < 0]]]
+    inputs = [nodes.threshold[asking[nodes.set_start[asking] < 0]]]
     if nodes.zero_missing[asking].any():
-        found.append(np.array([np.nextafter(-ZERO_THRESHOLD, -np.inf), ZERO_THRESHOLD]))
+        inputs.append(np.array([np.nextafter(-ZERO_THRESHOLD, -np.inf), ZERO_THRESHOLD]))
     for node in asking[nodes.set_start[asking] >= 0]:
         start, size = nodes.set_start[node], nodes.set_size[node]
         bits = (nodes.words[start : start + size, None].astype(np.int64) >> np.arange(32)) & 1
         # A set answers otherwise from the whole number at an edge of a run of its bits on, so after the number just
         # below it.
         edges = np.flatnonzero(np.diff(np.concatenate([[0], bits.ravel(), [0]])))
-        found.append(np.nextafter(edges.astype(np.float64), -np.inf))
-    return np.unique(np.concatenate(found))
+        inputs.append(np.nextafter(edges.astype(np.float64), -np.inf))
+    return np.unique(np.concatenate(inputs))
 
 
 def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats:
@@ -166,8 +166,8 @@ def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats
 
     at_low, at_high = above(low, switches), above(high, switches)
     changing = at_low != at_high
-    low, high, limits, wanted = low[changing], high[changing], switches[changing], at_high[changing]
-    cuts = first_true(lambda entries: above(entries, limits) == wanted, low, high)
+    low, high, limits, targets = low[changing], high[changing], switches[changing], at_high[changing]
+    cuts = first_true(lambda entries: above(entries, limits) == targets, low, high)
     return np.unique(np.ceil(cuts) if attribute.size is not None else cuts)
 
 
@@ -275,11 +275,11 @@ class TreeQuery(Question):
         margins = self.margins(individuals)
         labels = np.full(len(margins), (1 << len(self.classes)) - 1, dtype=np.int64)
         for m, (a, b) in enumerate(self.pairs):
-            second, first = margins[:, m] > self.slack[m], margins[:, m] < -self.slack[m]
+            second_label, first_label = margins[:, m] > self.slack[m], margins[:, m] < -self.slack[m]
             # Without rounding, a margin of zero gives the first label.
-            first |= (self.slack[m] == 0) & ~second
-            labels &= ~np.where(second, 1 << int(a), 0)
-            labels &= ~np.where(first, 1 << int(b), 0)
+            first_label |= (self.slack[m] == 0) & ~second_label
+            labels &= ~np.where(second_label, 1 << int(a), 0)
+            labels &= ~np.where(first_label, 1 << int(b), 0)
         return labels
 
     def classify(self, entries: Floats) -> NDArray[np.int8]:
@@ -347,10 +347,10 @@ def tree_question(
         cells_between_cuts(tests, np.flatnonzero(tests.attribute == i), attribute, i, marginal, runs)
         for i, attribute, marginal, runs in domain.free
     )
-    kept = _distinct_assignments(tests, schema, domain.protected, domain.assignments)
+    distinct = _distinct_assignments(tests, schema, domain.protected, domain.assignments)
     return TreeQuestion(
         protected=domain.protected,
-        assignments=domain.assignments[kept],
+        assignments=domain.assignments[distinct],
         cells=cells,
         population=domain.population,
         where=domain.where,
@@ -422,10 +422,10 @@ def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: 
         return slack + cut.resolution, sizes
     # At a half too the score itself is compared, not the outputs.
     edges = [edge if edge != 0.5 else float(np.nextafter(0.5, 1)) for edge in cut.edges]
-    found = [_rounding_error(ensemble, fold, base, edge) for edge in edges]
-    slack = 2 * np.max([slack for slack, _ in found], axis=0)
+    errors = [_rounding_error(ensemble, fold, base, edge) for edge in edges]
+    slack = 2 * np.max([slack for slack, _ in errors], axis=0)
     # Never zero: a score that lies on an edge exactly belongs to the upper band, a margin of zero to the lower label.
-    return np.maximum(slack, 2.0**-50 * (1 + found[0][1])), found[0][1]
+    return np.maximum(slack, 2.0**-50 * (1 + errors[0][1])), errors[0][1]
 
 
 def leaf_sizes(ensemble: TreeEnsemble) -> Floats:
@@ -433,8 +433,8 @@ def leaf_sizes(ensemble: TreeEnsemble) -> Floats:
     nodes = ensemble.nodes
     largest = np.maximum.reduceat(np.abs(nodes.values), nodes.offsets[:-1], axis=0)
     outputs = np.zeros(len(ensemble.base))
-    for tree, first in enumerate(nodes.output):
-        outputs[first : first + largest.shape[1]] += largest[tree]
+    for tree, output in enumerate(nodes.output):
+        outputs[output : output + largest.shape[1]] += largest[tree]
     return outputs
 
 
@@ -470,8 +470,8 @@ BATCH = 2**16
 def can_enumerate_cells(query: TreeQuery, time_limit: float | None) -> bool:
     """Whether asking about every combination of cells takes no more than a few seconds, and half the time limit."""
     walks = query.points * len(query.assignments) * query.ensemble.nodes.trees
-    most = MAX_SECONDS if time_limit is None else min(MAX_SECONDS, time_limit / 2)
-    return query.points <= MAX_POINTS and walks <= most * WALKS_PER_SECOND
+    limit = MAX_SECONDS if time_limit is None else min(MAX_SECONDS, time_limit / 2)
+    return query.points <= MAX_POINTS and walks <= limit * WALKS_PER_SECOND
 
 
 def enumerate_cells(query: TreeQuery) -> Enumeration:

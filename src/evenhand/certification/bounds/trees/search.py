@@ -53,12 +53,12 @@ def decide_box(f, w):
     for p in range(assignments):
         possible = everything
         for m in range(margins):
-            least = max(w.low[m, p] + w.ends[m, 0] - f.pad[m], w.least[m, p] - f.plain[m])
-            most = min(w.high[m, p] + w.ends[m, 1] + f.pad[m], w.greatest[m, p] + f.plain[m])
-            if least > f.slack[m]:
+            lowest = max(w.low[m, p] + w.ends[m, 0] - f.pad[m], w.least[m, p] - f.plain[m])
+            highest = min(w.high[m, p] + w.ends[m, 1] + f.pad[m], w.greatest[m, p] + f.plain[m])
+            if lowest > f.slack[m]:
                 possible &= ~(1 << f.pairs[m, 0])
             # A margin of exactly zero goes to the first label; that counts only where nothing rounds.
-            if most < -f.slack[m] or (f.slack[m] == 0 and most <= 0):
+            if highest < -f.slack[m] or (f.slack[m] == 0 and highest <= 0):
                 possible &= ~(1 << f.pairs[m, 1])
         sets[p] = possible
     common = everything
@@ -83,11 +83,11 @@ def decide_demanded(f, w):
     """The same where label 0 is demanded: every margin sets it against another label."""
     within = True
     for m in range(len(f.base)):
-        least = max(w.low[m, 0] + w.ends[m, 0] - f.pad[m], w.least[m, 0] - f.plain[m])
-        most = min(w.high[m, 0] + w.ends[m, 1] + f.pad[m], w.greatest[m, 0] + f.plain[m])
-        if least > f.slack[m]:
+        lowest = max(w.low[m, 0] + w.ends[m, 0] - f.pad[m], w.least[m, 0] - f.plain[m])
+        highest = min(w.high[m, 0] + w.ends[m, 1] + f.pad[m], w.greatest[m, 0] + f.plain[m])
+        if lowest > f.slack[m]:
             return UNFAIR
-        within &= most < -f.slack[m]
+        within &= highest < -f.slack[m]
     return FAIR if within else OPEN
 
 
@@ -128,22 +128,22 @@ def prove_box(f, w, t):
         some = w.ends[m, 1] > high or w.ends[m, 0] < low
         # Unfair with two labels: positive under the assignment with the largest low_p, negative under the one with the
         # smallest high_p, which holds if M is between these two.
-        apart, bpart = away - w.low[m].max(), -away - w.high[m].min()
-        mixed = margins == 1 and apart < bpart and w.ends[m, 0] < bpart and w.ends[m, 1] > apart
-        first = second = 0.0
+        unfair_share, bpart = away - w.low[m].max(), -away - w.high[m].min()
+        mixed = margins == 1 and unfair_share < bpart and w.ends[m, 0] < bpart and w.ends[m, 1] > unfair_share
+        first_label = second = 0.0
         if some or mixed:
             terms, constant = collect_values(t, w.effect[m], w.share, f.offsets, w.lo, w.hi)
-            size, rest, least, step, last = fill_distribution(t, terms, constant)
-            exact &= rest == 0
-            second = share_above(t, high, size, rest, least, step, last)
-            first = share_below(t, low, size, rest, least, step, last)
+            size, unlisted, lowest, step, steps = fill_distribution(t, terms, constant)
+            exact &= unlisted == 0
+            second = share_above(t, high, size, unlisted, lowest, step, steps)
+            first_label = share_below(t, low, size, unlisted, lowest, step, steps)
             if mixed:
-                unfair = share_between(t, apart, bpart, size, rest, least, step, last)
+                unfair = share_between(t, unfair_share, bpart, size, unlisted, lowest, step, steps)
         # By label, the chances that it does not surely beat some other: label k wins everywhere with at least 1 - their
         # sum (Bonferroni).
         beaten[m] = second
         wins[f.pairs[m, 1]] += 1 - second
-        wins[f.pairs[m, 0]] += 1 - first
+        wins[f.pairs[m, 0]] += 1 - first_label
     fair = 0.0
     for k in range(1 if f.demanded else f.classes):
         fair += max(0.0, 1 - wins[k])

@@ -65,28 +65,28 @@ def collect_values(t, effect, share, offsets, lo, hi):
         The number of these terms, and the sum of the others.
     """
     # Neighbouring cells with the same value are one; a term with a single value is a number, and not random at all.
-    terms = held = 0
+    terms = size = 0
     constant = 0.0
     for i in range(len(lo)):
-        begin = held
+        begin = size
         for c in range(offsets[i] + lo[i], offsets[i] + hi[i] + 1):
             mass = share[c + 1] - share[c]
             if mass <= 0:
                 continue
-            if held > begin and t.value[held - 1] == effect[c]:
-                t.mass[held - 1] += mass
+            if size > begin and t.value[size - 1] == effect[c]:
+                t.mass[size - 1] += mass
             else:
-                t.value[held] = effect[c]
-                t.mass[held] = mass
-                held += 1
-        if held - begin == 1:
+                t.value[size] = effect[c]
+                t.mass[size] = mass
+                size += 1
+        if size - begin == 1:
             constant += t.value[begin]
-            held = begin
-        elif held > begin:
+            size = begin
+        elif size > begin:
             t.start[terms] = begin
-            t.number[terms] = held - begin
-            t.least[terms] = t.value[begin:held].min()
-            t.range[terms] = t.value[begin:held].max() - t.least[terms]
+            t.number[terms] = size - begin
+            t.least[terms] = t.value[begin:size].min()
+            t.range[terms] = t.value[begin:size].max() - t.least[terms]
             terms += 1
     return terms, constant
 
@@ -106,9 +106,9 @@ def fill_distribution(t, terms, constant):
     while True:
         best, pick = 0.0, -1
         for s in range(terms):
-            worth = t.range[s] / np.log2(t.number[s] + 0.0)
-            if not chosen[s] and number * t.number[s] <= MAX_EXACT_VALUES and worth > best:
-                best, pick = worth, s
+            benefit = t.range[s] / np.log2(t.number[s] + 0.0)
+            if not chosen[s] and number * t.number[s] <= MAX_EXACT_VALUES and benefit > best:
+                best, pick = benefit, s
         if pick < 0:
             break
         chosen[pick] = True
@@ -126,21 +126,21 @@ def fill_distribution(t, terms, constant):
                     t.joint[a * size + k] = t.joint[k] + t.value[start + a]
                     t.weight[a * size + k] = t.weight[k] * t.mass[start + a]
             size *= count
-    rest, total, least = 0, 0.0, 0.0
+    unlisted, total, lowest = 0, 0.0, 0.0
     for s in range(terms):
         if not chosen[s]:
-            rest += 1
+            unlisted += 1
             total += t.range[s]
-            least += t.least[s]
+            lowest += t.least[s]
     t.grid[0] = 1.0
-    if rest == 0:
+    if unlisted == 0:
         return size, 0, 0.0, 1.0, 0
     # Each of the rest terms is rounded down by less than a step, so that with G the sum on the grid least + G * step <=
     # S < least + (G + rest) * step. Invariant: grid[j] is P(G = j) for the convolved terms. Every term left has at
     # least two values, so the step is greater than 0. The narrowest are convolved first, while the grid is short.
     step = total / GRID_STEPS
-    last = 0
-    for _ in range(rest):
+    steps = 0
+    for _ in range(unlisted):
         pick = -1
         for s in range(terms):
             if not chosen[s] and (pick < 0 or t.range[s] < t.range[pick]):
@@ -148,48 +148,48 @@ def fill_distribution(t, terms, constant):
         chosen[pick] = True
         start = t.start[pick]
         reach = int(t.range[pick] / step)
-        t.other[: last + reach + 1] = 0.0
+        t.other[: steps + reach + 1] = 0.0
         for a in range(t.number[pick]):
             shift = int((t.value[start + a] - t.least[pick]) / step)
             mass = t.mass[start + a]
-            for j in range(last + 1):
+            for j in range(steps + 1):
                 t.other[shift + j] += mass * t.grid[j]
-        last += reach
-        t.grid[: last + 1] = t.other[: last + 1]
+        steps += reach
+        t.grid[: steps + 1] = t.other[: steps + 1]
     # From here on grid[j] is P(G >= j).
-    for j in range(last - 1, -1, -1):
+    for j in range(steps - 1, -1, -1):
         t.grid[j] += t.grid[j + 1]
-    return size, rest, least, step, last
+    return size, unlisted, lowest, step, steps
 
 
 @compile_kernel(internal=True, nogil=True)
-def share_above(t, limit, size, rest, least, step, last):
+def share_above(t, limit, size, unlisted, lowest, step, steps):
     """Return the share of the box where the sum is greater than a limit, at least."""
     # P(S > limit) >= P(G >= floor(room / step) + 1), by the lower end of S.
     # One summand for each joint value k of the enumerated terms, which are independent of the rest.
     share = 0.0
     for k in range(size):
-        room = limit - t.joint[k] - least
+        room = limit - t.joint[k] - lowest
         if room < 0:
             share += t.weight[k]
-        elif rest > 0 and room / step < last:
+        elif unlisted > 0 and room / step < steps:
             share += t.weight[k] * t.grid[int(room / step) + 1] * (1 - RELATIVE_MASS_ERROR)
     return share
 
 
 @compile_kernel(internal=True, nogil=True)
-def share_below(t, limit, size, rest, least, step, last):
+def share_below(t, limit, size, unlisted, lowest, step, last):
     """Return the share of the box where the sum is smaller than a limit, at least."""
     # P(S < limit) >= P(G <= room / step - rest) = 1 - P(G > that), by the upper end of S.
     share = 0.0
     for k in range(size):
-        room = limit - t.joint[k] - least
+        room = limit - t.joint[k] - lowest
         if room <= 0:
             continue
-        if rest == 0:
+        if unlisted == 0:
             share += t.weight[k]
             continue
-        steps = room / step - rest
+        steps = room / step - unlisted
         if steps >= last:
             share += t.weight[k]
         elif steps >= 0:
@@ -198,21 +198,21 @@ def share_below(t, limit, size, rest, least, step, last):
 
 
 @compile_kernel(internal=True, nogil=True)
-def share_between(t, low, high, size, rest, least, step, last):
+def share_between(t, low, high, size, unlisted, lowest, step, last):
     """Return the share of the box where the sum is greater than one limit and smaller than another, at least."""
     # P(low < S < high) >= P(S > low) - P(S >= high), the first from below and the second from above.
     share = 0.0
     for k in range(size):
-        room, upper = low - t.joint[k] - least, high - t.joint[k] - least
+        room, upper = low - t.joint[k] - lowest, high - t.joint[k] - lowest
         if upper <= 0:
             continue
-        if rest == 0:
+        if unlisted == 0:
             share += t.weight[k] if room < 0 else 0.0
             continue
         over = 1.0
         if room >= 0:
             over = t.grid[int(room / step) + 1] if room / step < last else 0.0
-        steps = upper / step - rest
+        steps = upper / step - unlisted
         if steps < 0:
             continue
         beyond = t.grid[int(steps) + 1] if steps < last else 0.0
