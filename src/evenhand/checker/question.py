@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from evenhand.errors import OptionError
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
-from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
+from evenhand.schema.subdomain import Runs, parse_subdomain
 
 SCALE = 2**128
 STATED_POPULATION = "people weighed as the certificate states"
@@ -178,8 +177,10 @@ def recorded_domain_of(
     population = question.population
     if population is not None and not isinstance(population, ProductPopulation):
         population = population(schema)
-    requested = _AskedPart.of(schema, question.where)
-    stated = _AskedPart.of(schema, statement.where, fault="the conditions that the certificate states make no sense")
+    requested = _parse_conditions(schema, question.where)
+    stated = _parse_conditions(
+        schema, statement.where, fault="the conditions that the certificate states make no sense"
+    )
     restricted = _other_settings(statement, question, schema)
     axes = []
     distance = Fraction(0)
@@ -190,9 +191,9 @@ def recorded_domain_of(
             if attribute.size is None:
                 raise CertificateError(f"the protected attribute {attribute.name!r} is a real number")
             entry_runs = _runs_of(np.array(sorted(entries)))
-            if entry_runs != stated.runs(attribute):
+            if entry_runs != stated(attribute):
                 raise CertificateError(f"the values of {attribute.name!r} are not those of the stated conditions")
-            if entry_runs != requested.runs(attribute):
+            if entry_runs != requested(attribute):
                 restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
             continue
         cells = by_name[attribute.name]
@@ -206,7 +207,7 @@ def recorded_domain_of(
         # Values that no one has may be left out of a population; of a uniform one there are none.
         runs = ((low, high),) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
         for part_of, fault in ((stated, True), (requested, False)):
-            missing, more = _compare_runs(attribute, part_of.runs(attribute), runs)
+            missing, more = _compare_runs(attribute, part_of(attribute), runs)
             if more or (missing and (fault is False or cells.weights is None) and _has_mass(marginal, missing)):
                 if fault:
                     raise CertificateError(f"the cells of {attribute.name!r} are not those of the stated conditions")
@@ -264,24 +265,21 @@ def _other_settings(statement: CertificateClaim, question: AskedQuestion, schema
     return differences
 
 
-class _AskedPart(NamedTuple):
-    """Part of a domain that satisfies the conditions."""
+def _parse_conditions(
+    schema: Schema, conditions: Sequence[str], fault: str | None = None
+) -> Callable[[Attribute], Runs]:
+    """Parse conditions. If ``fault`` is set, invalid conditions are a fault of the file.
 
-    subdomain: Subdomain | None
-
-    @classmethod
-    def of(cls, schema: Schema, conditions: Sequence[str], fault: str | None = None) -> _AskedPart:
-        """Parse conditions. If ``fault`` is set, invalid conditions are a fault of the file."""
-        try:
-            return cls(parse_subdomain(schema, conditions))
-        except OptionError as error:
-            if fault is None:
-                raise
-            raise CertificateError(f"{fault}: {error.message}") from None
-
-    def runs(self, attribute: Attribute) -> Runs:
-        """Compute the entries of an attribute in this part, as ranges."""
-        return ((attribute.first, attribute.last),) if self.subdomain is None else self.subdomain.runs(attribute)
+    Returns:
+        Function that computes the entries of an attribute that satisfy the conditions, as ranges.
+    """
+    try:
+        subdomain = parse_subdomain(schema, conditions)
+    except OptionError as error:
+        if fault is None:
+            raise
+        raise CertificateError(f"{fault}: {error.message}") from None
+    return lambda attribute: ((attribute.first, attribute.last),) if subdomain is None else subdomain.runs(attribute)
 
 
 def _runs_of(entries: NDArray[np.float64]) -> Runs:

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SHARES = {
+    "fair": "claimed fair",
+    "unfair": "claimed unfair",
+    "proved_fair": "proved fair",
+    "proved_unfair": "proved unfair",
+}
+"""Shares of an unconfirmed box, and their titles."""
 Verdict: TypeAlias = Literal["confirmed", "restricted", "not confirmed", "unfinished", "rejected"]
 
 
@@ -47,6 +54,11 @@ class UnconfirmedBox(ResultPart):
     unfair: float
     proved_fair: float
     proved_unfair: float
+
+    @property
+    def place(self) -> str:
+        """Description of the box."""
+        return "; ".join(f"{name}: {values}" for name, values in self.where.items())
 
 
 class CheckedOutcome(ResultPart):
@@ -194,40 +206,17 @@ class CertificateCheck(Result):
         yield "boxes", f"{self.boxes:,} fill the domain without gap or overlap, and the totals add up"
 
     def _unconfirmed_table(self) -> Iterator[Table]:
-        if not self.unconfirmed:
-            return
-        columns = (
-            Column("where"),
-            Column("claimed fair", numeric=True),
-            Column("claimed unfair", numeric=True),
-            Column("proved fair", numeric=True),
-            Column("proved unfair", numeric=True),
-        )
-        rows = tuple(
-            TableRow(
-                (
-                    "; ".join(f"{name}: {values}" for name, values in box.where.items()) or "everywhere",
-                    *(f"{share:.4%}" for share in (box.fair, box.unfair, box.proved_fair, box.proved_unfair)),
-                )
+        if self.unconfirmed:
+            columns = (Column("where"), *(Column(title, numeric=True) for title in SHARES.values()))
+            rows = tuple(
+                TableRow((box.place or "everywhere", *(f"{getattr(box, name):.4%}" for name in SHARES)))
+                for box in self.unconfirmed
             )
-            for box in self.unconfirmed
-        )
-        yield Table("Boxes that were not confirmed", columns, rows, listed=5)
+            yield Table("Boxes that were not confirmed", columns, rows, listed=5)
 
     def to_frame(self) -> pd.DataFrame:
         """Build a table with one row per unconfirmed box."""
         import pandas as pd
 
-        return pd.DataFrame(
-            [
-                {
-                    "where": "; ".join(f"{name}: {values}" for name, values in box.where.items()),
-                    "fair": box.fair,
-                    "unfair": box.unfair,
-                    "proved_fair": box.proved_fair,
-                    "proved_unfair": box.proved_unfair,
-                }
-                for box in self.unconfirmed
-            ],
-            columns=["where", "fair", "unfair", "proved_fair", "proved_unfair"],
-        )
+        rows = [{"where": box.place, **{name: getattr(box, name) for name in SHARES}} for box in self.unconfirmed]
+        return pd.DataFrame(rows, columns=["where", *SHARES])

@@ -210,16 +210,11 @@ class CertificateWriter:
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
         """Compute the exact masses of boxes as Python integers."""
         # A box's mass is the product of its ranges', and no larger than the whole: it fits where that does.
-        if self._total < 2**62:
-            small = np.ones(len(low), dtype=np.int64)
-            for i, cells in enumerate(self._query.cells):
-                small *= cells.before(high[:, i].astype(np.int64) + 1) - cells.before(low[:, i].astype(np.int64))
-            return small.astype(object)
-        mass = np.full(len(low), 1, dtype=object)
+        mass = np.ones(len(low), dtype=np.int64 if self._total < 2**62 else object)
         for i, cells in enumerate(self._query.cells):
             inside = cells.before(high[:, i].astype(np.int64) + 1) - cells.before(low[:, i].astype(np.int64))
-            mass = mass * inside.astype(object)
-        return mass
+            mass = mass * inside.astype(mass.dtype)
+        return mass.astype(object)
 
     def _write_section(self, tag: bytes, payload: bytes) -> None:
         body = tag + len(payload).to_bytes(8, "little") + payload

@@ -186,7 +186,7 @@ def orbit_question_of(
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
     if population.schema.names != schema.names:
         raise OptionError("the population and the model are about different attributes")
-    form = NormalForm.of(network, names, where=where, threshold=threshold, bands=bands)
+    form = NormalForm.of(network, where=where, threshold=threshold, bands=bands)
     hub = tuple(schema.names[i] for i in population.hub.columns)
     name = population.name + (f", where {form.asked}" if form.asked else "")
     shares = _class_shares(form.asked, population)

@@ -372,7 +372,7 @@ def query_of(
         SchemaError: A name is unknown.
     """
     domain = AskedDomain.of(network.schema, protected, population, where)
-    form = NormalForm.of(network, domain.protected, where=where, threshold=threshold, bands=bands)
+    form = NormalForm.of(network, where=where, threshold=threshold, bands=bands)
     cells = tuple(form.cells(i, marginal) for i, _, marginal, _ in domain.free)
     query = form.query(domain.protected, domain.assignments, cells, domain.population)
     return query if least == 2 else replace(query, least=least)
@@ -410,7 +410,6 @@ class NormalForm:
     def of(
         cls,
         network: AdditiveNetwork,
-        protected: Sequence[str],
         *,
         where: Sequence[str] = (),
         threshold: float | None = None,
