@@ -1,4 +1,4 @@
-"""A pipeline searched, trained again on what was found, and tested on people whom neither model has seen."""
+"""Search a pipeline, retrain it on the findings, and compare both models on held-out people."""
 
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -12,7 +12,7 @@ from evenhand.schema import encode
 
 data = evenhand.datasets.load_dataset("german")
 schema = data.schema.with_protected(["sex"])
-known, aside = data.frame[:600], data.frame[600:]
+train, test = data.frame[:600], data.frame[600:]
 
 model = make_pipeline(
     make_column_transformer(
@@ -21,15 +21,15 @@ model = make_pipeline(
     ),
     LogisticRegression(max_iter=500),
 )
-model.fit(known[list(schema.names)], known[schema.target.name])
+model.fit(train[list(schema.names)], train[schema.target.name])
 
-people = encode(schema, known)
+people = encode(schema, train)
 subject = evenhand.models.Subject(model, people)
-found = search.search(subject.scorer, people, seeds=20, local=20, samples=0)
-done = mitigation.mitigate(
-    subject, findings=[found], test=encode(schema, aside), rounds=1, accuracy_loss=0.02, certify_effort=0
+findings = search.search(subject.scorer, people, seeds=20, local=20, samples=0)
+result = mitigation.mitigate(
+    subject, findings=[findings], test=encode(schema, test), rounds=1, accuracy_loss=0.02, certify_effort=0
 )
-for candidate in done.result.candidates:
+for candidate in result.result.candidates:
     print(f"{candidate.method}: {candidate.words}")
     for line in candidate.lines[:3]:
         print(f"  {line.words}: {evenhand.stats.format_quantity(line.after)}, {line.verdict}")
