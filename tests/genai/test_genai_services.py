@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -412,37 +409,3 @@ def test_threads_share_a_service(upstream: Upstream, wire: ServiceConnection, ch
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(_shown, wanted)) == wanted
     assert len(upstream.received) == 2 * len(wanted)
-
-
-# The double itself
-
-
-def test_the_double_speaks_as_streams_and_lists(upstream: Upstream, wire: ServiceConnection) -> None:
-    import urllib3
-
-    pool = urllib3.PoolManager()
-    listed = pool.request("GET", f"{upstream.url}/models").json()
-    assert [model["id"] for model in listed["data"]] == ["studio-pictures", "studio-texts", "studio-eyes"]
-    body = {"model": "m", "messages": [{"role": "user", "content": "an elderly man"}], "stream": True}
-    streamed = pool.request("POST", f"{upstream.url}/chat/completions", json=body)
-    events = [line.removeprefix("data: ") for line in streamed.data.decode().split("\n\n") if line]
-    assert events[-1] == "[DONE]"
-    said = "".join(json.loads(event)["choices"][0]["delta"].get("content", "") for event in events[:-1])
-    assert "elderly, man" in said
-    several = wire.post("/images/generations", {"model": "m", "prompt": "x", "n": 3})
-    assert len(several["data"]) == 3
-    pool.clear()
-
-
-def test_the_double_runs_as_a_process() -> None:
-    script = Path(__file__).parent.parent / "genai_upstream.py"
-    options = ["--obeys", "0", "--bias", '{"age": {"child": 1}}']
-    with subprocess.Popen([sys.executable, str(script), *options], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            wire = ServiceConnection(process.stdout.readline().strip())
-            made = OpenAIImages(wire, "m").generate("an elderly leader")
-            assert StudioPixels().classify(made)["age"] == "child"  # instructions are ignored
-            wire.close()
-        finally:
-            process.terminate()
