@@ -17,7 +17,6 @@ from evenhand.genai.assessment.prompts import answers_by_prompt, estimate_prompt
 from evenhand.view import render_page, show_document
 from evenhand.view.charts.assessment import MAX_ITEMS, MAX_LANES, draw_coverage, draw_prompts, draw_timeline
 from evenhand.view.charts.items import EXCERPT, LARGEST, SIDE, make_thumbnails, read_excerpts
-from evenhand.view.drawing.theme import to_svg
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -205,11 +204,9 @@ def test_what_every_prompt_shows(how):
     show_document(result.document(), console=Console(file=text, width=100))
     assert "<b>a leader who is f</b>" in text.getvalue()
     assert f"sex by prompt, {how}" in text.getvalue()
-    drawn = result.plot().to_dict()["vconcat"]
-    assert [part["title"]["text"] for part in drawn[-2:]] == [
-        "sex: what each prompt shows",
-        "age: what each prompt shows",
-    ]
+    drawn = str(result.plot().to_dict())
+    assert "sex: what each prompt shows" in drawn
+    assert "age: what each prompt shows" in drawn
     assert list(result.to_frame()["prompts"]) == ["all"] * 4 + ["neutral"] * 4
 
 
@@ -219,12 +216,12 @@ def test_bars_of_prompts_are_shares(values):
     found = estimate_prompt_bias(
         {"a": [{"g": name} for name in names for _ in range(2)], "b": [{"g": names[0]}]}, {"g": names}
     )
-    spec = draw_prompts(found, "g")
-    bars = spec["layer"][0]["data"]["values"]
-    for row in ("0000", "0001"):
-        own = [bar for bar in bars if bar["row"] == row]
-        assert len(own) == min(values, 5)
-        assert own[0]["from"] == 0
-        assert own[-1]["to"] == pytest.approx(1)
-    assert bars[0]["to"] == pytest.approx(1 / values)
-    assert to_svg(spec, name="x").startswith("<svg")
+    chart = draw_prompts(found, "g")
+    (block,) = chart.blocks
+    for row in block.rows:
+        (bars,) = row.marks
+        assert len(bars) == min(values, 5)
+        assert bars[0].low == 0
+        assert bars[-1].high == pytest.approx(1)
+    assert block.rows[0].marks[0][0].high == pytest.approx(1 / values)
+    assert len(chart.legend) == min(values, 5)

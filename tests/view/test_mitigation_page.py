@@ -15,7 +15,7 @@ from evenhand.mitigation.candidate import Trial
 from evenhand.mitigation.result import Change, ComparisonLine, Regression, SplitSizes
 from evenhand.stats import Estimated, Observed, Proved, Unknown
 from evenhand.view.charts.mitigation import draw_candidate
-from evenhand.view.drawing.theme import LIGHT
+from evenhand.view.drawing.rows import Dot
 
 
 def observed(value, half=0.02):
@@ -229,7 +229,6 @@ def test_the_screen_says_what_was_written_and_what_was_interrupted(tmp_path):
 
 
 def test_marks_differ_in_shape_and_colour():
-    spec = str(draw_candidate(FIRST))
-    assert "triangle-up" in spec
-    assert LIGHT["different"] in spec
-    assert LIGHT["same"] in spec
+    marks = [mark for block in draw_candidate(FIRST).blocks for row in block.rows for mark in row.marks[0]]
+    dots = {(mark.role, mark.shape) for mark in marks if isinstance(mark, Dot) and mark.filled}
+    assert dots == {("same", "circle"), ("different", "diamond")}

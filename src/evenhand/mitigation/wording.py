@@ -188,8 +188,8 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
     )
     yield Figure(
         "candidates",
-        "On the test set, with the interval of each number alone. Square and dashed line: the original model. Filled "
-        "blue circle: better. Filled orange triangle: worse. Hollow and grey: within noise, or not comparable.",
+        "On the test set, with the interval of each number alone. Dashed line: the original model. Filled blue circle: "
+        "better. Filled orange diamond: worse. Hollow and grey: within noise, or not comparable.",
         result,
     )
     columns = [Column("number"), Column("original model", numeric=True)]
@@ -234,8 +234,8 @@ def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: i
         yield from _headline_numbers(candidate)
     yield Figure(
         "before and after",
-        "Before (grey bar) and after (mark), and the change with its adjusted interval, cut off if it is very wide. "
-        "Filled blue circle: better. Filled orange triangle: worse. Hollow and grey: within noise, or undecided by "
+        "Before (short line) and after (mark), and the change with its adjusted interval, cut off if it is very wide. "
+        "Filled blue circle: better. Filled orange diamond: worse. Hollow and grey: within noise, or undecided by "
         "proof.",
         candidate,
     )

@@ -7,12 +7,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby, zip_longest
 from typing import NamedTuple
 
 from evenhand.core.document import (
     Block,
     Cell,
+    Column,
     Document,
     Facts,
     Heading,
@@ -49,8 +50,8 @@ SHORT_NOTE = 32
 FEW_ROWS = 3
 """Rows below which a table is not shown on a short screen."""
 
-NARROW_COLUMN, LONG_WORD = 10, 16
-"""Minimum width of a wrapped column of a table, and of a word that is broken into lines."""
+NARROW_COLUMN = 12
+"""Minimum width of a wrapped column of a table."""
 
 GLUE = "\N{NO-BREAK SPACE}"
 
@@ -214,48 +215,21 @@ def _name_subjects(blocks: Iterable[Block]) -> Iterator[Metric]:
 
 
 def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine]]:
-    """Lay metrics out as a table, one list of lines for its head and for each metric.
-
-    The subject is beside the first metric of its group. Words that are too long for a column are wrapped.
-    """
+    """Lay metrics out as a table. The subject is beside the first metric of its group."""
     levels = {metric.number.confidence for metric in metrics if metric.number.confidence is not None}
     interval = f"{format_level(min(levels))} interval" if len(levels) == 1 else "interval"
-    numbers = [metric.number for metric in metrics]
-    # Where no number has an interval, short notes, such as verdicts, are more important.
-    beside = [number.ends for number in numbers]
+    beside = [metric.number.ends for metric in metrics]
     if not any(beside):
+        # Where no number has an interval, short notes, such as verdicts, are more important.
         beside = [next((note for note in metric.notes[:1] if len(note) <= SHORT_NOTE), "") for metric in metrics]
         interval = "note" if any(beside) else ""
-    head = ("", "metric", "number", interval, "kind")
-    rows = [
-        (metric.about, metric.name, number.text, note, number.kind or "")
-        for metric, number, note in zip(metrics, numbers, beside, strict=True)
-    ]
-    about, name, *sizes = (max(map(len, column)) for column in zip(head, *rows, strict=True))
-    room = width - 2 - sum(size + 2 for size in sizes) - 2
-    if room < 2 * NARROW_COLUMN:
-        return [[ScreenLine(", ".join(filter(None, (*row[:2], f"{row[2]} {row[3]}", row[4]))), "  ")] for row in rows]
-    words = [word for metric in metrics for word in metric.about.split()]
-    about = min(about, max(NARROW_COLUMN, room - name, *(len(word) for word in words if len(word) <= LONG_WORD)))
-    name = min(name, max(NARROW_COLUMN, room - about))
-
-    def line(subject: str, question: str, number: str = "", ends: str = "", kind: str = "") -> ScreenLine:
-        cells = [f"{subject:<{about}}"] if about else []
-        cells += [f"{question:<{name}}", f"{number:>{sizes[0]}}", f"{ends:<{sizes[1]}}", kind]
-        return ScreenLine(lead=f"  {'  '.join(cells)}".rstrip())
-
-    parts = [[line(*head)._replace(lead_style="bold")]]
-    for subject, group in groupby(rows, lambda row: row[0]):
-        subjects = iter(textwrap.wrap(subject, about) if subject else ())
-        for _, question, *figures in group:
-            parts.append(
-                [
-                    line(next(subjects, ""), words, *(() if i else figures))
-                    for i, words in enumerate(textwrap.wrap(question, name))
-                ]
-            )
-        parts[-1] += [line(words, "") for words in subjects]
-    return parts
+    rows, subject = [], ""
+    for metric, note in zip(metrics, beside, strict=True):
+        about = "" if metric.about == subject else metric.about
+        rows.append(TableRow((about, metric.name, metric.number.text, note, metric.number.kind or "")))
+        subject = metric.about
+    columns = [Column(""), Column("metric"), Column("number", numeric=True), Column(interval), Column("kind")]
+    return _grid(Table("", tuple(columns), tuple(rows)), width)
 
 
 def _lay_out_blocks(kind: type[Block], blocks: tuple[Block, ...], width: int, widest: int) -> Iterator[ScreenLine]:
@@ -342,48 +316,47 @@ def _describe_decision(side: Side) -> str:
 def _table_lines(table: Table, width: int) -> Iterator[ScreenLine]:
     yield ScreenLine(table.caption, style="bold")
     rows = table.rows if table.listed is None else table.rows[: table.listed]
-    names = [column.name for column in table.columns]
-    cells = [[cell_text(cell, table) for cell in row.cells] for row in rows]
-    full = [row for row, written in zip(rows, cells, strict=True) if not row.heading and len(written) == len(names)]
-    wide = [
-        max(
-            [
-                len(name),
-                *(
-                    len(written[i]) + 2 * row.indent * (i == 0)
-                    for row, written in zip(rows, cells, strict=True)
-                    if row in full
-                ),
-            ]
-        )
-        for i, name in enumerate(names)
-    ]
-    last = 0 if not names or table.columns[-1].numeric else wide[-1]
-    fixed = 2 + sum(wide) + 2 * (len(wide) - 1) - last
-    if fixed + min(last, ROOM) <= width:
-        yield _row_line(table, names, wide)
-        for row, written in zip(rows, cells, strict=True):
-            yield ScreenLine(written[0]) if row.heading else _row_line(table, written, wide, row)
-    else:
-        for row, written in zip(rows, cells, strict=True):
-            yield ScreenLine(written[0], lead="  " + "  " * row.indent)
-            rest = [f"{name} {said}" for name, said in zip(names[1:], written[1:], strict=False) if said]
-            if rest:
-                yield ScreenLine("; ".join(rest), lead="      ")
+    yield from chain.from_iterable(_grid(replace(table, rows=rows), width))
     if len(rows) < len(table.rows):
         yield ScreenLine(f"and {len(table.rows) - len(rows):,} more: pages and JSON have all", lead="  ")
 
 
-def _row_line(table: Table, cells: Sequence[str], wide: Sequence[int], row: TableRow | None = None) -> ScreenLine:
-    indent = "" if row is None else "  " * row.indent
-    written = [
-        f"{cell:>{size}}" if column.numeric else f"{indent if i == 0 else ''}{cell}".ljust(size)
-        for i, (cell, size, column) in enumerate(zip(cells, wide, table.columns, strict=True))
-    ]
-    if table.columns[-1].numeric:
-        return ScreenLine(lead=f"  {'  '.join(written)}")
-    lead = "  " + "".join(f"{cell}  " for cell in written[:-1])
-    return ScreenLine(cells[-1], lead=lead if cells[-1] else lead.rstrip())
+def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
+    """Lay the head and each row of a table out as a list of lines.
+
+    Words that are too long for their column are wrapped. If the numbers leave no room, each row is a paragraph.
+    """
+    names = [column.name for column in table.columns]
+    cells = [[cell_text(cell, table).replace(" %", f"{GLUE}%") for cell in row.cells] for row in table.rows]
+    for row, texts in zip(table.rows, cells, strict=True):
+        texts[0] = "  " * row.indent + texts[0]
+    full = [names, *(texts for row, texts in zip(table.rows, cells, strict=True) if not row.heading)]
+    sizes = [max(map(len, column)) for column in zip(*full, strict=True)]
+    flexible = [i for i, column in enumerate(table.columns) if not column.numeric and sizes[i] > NARROW_COLUMN]
+    for _ in range(2 * len(sizes) + sum(sizes) - width):
+        flexible = [i for i in flexible if sizes[i] > NARROW_COLUMN]
+        if not flexible:
+            return [_paragraph(names, texts) for texts in cells]
+        # The column in which fewest words need another line.
+        sizes[min(flexible, key=lambda i: (sum(len(texts[i]) >= sizes[i] for texts in full), -sizes[i]))] -= 1
+
+    def line(texts: Sequence[str]) -> ScreenLine:
+        columns = zip(texts, sizes, table.columns, strict=True)
+        shown = [f"{text:>{size}}" if column.numeric else f"{text:<{size}}" for text, size, column in columns if size]
+        return ScreenLine(lead=f"  {'  '.join(shown)}".rstrip().replace(GLUE, " "))
+
+    parts = [[line(names)]]
+    for row, texts in zip(table.rows, cells, strict=True):
+        wrapped = [textwrap.wrap(text, size) if size else [""] for text, size in zip(texts, sizes, strict=False)]
+        lines = zip_longest(*wrapped, fillvalue="")
+        parts.append([ScreenLine(texts[0])] if row.heading else [line(words) for words in lines])
+    return parts
+
+
+def _paragraph(names: Sequence[str], texts: Sequence[str]) -> list[ScreenLine]:
+    """Lay a row out below its first cell."""
+    others = "; ".join(f"{name} {text}".lstrip() for name, text in zip(names[1:], texts[1:], strict=False) if text)
+    return [ScreenLine(texts[0], lead="  "), *([ScreenLine(others, lead="      ")] if others else [])]
 
 
 def cell_text(cell: Cell, table: Table) -> str:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 from evenhand.core.text import format_count, format_percent
-from evenhand.genai.assessment.prompts import PromptBias, PromptFinding
+from evenhand.genai.assessment.prompts import PromptBias
 from evenhand.genai.assessment.result import GenaiAssessment, GroupFinding, ValueFinding, format_coverage
 from evenhand.stats.quantity import Observed
-from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, series_style, stack_charts
+from evenhand.view.drawing.axis import percentages, spread
+from evenhand.view.drawing.rows import Bar, Block, Panel, Row, RowChart
+from evenhand.view.drawing.theme import (
+    LIGHT,
+    SERIES,
+    WIDE,
+    Spec,
+    along,
+    finish_chart,
+    mark_layer,
+    series_style,
+    stack_charts,
+)
 
 LANE_HEIGHT = 46
 """Height of a lane; its name stands above its marks."""
@@ -26,7 +39,7 @@ MAX_LINES = len(SERIES)
 
 def plot_assessment(result: GenaiAssessment) -> Spec:
     """The timeline of every group of the first sequence, the coverage of all sequences, and what every prompt shows."""
-    parts = [draw_timeline(group) for group in result.sequences[0].groups]
+    parts: list[Spec | RowChart] = [draw_timeline(group) for group in result.sequences[0].groups]
     if result.sequences[0].coverage is not None:
         parts.append(draw_coverage(result))
     if result.prompts is not None:
@@ -65,33 +78,29 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
         if end > start
     ]
     y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
-    axis = {"title": "recognised items, in the order of the requests", "tickCount": 8, "grid": False, "offset": 4}
-
-    def x(field: str) -> Spec:
-        scale = {"domain": [start, length + 1], "nice": False}
-        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
-
+    title = "recognised items, in the order of the requests"
+    x = partial(along, domain=(start, length + 1), title=title, tickCount=8, grid=False, offset=4)
     layers = [
         mark_layer(
             [row | {"start": start} for row in rows],
             {"type": "rule", "color": LIGHT["grid"], "yOffset": 8},
             y=y,
             x=x("start"),
-            x2={"field": "end"},
+            x2="end",
         ),
         mark_layer(
             waits,
             {"type": "rule", "color": LIGHT["open"], "strokeWidth": 7, "yOffset": 8},
             y=y,
             x=x("from"),
-            x2={"field": "to"},
+            x2="to",
         ),
         mark_layer(
             overdue,
             {"type": "rule", "color": LIGHT["different"], "strokeWidth": 3, "yOffset": 8},
             y=y,
             x=x("from"),
-            x2={"field": "to"},
+            x2="to",
         ),
         mark_layer(
             ticks,
@@ -118,18 +127,18 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
             {"type": "text", "align": "left", "baseline": "bottom", "dy": -5},
             y=y,
             x={"value": 0},
-            text={"field": "words", "type": "nominal"},
+            text="words",
         ),
     ]
     more = f"; {len(group.values) - MAX_LANES:,} more values" if len(group.values) > MAX_LANES else ""
     last = f", the last {MAX_ITEMS:,} items" if start else ""
-    title = {"text": f"{group.name}: when each value appeared{last}{more}"}
+    heading = {"text": f"{group.name}: when each value appeared{last}{more}"}
     said = "; ".join(
         f"{value.value} in {len(value.appearances):,} of {length:,} items, {_format_longest_wait(value)}"
         + (f", overdue at {', '.join(map(str, value.missed[:12]))}" if value.missed else "")
         for value in shown
     )
-    spec = {"layer": layers, "width": width - 24, "height": {"step": LANE_HEIGHT}, "title": title}
+    spec = {"layer": layers, "width": width - 24, "height": {"step": LANE_HEIGHT}, "title": heading}
     return finish_chart(spec, f"When each value of {group.name} appeared. {said}{more}.")
 
 
@@ -155,18 +164,8 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
-        x={
-            "field": "item",
-            "type": "quantitative",
-            "scale": {"domain": [0, longest], "nice": False},
-            "axis": {"title": "items", "grid": False, "tickCount": 8, "offset": 4},
-        },
-        y={
-            "field": "share",
-            "type": "quantitative",
-            "scale": {"domain": [0, 1]},
-            "axis": {"title": None, "format": ".0%", "tickCount": 5},
-        },
+        x=along("item", (0, longest), title="items", grid=False, tickCount=8, offset=4),
+        y=along("share", (0, 1), title=None, format=".0%", tickCount=5),
         **series_style("name", names, legend),
     )
     ways = known[0][1].ways
@@ -205,68 +204,36 @@ def _describe_value(value: ValueFinding, width: int) -> str:
     return f"{name}: {_format_longest_wait(value)}{missed}, {share}"
 
 
-# What each prompt shows as a picture: the shares of the values of one group, a bar for each prompt.
-
-PROMPT_LANE = 44
-"""Height of a prompt's lane; its words stand above its bar."""
-
 MAX_PROMPTS = 30
-"""Prompts drawn at most."""
+"""Maximum number of prompts in a figure."""
 
 VALUE_COLOURS = ("same", "different", "third", "fourth", "faint")
-"""Roles of values, in order; the last is for all that are left."""
+"""Roles of values, in order. The last one is for all remaining values."""
 
 
-def draw_prompts(bias: PromptBias, group: str, *, width: int = WIDE) -> Spec:
-    """Return a bar per prompt, divided as its recognised items show the values of a group."""
+def draw_prompts(bias: PromptBias, group: str) -> RowChart:
+    """Draw a bar per prompt: the shares of the values of a group among its recognised items."""
     findings = [one for one in bias.findings if one.group == group and one.items]
     shown = findings[:MAX_PROMPTS]
     names = list(shown[0].shown) if shown else []
     values = names if len(names) <= len(VALUE_COLOURS) else [*names[: len(VALUE_COLOURS) - 1], "other values"]
-    bars = []
-    for k, one in enumerate(shown):
-        left = 0.0
-        for value in values:
-            count = one.shown[value] if value in one.shown else one.items - round(left * one.items)
-            right = left + count / one.items
-            bars.append({"row": f"{k:04d}", "value": value, "from": left, "to": right})
+    rows = []
+    for one in shown:
+        bars, left = [], 0.0
+        for value, role in zip(values, VALUE_COLOURS, strict=False):
+            right = left + (one.shown[value] / one.items if value in one.shown else 1.0 - left)
+            bars.append(Bar(left, right, role))
             left = right
-    rows = [{"row": f"{k:04d}", "words": _prompt_words(one, width)} for k, one in enumerate(shown)]
-    y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
-    x = {
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "nice": False},
-        "axis": {"title": None, "format": ".0%", "tickCount": 5, "grid": False, "offset": 4},
-    }
-    colour = {
-        "field": "value",
-        "type": "nominal",
-        "scale": {"domain": values, "range": [LIGHT[role] for role in VALUE_COLOURS[: len(values)]]},
-        "legend": {"symbolType": "square", "symbolStrokeWidth": 0, "columns": 2 if width < 500 else 5},
-    }
-    bar = {"type": "bar", "height": 12, "yOffset": 9, "stroke": LIGHT["paper"], "strokeWidth": 1.5}
-    layers = [
-        mark_layer(bars, bar, y=y, x=x | {"field": "from"}, x2={"field": "to"}, color=colour),
-        mark_layer(
-            rows,
-            {"type": "text", "align": "left", "baseline": "bottom", "dy": 0},
-            y=y,
-            x={"value": 0},
-            text={"field": "words", "type": "nominal"},
-        ),
-    ]
+        rows.append(Row(f"{one.prompt} ({one.verdict}, {format_count(one.items, 'item', 'items')})", (tuple(bars),)))
     more = f"; {len(findings) - MAX_PROMPTS:,} more prompts" if len(findings) > MAX_PROMPTS else ""
-    title = {"text": f"{group}: what each prompt shows{more}"}
-    said = "; ".join(
+    texts = "; ".join(
         f"{one.prompt}: "
         + ", ".join(f"{value} {format_percent(count / one.items)}" for value, count in one.shown.items())
         for one in shown
     )
-    spec = {"layer": layers, "width": width - 34, "height": {"step": PROMPT_LANE}, "title": title}
-    return finish_chart(spec, f"Shares of the values of {group}, by prompt. {said}{more}.")
-
-
-def _prompt_words(one: PromptFinding, width: int) -> str:
-    room = 34 if width < WIDE else 90
-    prompt = one.prompt if len(one.prompt) <= room else one.prompt[: room - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    return f"{prompt} ({one.verdict}, {one.items:,} {'item' if one.items == 1 else 'items'})"
+    panel = Panel(spread(0.0, 1.0, percentages, about=4))
+    return RowChart(
+        f"Shares of the values of {group}, by prompt. {texts}{more}.",
+        (Block(tuple(rows), (panel,), f"{group}: what each prompt shows{more}", place="above", height=36),),
+        tuple(zip(VALUE_COLOURS, values, strict=False)),
+    )

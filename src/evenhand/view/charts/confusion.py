@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.view.drawing.fonts import cut_text, text_width
@@ -50,26 +51,8 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     beside = min(LONGEST_NAME, max(map(text_width, down)))
     widest = math.ceil(max(map(text_width, across))) + 8
     side = min(max(CELL_SIZE, widest), (width - math.ceil(beside) - 34) // len(names))
-    looks = {"labelLimit": LONGEST_NAME, "labelOverlap": False}
-    top = looks | {"title": "said", "orient": "top", "labelAngle": -90 if side < widest else 0}
-    x: Spec = {"field": "said", "type": "nominal", "sort": across, "axis": top}
-    y: Spec = {"field": "shown", "type": "nominal", "sort": down, "axis": looks | {"title": "shown"}}
-    layers = [
-        mark_layer(
-            rows,
-            {"type": "rect", "stroke": LIGHT["grid"]},
-            x=x,
-            y=y,
-            color=literal_color("colour"),
-            opacity={
-                "field": "share",
-                "type": "quantitative",
-                "scale": {"domain": [0, 1], "range": [0.03, 0.5]},
-                "legend": None,
-            },
-        ),
-        mark_layer(rows, {"type": "text"}, x=x, y=y, text={"field": "items", "type": "nominal"}),
-    ]
+    x, y, squares = _draw_squares(rows, across, down, ("said", "shown"), LONGEST_NAME, upright=side < widest)
+    layers = [squares, mark_layer(rows, {"type": "text"}, x=x, y=y, text="items")]
     said = "; ".join(f"{row['shown']} said to be {row['said']}: {row['items']}" for row in rows)
     height = max(18, min(side, CELL_SIZE) // 2) * len(names)
     return finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)
@@ -120,32 +103,13 @@ def _draw_cells(group: Group, least: int, shown: list[int], names: list[str], si
                 }
             )
     upright = side < max(map(text_width, names)) + 4
-    looks = {"labelLimit": LABEL_NAME, "labelOverlap": False}
-    top = looks | {"title": "given", "orient": "top", "labelAngle": -90 if upright else 0}
-    x: Spec = {"field": "given", "type": "nominal", "sort": names, "axis": top}
-    y: Spec = {"field": "true", "type": "nominal", "sort": names, "axis": looks | {"title": "true"}}
-    opacity = {
-        "field": "share",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": [0.03, 0.5]},
-        "legend": None,
-    }
+    x, y, squares = _draw_squares(rows, names, names, ("given", "true"), LABEL_NAME, upright=upright)
     counts = side >= ROOM_FOR_COUNTS
     percent = {"type": "text", "fontSize": 12 if side >= 34 else 9, "dy": -6 if counts else 0}
-    layers = [
-        mark_layer(
-            rows,
-            {"type": "rect", "stroke": LIGHT["grid"]},
-            x=x,
-            y=y,
-            color=literal_color("colour"),
-            opacity=opacity,
-        ),
-        mark_layer(rows, percent, x=x, y=y, text={"field": "percent", "type": "nominal"}),
-    ]
+    layers = [squares, mark_layer(rows, percent, x=x, y=y, text="percent")]
     if counts:
         small = {"type": "text", "fontSize": 10, "dy": 9, "color": LIGHT["muted"]}
-        layers.append(mark_layer(rows, small, x=x, y=y, text={"field": "people", "type": "nominal"}))
+        layers.append(mark_layer(rows, small, x=x, y=y, text="people"))
     room = side * len(names)
     few = ", too few" if group.size < least else ""
     size = cut_text(f"{group.size:,} people{few}", room)
@@ -157,3 +121,23 @@ def _draw_cells(group: Group, least: int, shown: list[int], names: list[str], si
         "width": side * len(names),
         "height": max(side, 24) * len(names),
     }
+
+
+def _draw_squares(
+    rows: Sequence[Spec],
+    across: Sequence[str],
+    down: Sequence[str],
+    titles: tuple[str, str],
+    limit: int,
+    *,
+    upright: bool,
+) -> tuple[Spec, Spec, Spec]:
+    """Return both axes, which have the names of their fields, and a layer of squares that are darker for more."""
+    looks = {"labelLimit": limit, "labelOverlap": False}
+    top = looks | {"title": titles[0], "orient": "top", "labelAngle": -90 if upright else 0}
+    x: Spec = {"field": titles[0], "type": "nominal", "sort": list(across), "axis": top}
+    y: Spec = {"field": titles[1], "type": "nominal", "sort": list(down), "axis": looks | {"title": titles[1]}}
+    scale = {"domain": [0, 1], "range": [0.03, 0.5]}
+    opacity = {"field": "share", "type": "quantitative", "scale": scale, "legend": None}
+    rect = {"type": "rect", "stroke": LIGHT["grid"]}
+    return x, y, mark_layer(rows, rect, x=x, y=y, color=literal_color("colour"), opacity=opacity)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from evenhand.core.text import format_percent
 from evenhand.genai.simulation.result import GenerationSimulationResult
-from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
+from evenhand.view.drawing.axis import Axis
+from evenhand.view.drawing.rows import Bar, Block, Label, Panel, Row, RowChart
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}
 SHAPES = {"free": "cross", "published": "diamond", "before": "circle", "after": "triangle-up"}
@@ -14,7 +16,7 @@ LABEL_WIDTH = 150
 
 def plot_generation_simulation(result: GenerationSimulationResult) -> Spec:
     """Draw the longest gaps beside their deadlines, above violations, interventions and calls, each by policy."""
-    parts = [draw_gaps(result), draw_costs(result)]
+    parts: list[Spec | RowChart] = [draw_gaps(result), draw_costs(result)]
     return stack_charts(parts)
 
 
@@ -59,7 +61,7 @@ def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
             y=y,
             yOffset=offset,
             x=x | {"field": "zero"},
-            x2={"field": "deadline"},
+            x2="deadline",
         ),
         mark_layer(
             rows,
@@ -87,51 +89,24 @@ def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
     )
 
 
-def draw_costs(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
-    """Draw violations, interventions and items made, per request, a panel each and a bar for each policy."""
-    policies = [one.policy for one in result.policies]
-    panels = []
-    questions: list[tuple[str, list[float], str]] = [
-        ("deadlines missed", [one.violations for one in result.policies], ","),
-        ("prompts changed, of requests", [one.interventions / one.requests for one in result.policies], ".1%"),
-        ("items made per request", [one.generator_calls / one.requests for one in result.policies], ".3f"),
-    ]
-    beside = width >= 600
-    each = (width - LABEL_WIDTH - 60) // 3 if beside else width - LABEL_WIDTH - 10
-    for i, (question, numbers, form) in enumerate(questions):
-        rows = [
-            {"policy": policy, "number": number, "written": format(number, form), "color": LIGHT[role]}
-            for policy, number in zip(policies, numbers, strict=True)
-            for role in [ROLES[policy]]
-        ]
-        y = {
-            "field": "policy",
-            "type": "nominal",
-            "sort": policies,
-            "axis": {"title": None, "labelLimit": LABEL_WIDTH - 10} if i == 0 or not beside else None,
-        }
-        x = {
-            "field": "number",
-            "type": "quantitative",
-            "axis": None,
-            "scale": {"domain": [0, 1.35 * max(*numbers, 1e-9)], "nice": False},
-        }
-        layers = [
-            mark_layer(rows, {"type": "bar", "height": {"band": 0.7}}, x=x, y=y, color=literal_color("color")),
-            mark_layer(
-                rows,
-                {"type": "text", "align": "left", "dx": 4},
-                x=x,
-                y=y,
-                text={"field": "written", "type": "nominal"},
-            ),
-        ]
-        panels.append({"layer": layers, "width": each, "height": max(26, 24 * len(policies)), "title": question})
-    said = "; ".join(
-        f"{one.policy}: {one.violations:,} deadlines missed, {format_percent(one.interventions / one.requests)} of "
-        f"prompts changed, {one.generator_calls / one.requests:.3f} items made per request"
+def draw_costs(result: GenerationSimulationResult) -> RowChart:
+    """Draw violations, interventions and items made per request: one panel each, and one row per policy."""
+    numbers = [
+        (one.violations, one.interventions / one.requests, one.generator_calls / one.requests)
         for one in result.policies
+    ]
+    titles = ("deadlines missed", "requests with a changed prompt", "items made per request")
+    panels = tuple(
+        Panel(Axis(0.0, 1.35 * max(*column, 1e-9), ()), title)
+        for title, column in zip(titles, zip(*numbers, strict=True), strict=True)
     )
-    return finish_chart(
-        {"hconcat" if beside else "vconcat": panels, "spacing": 20}, f"What policies missed and cost. {said}."
-    )
+    rows, texts = [], []
+    for one, (missed, changed, items) in zip(result.policies, numbers, strict=True):
+        words = (f"{missed:,}", format_percent(changed), f"{items:.3f}")
+        marks = tuple(
+            (Bar(0.0, number, ROLES[one.policy]), Label(number, text))
+            for number, text in zip((missed, changed, items), words, strict=True)
+        )
+        rows.append(Row(one.policy, marks))
+        texts.append(f"{one.policy}: {', '.join(map(' '.join, zip(titles, words, strict=True)))}")
+    return RowChart(f"What policies missed and cost. {'; '.join(texts)}.", (Block(tuple(rows), panels, names=150),))

@@ -15,7 +15,7 @@ from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_va
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
 from evenhand.view.drawing.axis import Axis, percentages, spread
-from evenhand.view.drawing.rows import Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Tick, together
+from evenhand.view.drawing.rows import Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Tick, dot_for, together
 from evenhand.view.drawing.theme import Spec, stack_charts
 
 PANELS = ("selection_rate", "true_positive_rate", "false_positive_rate")
@@ -167,8 +167,7 @@ def _label_marks(group: Group, name: str) -> tuple[Mark, ...]:
     share = _label_share(group, name)
     if isinstance(share, Unknown):
         return ()
-    low, high = getattr(share, "low", share.value), getattr(share, "high", share.value)
-    return (Dot(share.value, low, high, role="faint" if group.small else "same", filled=not group.small),)
+    return (dot_for(share, "faint" if group.small else "same", filled=not group.small),)
 
 
 @dataclass(frozen=True)
@@ -240,8 +239,7 @@ def _dot(group: Group, metric: str) -> Dot | None:
     quantity = group.metrics.get(metric)
     if quantity is None or isinstance(quantity, Unknown):
         return None
-    low, high = getattr(quantity, "low", quantity.value), getattr(quantity, "high", quantity.value)
-    return Dot(quantity.value, low, high, role="faint" if group.small else "same", filled=not group.small)
+    return dot_for(quantity, "faint" if group.small else "same", filled=not group.small)
 
 
 def _metric_panel(groups: list[Group], metric: str) -> Panel:

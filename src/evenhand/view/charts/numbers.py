@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.view.drawing.theme import SERIES, WIDE, Spec, finish_chart, mark_layer, series_style
+from evenhand.view.drawing.theme import SERIES, WIDE, Spec, along, finish_chart, mark_layer, series_style
 
 if TYPE_CHECKING:
     from evenhand.groups.result import GroupMetrics
@@ -30,18 +30,8 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
-        x={
-            "field": "share",
-            "type": "quantitative",
-            "scale": {"domain": [0, 1]},
-            "axis": {"title": "share of the group's people", "format": ".0%", "tickCount": 5, "offset": 5},
-        },
-        y={
-            "field": "value",
-            "type": "quantitative",
-            "scale": {"zero": False},
-            "axis": {"title": f"{result.outcome.name}{unit}, at most", "tickCount": 5, "offset": 5},
-        },
+        x=along("share", (0, 1), title="share of the group's people", format=".0%", tickCount=5, offset=5),
+        y=along("value", zero=False, title=f"{result.outcome.name}{unit}, at most", tickCount=5, offset=5),
         **series_style("group", names, legend),
     )
     medians = "; ".join(

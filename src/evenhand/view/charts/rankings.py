@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from evenhand.core.text import join_names
 from evenhand.groups.rankings.result import RankingResult
-from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, finish_chart, line_style, mark_layer, stack_charts
+from evenhand.view.drawing.theme import (
+    LIGHT,
+    SERIES,
+    WIDE,
+    Spec,
+    along,
+    finish_chart,
+    line_style,
+    mark_layer,
+    stack_charts,
+)
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -49,18 +61,11 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     axis = {"title": "first k places", "grid": False, "values": _apart(places, width), "format": ",d", "offset": 5}
     x = {"field": "k", "type": "quantitative", "scale": span | {"nice": False}, "axis": axis}
 
-    def y(field: str) -> Spec:
-        title = "share / expected share" if width < WIDE else "share of the first k places / expected share"
-        return {
-            "field": field,
-            "type": "quantitative",
-            "scale": {"domain": [0, top], "nice": False},
-            "axis": {"title": title, "tickCount": 5, "offset": 5},
-        }
-
+    title = "share / expected share" if width < WIDE else "share of the first k places / expected share"
+    y = partial(along, domain=(0, top), title=title, tickCount=5, offset=5)
     band = {"type": "area", "opacity": 0.2} if len(places) > 1 else {"type": "rule", "strokeWidth": 6, "opacity": 0.3}
     layers = [
-        mark_layer(rows, band, x=x, y=y("low"), y2={"field": "high"}, color=style["color"]),
+        mark_layer(rows, band, x=x, y=y("low"), y2="high", color=style["color"]),
         mark_layer([{"value": 1.0}], {"type": "rule", "color": LIGHT["ink"], "strokeDash": [3, 3]}, y=y("value")),
         mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), **style),
         mark_layer(

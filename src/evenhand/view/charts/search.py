@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenhand.individual.search.result import SearchResult
-from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, along, finish_chart, mark_layer
 
 
 def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
@@ -15,16 +15,12 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
     said = "Score gaps of the profiles found"
     if most is not None:
         said += f": most ({most['profiles']:,} of {sum(counts):,}) lie between {most['low']:.2g} and {most['high']:.2g}"
-    axis = {"title": "gap between the two scores", "format": ".1f", "tickCount": 6, "grid": False, "offset": 5}
+    x = along("low", (0, 1), title="gap between the two scores", format=".1f", tickCount=6, grid=False, offset=5)
     bars = mark_layer(
         rows,
         {"type": "bar", "binSpacing": 1, "color": LIGHT["same"]},
-        x={"field": "low", "type": "quantitative", "bin": "binned", "scale": {"domain": [0, 1]}, "axis": axis},
-        x2={"field": "high"},
-        y={
-            "field": "profiles",
-            "type": "quantitative",
-            "axis": {"title": "profiles", "tickCount": 4, "labelPadding": 8},
-        },
+        x=x | {"bin": "binned"},
+        x2="high",
+        y=along("profiles", title="profiles", tickCount=4, labelPadding=8),
     )
     return finish_chart({"layer": [bars], "width": width - 70, "height": 130}, said + ".")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from evenhand.core.text import format_percent
 from evenhand.groups.thresholds import Curve, ThresholdCurves
 from evenhand.stats.metric_specs import METRICS
-from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, line_style, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, along, line_style, mark_layer, stack_charts
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -65,21 +66,13 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
     ]
     names = [name for name, _ in lines]
     style = line_style(names, width)
-    x = {
-        "field": "threshold",
-        "type": "quantitative",
-        "scale": {"domain": [curves.thresholds[0], curves.thresholds[-1]], "nice": False},
-        "axis": {"title": "threshold", "grid": False, "tickCount": max(5, width // 110), "offset": 5},
-    }
+    ends = (curves.thresholds[0], curves.thresholds[-1])
+    x = along("threshold", ends, title="threshold", grid=False, tickCount=max(5, width // 110), offset=5)
     top = max((row["high"] for row in rows), default=1.0)
-
-    def y(field: str) -> Spec:
-        axis = {"title": title, "format": "~%", "tickCount": 5, "offset": 5}
-        return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": True}, "axis": axis}
-
+    y = partial(along, domain=(0, top), title=title, format="~%", tickCount=5, offset=5)
     inside = [{"threshold": one} for one in own if curves.thresholds[0] <= one <= curves.thresholds[-1]]
     layers = [
-        mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=style["color"]),
+        mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2="high", color=style["color"]),
         mark_layer(inside, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1, "strokeDash": [3, 3]}, x=x),
         mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), **style),
     ]

@@ -19,6 +19,9 @@ LABEL_GAP, INDENT, LINE = 9, 14, 15
 """Pixels between a mark and the text to its right, of a level of nesting, and of a line of a name."""
 
 
+Shape: TypeAlias = Literal["circle", "diamond"]
+
+
 @dataclass(frozen=True)
 class Dot:
     """A number with its interval; both ends at the number itself where there is none."""
@@ -27,8 +30,14 @@ class Dot:
     low: float
     high: float
     role: str = "same"
-    shape: Literal["circle", "diamond"] = "circle"
+    shape: Shape = "circle"
     filled: bool = True
+
+
+def dot_for(quantity: Any, role: str = "same", shape: Shape = "circle", *, filled: bool = True) -> Dot:
+    """Build the dot of a quantity with its interval, if it has one."""
+    value = quantity.value
+    return Dot(value, getattr(quantity, "low", value), getattr(quantity, "high", value), role, shape, filled)
 
 
 @dataclass(frozen=True)
@@ -228,7 +237,7 @@ def _texts(block: Block, texts: Sequence[Spec], align: str) -> Spec:
     ]
     mark = {"type": "text", "align": align, "lineBreak": "\n", "lineHeight": 14}
     x = {"field": "x", "type": "quantitative", "scale": None, "axis": None}
-    return mark_layer(rows, mark, y=Y, x=x, text={"field": "text", "type": "nominal"}, color=literal_color("ink"))
+    return mark_layer(rows, mark, y=Y, x=x, text="text", color=literal_color("ink"))
 
 
 def _panel(block: Block, i: int, width: float) -> Spec:
@@ -265,12 +274,12 @@ def _row(k: int, mark: Mark) -> Spec:
 
 def _bars(rows: list[Spec], x: Any) -> list[Spec]:
     bar = {"type": "bar", "height": 14, "stroke": LIGHT["paper"], "strokeWidth": 1}
-    return [mark_layer(rows, bar, y=Y, x=x("low"), x2={"field": "high"}, color=literal_color("color"))]
+    return [mark_layer(rows, bar, y=Y, x=x("low"), x2="high", color=literal_color("color"))]
 
 
 def _spans(rows: list[Spec], x: Any) -> list[Spec]:
     rule = {"type": "rule", "strokeWidth": 2, "strokeCap": "round"}
-    return [mark_layer(rows, rule, y=Y, x=x("low"), x2={"field": "high"}, color=literal_color("color"))]
+    return [mark_layer(rows, rule, y=Y, x=x("low"), x2="high", color=literal_color("color"))]
 
 
 def _dots(rows: list[Spec], x: Any) -> list[Spec]:
@@ -288,7 +297,7 @@ def _ticks(rows: list[Spec], x: Any) -> list[Spec]:
 
 def _labels(rows: list[Spec], x: Any) -> list[Spec]:
     text = {"type": "text", "align": "left", "dx": LABEL_GAP}
-    return [mark_layer(rows, text, y=Y, x=x("value"), text={"field": "text", "type": "nominal"})]
+    return [mark_layer(rows, text, y=Y, x=x("value"), text="text")]
 
 
 _DRAWN = {Bar: _bars, Span: _spans, Dot: _dots, Tick: _ticks, Label: _labels}
@@ -306,7 +315,7 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Spec:
     return {
         "layer": [
             mark_layer(rows, square, x=x, stroke=literal_color("color"), fill=literal_color("color")),
-            mark_layer(rows, words, x=x, text={"field": "text", "type": "nominal"}),
+            mark_layer(rows, words, x=x, text="text"),
         ],
         "width": WIDTH,
         "height": 18,

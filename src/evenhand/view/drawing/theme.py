@@ -91,9 +91,34 @@ THEME: Spec = {
 }
 
 
-def mark_layer(rows: Sequence[Spec], mark: Spec, **encoding: Spec) -> Spec:
-    """Make one layer: rows drawn as marks. Names of fields are ours; users' words are only ever values."""
-    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+def mark_layer(rows: Sequence[Spec], mark: Spec, **encoding: Spec | str) -> Spec:
+    """Build a layer that draws rows as marks. Names of fields are fixed; words of users are only values.
+
+    Args:
+        rows: Rows.
+        mark: Type and style of the mark.
+        encoding: Channels. A string names the field of a nominal channel, or of an end (``x2``, ``y2``).
+    """
+    channels = {
+        name: ({"field": channel} | ({} if name in ("x2", "y2") else {"type": "nominal"}))
+        if isinstance(channel, str)
+        else channel
+        for name, channel in encoding.items()
+    }
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": channels}
+
+
+def along(field: str, domain: Sequence[float] | None = None, *, zero: bool = True, **axis: Any) -> Spec:
+    """Build a quantitative channel.
+
+    Args:
+        field: Field of the rows.
+        domain: Ends of the axis. Default: those of the numbers.
+        zero: Whether the axis includes 0 if there is no domain.
+        axis: Options of the axis, as in Vega-Lite.
+    """
+    scale = {"zero": zero} if domain is None else {"domain": list(domain), "nice": False}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis or None}
 
 
 def literal_color(field: str) -> Spec:

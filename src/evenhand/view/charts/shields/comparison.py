@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 
 from evenhand.core.text import format_percent
 from evenhand.shields.simulation.comparison import ShieldComparisonResult
-from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, along, finish_chart, mark_layer, stack_charts
 
 HEIGHT = 72
 """Of the panel of one shield."""
@@ -39,17 +40,9 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
             for at, values in moments
         ]
         end = place == len(panels) - 1
-        x = {
-            "field": "decisions",
-            "type": "quantitative",
-            "scale": {"domain": [0, last], "nice": False},
-            "axis": {"title": "decisions" if end else None, "labels": end, "grid": False, "tickCount": 6, "offset": 3},
-        }
-
-        def y(field: str) -> Spec:
-            axis = {"title": "bias", "tickCount": 3, "offset": 3}
-            return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": False}, "axis": axis}
-
+        title = "decisions" if end else None
+        x = along("decisions", (0, last), title=title, labels=end, grid=False, tickCount=6, offset=3)
+        y = partial(along, domain=(0, top), title="bias", tickCount=3, offset=3)
         line = [{"from": 0, "to": last, "bound": kappa}]
         layers = [
             mark_layer(
@@ -57,19 +50,19 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
                 {"type": "area", "opacity": 0.3, "clip": True, "color": color},
                 x=x,
                 y=y("low"),
-                y2={"field": "high"},
+                y2="high",
             ),
             mark_layer(rows, {"type": "line", "strokeWidth": 2, "clip": True, "color": color}, x=x, y=y("middle")),
             mark_layer(
                 line,
                 {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2},
                 x=x | {"field": "from"},
-                x2={"field": "to"},
+                x2="to",
                 y=y("bound"),
             ),
         ]
         said = [*said, f"{format_percent(beyond)} of the time above {kappa:g}"]
-        title = {"text": name, "subtitle": said, "frame": "bounds"}
-        spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": title}
+        heading = {"text": name, "subtitle": said, "frame": "bounds"}
+        spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": heading}
         parts.append(finish_chart(spec, f"{name}: {', '.join(said)}."))
     return stack_charts(parts)

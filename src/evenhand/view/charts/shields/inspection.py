@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from evenhand.view.drawing.fonts import cut_text, text_width
-from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, along, finish_chart, literal_color, mark_layer, stack_charts
 
 if TYPE_CHECKING:
     from evenhand.shields.simulation.inspection import ActionStretch, HeatmapCell, ShieldInspection
@@ -116,38 +117,34 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
         for cell in cells
     ]
     top = max([kappa * 1.5, *(max(abs(cell.low), abs(cell.high)) for cell in cells)])
-    x = {"type": "quantitative", "scale": {"domain": [0, result.horizon], "nice": False}}
-    y = {"type": "quantitative", "scale": {"domain": [-top, top], "nice": False}}
+    x = partial(along, domain=(0, result.horizon), title="decisions made", grid=False, tickCount=5, offset=5)
     titles = [f"rate of {others[0]}", f"less rate of {others[1]}"]
     if result.property == "disparate_impact":
         titles = ["1 less ratio of the rates, signed"]
     title = [cut_text(one, HEATMAP_HEIGHT) for one in titles] if first else None
+    y = partial(along, domain=(-top, top), title=title, grid=False, tickCount=5, format="+.2~f", offset=5)
     marks = [
         mark_layer(
             rows,
             {"type": "rect", "strokeWidth": 0},
-            x={"field": "start", **x, "axis": {"title": "decisions made", "grid": False, "tickCount": 5, "offset": 5}},
-            x2={"field": "end"},
-            y={
-                "field": "low",
-                **y,
-                "axis": {"title": title, "grid": False, "tickCount": 5, "format": "+.2~f", "offset": 5},
-            },
-            y2={"field": "high"},
+            x=x("start"),
+            x2="end",
+            y=y("low"),
+            y2="high",
             color=literal_color("color"),
             opacity={"field": "opacity", "type": "quantitative", "scale": None},
         ),
         mark_layer(
             [{"y": kappa}, {"y": -kappa}],
             {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.2, "color": LIGHT["ink"]},
-            y={"field": "y", **y},
+            y=y("y"),
         ),
         mark_layer(
             _usual_range(cells),
             {"type": "line", "strokeWidth": 1.6, "color": LIGHT["ink"]},
-            x={"field": "time", **x},
-            y={"field": "at", **y},
-            detail={"field": "line", "type": "nominal"},
+            x=x("time"),
+            y=y("at"),
+            detail="line",
         ),
     ]
     heading = {"text": f"next person: {name}", "offset": 6, "limit": width}
@@ -168,21 +165,19 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
         for one in stretches
     ]
 
-    def axis(name: str, most: int) -> Spec:
-        scale = {"domain": [-0.5, most + 0.5], "nice": False}
+    def axis(field: str, name: str, most: int) -> Spec:
         whole = list(range(0, most + 1, max(1, -(-most // 4))))
         title = [cut_text(name, width), f"accepted, of {most}"]
-        ticks = {"title": title, "grid": False, "values": whole, "format": "d"}
-        return {"type": "quantitative", "scale": scale, "axis": ticks}
+        return along(field, (-0.5, most + 0.5), title=title, grid=False, values=whole, format="d")
 
     return {
         **mark_layer(
             rows,
             {"type": "rect", "strokeWidth": 0},
-            x={"field": "left", **axis(names[1], n_b)},
-            x2={"field": "right"},
-            y={"field": "low", **axis(names[0], n_a)},
-            y2={"field": "high"},
+            x=axis("left", names[1], n_b),
+            x2="right",
+            y=axis("low", names[0], n_a),
+            y2="high",
             color=literal_color("color"),
             opacity={"field": "opacity", "type": "quantitative", "scale": None},
         ),
@@ -236,9 +231,9 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
                 rows,
                 {"type": "rect"},
                 x={"field": "x", **place},
-                x2={"field": "x2"},
+                x2="x2",
                 y={"field": "y", **place},
-                y2={"field": "y2"},
+                y2="y2",
                 color=literal_color("color"),
                 opacity={"field": "opacity", "type": "quantitative", "scale": None},
             ),
@@ -247,7 +242,7 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
                 {"type": "text", "align": "left", "baseline": "middle"},
                 x={"field": "text_x", **place},
                 y={"field": "middle", **place},
-                text={"field": "text", "type": "nominal"},
+                text="text",
             ),
         ],
         "width": width,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from evenhand.monitoring.result import MonitorResult
-from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, along, finish_chart, mark_layer, stack_charts
 
 SCALE = 76
 """Pixels left of the course for its scale."""
@@ -57,12 +57,8 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
         for n, mean, below, above, recent in known
     ]
     end = course.decisions[-1]
-    x = {
-        "field": "n",
-        "type": "quantitative",
-        "scale": {"domain": [0, max(end, 1)], "nice": False},
-        "axis": {"title": "decisions", "grid": False, "tickCount": max(3, width // 140), "format": ",d", "offset": 5},
-    }
+    count = max(3, width // 140)
+    x = along("n", (0, max(end, 1)), title="decisions", grid=False, tickCount=count, format=",d", offset=5)
     title = f"{gap.first} over {gap.second}" if ratio else "points"
     form = "~g" if ratio else "+.0f" if limit >= 5 else "+.1f"
     axis = {"title": title, "tickCount": 5, "offset": 5, "format": form, "titleLimit": HEIGHT}
@@ -70,13 +66,13 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
     band: list[Spec] = [{"n": n, "low": max(tolerated[0], low), "high": min(tolerated[1], high)} for n in (0, end)]
     line = {"type": "line", "strokeWidth": 2.2}
     layers = [
-        mark_layer(band, {"type": "area", "color": LIGHT["grid"]}, x=x, y=y | {"field": "low"}, y2={"field": "high"}),
+        mark_layer(band, {"type": "area", "color": LIGHT["grid"]}, x=x, y=y | {"field": "low"}, y2="high"),
         mark_layer(
             rows,
             {"type": "area", "opacity": 0.25, "color": LIGHT["same"]},
             x=x,
             y=y | {"field": "low"},
-            y2={"field": "high"},
+            y2="high",
         ),
         mark_layer(
             rows,
@@ -102,7 +98,7 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
                     "color": LIGHT["different"],
                 },
                 x=x,
-                text={"field": "text", "type": "nominal"},
+                text="text",
             ),
         ]
     said = "no estimate yet"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from evenhand.core.text import format_percent
 from evenhand.shields.simulation.result import BiasQuantiles, ShieldSimulationResult
-from evenhand.view.drawing.theme import DASHES, LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
+from evenhand.view.drawing.theme import DASHES, LIGHT, WIDE, Spec, along, finish_chart, mark_layer, stack_charts
 
 SHIELDED, UNSHIELDED = "after the shield", "before the shield"
 NAMES = (SHIELDED, UNSHIELDED)
@@ -34,21 +36,12 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
         dots = []
     last = result.over_time[-1].decisions
 
-    x = {
-        "field": "decisions",
-        "type": "quantitative",
-        "scale": {"domain": [0, last], "nice": False},
-        "axis": {"title": "decisions", "grid": False, "tickCount": 6, "offset": 5},
-    }
-
-    def y(field: str) -> Spec:
-        axis = {"title": "bias", "tickCount": 5, "offset": 5}
-        return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": False}, "axis": axis}
-
+    x = along("decisions", (0, last), title="decisions", grid=False, tickCount=6, offset=5)
+    y = partial(along, domain=(0, top), title="bias", tickCount=5, offset=5)
     roles = {"domain": list(NAMES), "range": [LIGHT[ROLES[name]] for name in NAMES]}
     legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
     color = {"field": "name", "type": "nominal", "scale": roles, "legend": legend}
-    dashes = {"domain": list(NAMES), "range": [list(DASH[name]) for name in NAMES]}
+    dashes = color | {"scale": {"domain": list(NAMES), "range": [list(DASH[name]) for name in NAMES]}}
     band = [{"from": 0, "to": last, "low": 0, "high": kappa}]
     filled = [row for row in rows if row["name"] == SHIELDED]
     edges = [
@@ -61,16 +54,16 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             band,
             {"type": "rect", "color": LIGHT["grid"], "opacity": 0.6},
             x=x | {"field": "from"},
-            x2={"field": "to"},
+            x2="to",
             y=y("low"),
-            y2={"field": "high"},
+            y2="high",
         ),
         mark_layer(
             filled,
             {"type": "area", "opacity": 0.25, "clip": True},
             x=x,
             y=y("low"),
-            y2={"field": "high"},
+            y2="high",
             color=color,
         ),
         mark_layer(
@@ -79,14 +72,14 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             x=x,
             y=y("bias"),
             color=color,
-            strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
-            detail={"field": "edge", "type": "nominal"},
+            strokeDash=dashes,
+            detail="edge",
         ),
         mark_layer(
             band,
             {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2},
             x=x | {"field": "from"},
-            x2={"field": "to"},
+            x2="to",
             y=y("high"),
         ),
         mark_layer(
@@ -95,7 +88,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             x=x,
             y=y("middle"),
             color=color,
-            strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
+            strokeDash=dashes,
         ),
         mark_layer(
             dots,
@@ -132,12 +125,7 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
             for low, high, count in zip(histogram.edges[:-1], histogram.edges[1:], counts, strict=True)
         ]
         outside = sum(counts[_fair_class_count(result) :])
-        x = {
-            "field": "low",
-            "type": "quantitative",
-            "scale": {"domain": [0, last], "nice": False},
-            "axis": {"title": unit if i else None, "labels": bool(i), "tickCount": 8, "grid": False, "offset": 5},
-        }
+        x = along("low", (0, last), title=unit if i else None, labels=bool(i), tickCount=8, grid=False, offset=5)
         mark = {"type": "bar", "color": LIGHT[ROLES[name]], "stroke": LIGHT["paper"], "strokeWidth": 0.8}
         line = [{"low": bound, "said": "unfair beyond"}]
         layers = [
@@ -145,20 +133,17 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
                 rows,
                 mark,
                 x=x | {"bin": "binned"},
-                x2={"field": "high"},
-                y={
-                    "field": "share",
-                    "type": "quantitative",
-                    "scale": {"domain": [0, 1.3 * max(counts) / result.runs], "nice": False},
-                    "axis": {"format": "~%", "title": "runs", "tickCount": 3, "offset": 5},
-                },
+                x2="high",
+                y=along(
+                    "share", (0, 1.3 * max(counts) / result.runs), format="~%", title="runs", tickCount=3, offset=5
+                ),
             ),
             mark_layer(line, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2}, x=x),
             mark_layer(
                 line,
                 {"type": "text", "align": "left", "baseline": "top", "dx": 5, "y": 0},
                 x=x,
-                text={"field": "said", "type": "nominal"},
+                text="said",
             ),
         ]
         title = {"text": name, "subtitle": f"{format_percent(outside / result.runs)} of runs end unfair"}
