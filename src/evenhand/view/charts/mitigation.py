@@ -100,7 +100,7 @@ def _part_block(lines: Sequence[ComparisonLine], title: str) -> Block:
         # A few very wide intervals are cut off.
         reach = max(1.25 * max(abs(change.value) for change in changes), 1.5 * widths[len(widths) // 3], 0.005)
         reach = scale * (min(reach, 1.05 * widths[-1]) or reach)
-        panels.append(Panel(spread(-reach, reach, differences), "change", (Line(0.0, dashed=False),)))
+        panels.append(Panel(spread(-reach, reach, differences, about=3), "change", (Line(0.0, dashed=False),)))
     rows = tuple(_line_row(line, scale, len(panels)) for line in lines)
     return Block(rows, tuple(panels), title, ("verdict",), names=NAMES)
 
@@ -130,14 +130,14 @@ def _verdict_dot(line: ComparisonLine) -> Dot:
 def _gap_axis(values: Sequence[float]) -> Axis:
     low, high = min(values), max(values)
     room = 0.12 * (high - low) or 0.02
-    return spread(min(0.0, low - room if low < 0 else 0.0), high + room, differences, about=4)
+    return spread(low - room if low < 0 else 0.0, high + room, lambda ends: [f"{end:g}" for end in ends], about=3)
 
 
 def _share_axis(values: Sequence[float]) -> Axis:
     """Return an axis of shares. It starts at 0 if the values are near it."""
     low, high = min(values), max(values)
     room = 0.1 * (high - low) or 0.02
-    return spread(0.0 if low < 0.35 * high else max(0.0, low - room), min(1.0, high + room), percentages, about=4)
+    return spread(0.0 if low < 0.35 * high else max(0.0, low - room), min(1.0, high + room), percentages, about=3)
 
 
 # Alternatives: accuracy beside the gap.
