@@ -1,8 +1,7 @@
-"""What the service does, as numbers for Prometheus.
+"""Metrics for Prometheus.
 
-Labels are names that the service's file gives, and words of the service: never an id, a prompt or a person's group.
-What is counted is counted by each process for itself, so sum it over replicas; where streams stand is read from the
-store, and is the same everywhere.
+Labels are names from the service's file and constants, and never IDs, prompts or groups of persons. Counters belong to
+one process, so sum them over replicas. Gauges of streams are read from the store, and are equal in all replicas.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ EXPECTED_STATUSES = (200, 400, 500, 502, 503, 504)
 
 
 class Metrics:
-    """Those of one application, in a registry of their own.
+    """Metrics of one application in a separate registry.
 
     Args:
-        ledger: whose commits are counted.
+        ledger: Ledger whose commits are counted.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -60,16 +59,14 @@ class Metrics:
         self._operations = counter("evenhand_operations", "Operations that are in the log", ["stream", "op"])
         self._decisions = counter("evenhand_decisions", "Decisions of shields", ["stream", "decision"])
         self._interventions = counter("evenhand_interventions", "Decisions against the recommendation", stream)
-        self._items = counter(
-            "evenhand_items", "Requests to guarded generators, by what they came to", ["stream", "status"]
-        )
+        self._items = counter("evenhand_items", "Requests to guarded generators by status", ["stream", "status"])
         self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", stream)
         self._cost = counter(
             "evenhand_generator_cost", "Spent on the generator, in the currency of its prices", ["stream", "used"]
         )
         self._cost_by_value = counter(
             "evenhand_generator_cost_by_value",
-            "The same of items that were delivered, by what they show",
+            "Cost of delivered items by the values that they show",
             ["stream", "group", "value"],
         )
         self._remembered = counter(
@@ -78,11 +75,11 @@ class Metrics:
             ["stream", "part", "remembered"],
         )
         self._upstream = histogram(
-            "evenhand_upstream_seconds", "What the generator took of a request", stream, buckets=ANSWER_BUCKETS
+            "evenhand_upstream_seconds", "Duration of the generator in a request", stream, buckets=ANSWER_BUCKETS
         )
         self._guarding = histogram(
             "evenhand_guarding_seconds",
-            "What all else took of it: judge, classifier, store",
+            "Duration of judge, classifier and store in a request",
             stream,
             buckets=ANSWER_BUCKETS,
         )
@@ -96,8 +93,8 @@ class Metrics:
             "evenhand_http_requests", "Requests, by route and status", ["method", "route", "status"]
         )
         self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", stream)
-        self._bias = gauge("evenhand_bias", "Of the decisions in force so far", stream)
-        self._allowed = gauge("evenhand_bias_allowed", "The largest bias that is fair", stream)
+        self._bias = gauge("evenhand_bias", "Bias of the decisions so far", stream)
+        self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", stream)
         self._bound = gauge(
             "evenhand_bias_bound", "Guaranteed at the end of this period at most; NaN: no guarantee", stream
         )
@@ -119,7 +116,7 @@ class Metrics:
         self._passing = gauge(
             "evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet", stream
         )
-        # Of the guards, to say what states mean; nothing is decided by them.
+        # Enforcers of the guards that interpret states and decide nothing.
         self._enforcers: dict[str, Enforcer] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
         self._one_at_a_time = Lock()
@@ -185,23 +182,23 @@ class Metrics:
         self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
 
     def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
-        """Return every metric in the text format of Prometheus, with the state that the store has of every stream.
+        """Return all metrics in the text format of Prometheus, with the stored states of the streams.
 
         Args:
-            database: is read once.
-            deciders: by shield.
-            allowed: the largest bias that is fair, by shield.
+            database: Store.
+            deciders: Deciders by shield.
+            allowed: Largest permitted bias by shield.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: The store failed.
         """
         with database.reading() as connection:
             rows = connection.execute(select(streams).where(streams.c.name.in_((*allowed, *self._enforcers)))).all()
-        # Numbers are set and told in one go, so that a scrape tells of one moment of the store.
+        # The lock makes each scrape a snapshot of the store.
         with self._one_at_a_time:
             for row in rows:
                 self._entries.labels(row.name).set(row.number)
-                # What another replica serves with another configuration has no figures here.
+                # A stream of another replica with another configuration has no metrics here.
                 if row.digest == self._ledger.machine(row.name).digest:
                     self._describe_stream(row.name, json.loads(row.state))
             for name, decider in deciders.items():
@@ -240,7 +237,7 @@ class Metrics:
         self._commit.observe(seconds)
 
     def _count_operations(self, stream: str, done: Sequence[tuple[Operation, Mapping[str, Any]]]) -> None:
-        # Each counter is asked once for all of a transaction, not once for every decision.
+        # Each counter is updated once per transaction, not once per decision.
         operations: TallyOf[str] = TallyOf(operation.get("op", "other") for operation, _ in done)
         for op, count in operations.items():
             self._operations.labels(stream, op if op in COUNTED_OPERATIONS else "other").inc(count)

@@ -1,4 +1,4 @@
-"""A monitor as a machine of the service: batches of events in, alarms out, all of it in a log like any other."""
+"""State machine of a monitor: batches of events are its operations, alarms its output."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store.chain import canonical_json
 
 MOST_OPERATIONS = 256
-"""Operations after which the state is written again: so many are done again at a start, at most, ..."""
+"""Number of operations after which the state is saved, and thus the maximum number that a start replays."""
+
 MOST_EVENTS = 50_000
-"""... and so many events."""
+"""Number of events after which the state is saved."""
 
 
 class MonitorMachine(StateMachine):
-    """Watches decisions, and remembers which of its alarms were posted.
+    """Monitors decisions, and remembers which of its alarms were posted.
 
     Operations:
 
-    - ``{"op": "events", "events", "seed"?, "after"?, "to"?}``: decisions and labels as they were read, each a list of
-      the fields of an ``Event``. ``seed``: of the audits that are drawn among them, drawn itself when they came: no one
-      can know before who will be audited, also who has the log. ``after`` and ``to``: the entries of a shield's log
-      that they are from; refused unless ``after`` is the last that was taken.
-    - ``{"op": "posted", "alarms"}``: so many alarms, the first ones, have been posted.
+    - ``{"op": "events", "events", "seed"?, "after"?, "to"?}``: decisions and labels as lists of the fields of an
+      ``Event``. ``seed`` of the audits is drawn when the events arrive, so that audits cannot be predicted, even from
+      the log. ``after`` and ``to`` are positions in the log of a shield. The operation is refused unless ``after`` is
+      the last processed entry.
+    - ``{"op": "posted", "alarms"}``: this number of alarms, from the first one, has been posted.
 
-    The state grows with the decisions whose label is awaited, so that it is not written with every batch.
+    The state grows with the number of decisions without a label, so it is not saved with every batch.
 
     Args:
-        config: what is watched.
+        config: Configuration of the monitor.
     """
 
     kind = "monitor"
 
     def __init__(self, config: MonitorConfig) -> None:
         self.config = config
-        # Where it is posted to is a secret, and changes nothing.
+        # The address of alarms is a secret, and does not affect decisions.
         self.configuration: Mapping[str, Any] = config.model_dump(mode="json", exclude={"webhook"})
-        # Entries that a later version adds do not make another configuration of this one.
-        said = config.model_dump(mode="json", exclude={"webhook"}, exclude_defaults=True)
-        self.digest = hashlib.sha256(canonical_json(said).encode()).hexdigest()
+        # Entries that a later version adds must not change the digest.
+        changed = config.model_dump(mode="json", exclude={"webhook"}, exclude_defaults=True)
+        self.digest = hashlib.sha256(canonical_json(changed).encode()).hexdigest()
         self.monitor = Monitor(config)
         self.monitor.seed = config.seed or 0
         self.posted = 0

@@ -1,8 +1,8 @@
-"""Monitors that the service keeps: of events that are posted, or of all that a served shield decides.
+"""Monitors of posted events, or of all decisions of a served shield.
 
-A monitor is a stream like a shield: the ledger takes a batch of events in, in one transaction with the entry that says
-so. A batch counts wholly or not at all, once however often it is sent, and whichever replica takes it. What is asked
-about a monitor is answered by a copy of it, which follows the log: no decision waits for that.
+A monitor is a stream like a shield: the ledger applies a batch of events completely or not at all, and once, however
+often and to whichever replica it is sent. Queries use a copy of the monitor that follows the log, so they delay no
+decision.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from evenhand.service.background import PeriodicThread
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.settings import ServedMonitorConfig
 from evenhand.service.store.database import Database, read_entries_after
-from evenhand.service.store.ledger import Ledger, OperationResult
+from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.statements import read_head
-from evenhand.service.store.transaction import LoadedMachine, follow_stream
+from evenhand.service.store.transaction import LoadedMachine, OperationResult, follow_stream
 
 logger = logging.getLogger("evenhand.service")
 
 PAUSE_SECONDS = 1.0
-"""Until the logs of shields are looked at again."""
+"""Seconds between two reads of the logs of shields."""
 
 
 class ServedMonitor:
     """A monitor of the service's file.
 
     Args:
-        database: the store.
-        ledger: of this process; it serves the monitor's stream.
-        entry: its entry in the file.
-        machine: the monitor at its beginning, for this alone.
+        database: Store.
+        ledger: Ledger that serves the stream of the monitor.
+        entry: Entry of the settings.
+        machine: Machine in its initial state, which no other object uses.
     """
 
     def __init__(self, database: Database, ledger: Ledger, entry: ServedMonitorConfig, machine: MonitorMachine) -> None:
@@ -56,19 +56,19 @@ class ServedMonitor:
         self._poster = AlarmPoster(self.config.webhook, self.name)
 
     def add(self, events: Sequence[Mapping[str, Any]], *, batch: str | None = None) -> OperationResult:
-        """Take events in.
+        """Apply a batch of events.
 
         Args:
-            events: decisions and labels, in their order.
-            batch: a name that the batch has alone; sent again under it, the answer is the same, and nothing changes.
+            events: Decisions and labels in their order.
+            batch: Unique name of the batch. A repeated batch returns the same result, and changes nothing.
 
         Returns:
-            What came of it: ``decisions`` so far, new ``alarms``, and the ids of ``audits``.
+            Number of ``decisions`` so far, new ``alarms``, and the IDs of ``audits``.
 
         Raises:
-            DataError: an event cannot be read, and none was taken.
-            DecisionError: another batch had the name.
-            StoreError: the store failed.
+            DataError: An event is invalid, and none was applied.
+            DecisionError: Another batch had the name.
+            StoreError: The store failed.
         """
         operation = self._machine.events_operation(self._read_events(events))
         return self._ledger.submit(self.name, operation, id=batch).result()
@@ -99,7 +99,7 @@ class ServedMonitor:
         """Return the current result.
 
         Raises:
-            DataError: there is nothing yet.
+            DataError: There are no decisions yet.
         """
         with self._lock:
             return self._follow_locked().monitor.result()
@@ -122,10 +122,10 @@ class ServedMonitor:
             return list_figures(self._follow_locked().monitor)
 
     def tell_alarms(self) -> None:
-        """Post alarms that were not posted yet; an alarm may be posted twice, with the same id, and is never left out.
+        """Post new alarms. An alarm may be posted twice with the same ID, and is never skipped.
 
         Raises:
-            EvenhandError: the address does not take one; it is tried again later.
+            EvenhandError: The address refused an alarm, which is posted again later.
         """
         if self.config.webhook is None:
             return
@@ -141,7 +141,7 @@ class ServedMonitor:
             return self._follow_locked()
 
     def _follow_locked(self) -> MonitorMachine:
-        """Return the monitor as it stands in the store."""
+        """Return the machine in the state of the store."""
         with self._database.reading() as connection:
             follow_stream(connection, self.name, read_head(connection, self.name), self._kept)
         return self._machine
@@ -151,7 +151,7 @@ class MonitorThread:
     """Background thread that passes decisions of shields to their monitors, and posts alarms.
 
     Args:
-        served: all monitors, by name.
+        served: Monitors by name.
     """
 
     def __init__(self, served: Mapping[str, ServedMonitor]) -> None:
@@ -164,7 +164,7 @@ class MonitorThread:
             self._thread.start()
 
     def wake(self) -> None:
-        """Look now: there may be an alarm."""
+        """Run now, because there may be an alarm."""
         self._thread.wake()
 
     def run_once(self) -> None:
@@ -179,18 +179,18 @@ class MonitorThread:
                 logger.exception("the monitor %s failed", monitor.name)
 
     def stop(self) -> None:
-        """Stop; to be called before the store is closed."""
+        """Stop the thread. Call it before the store is closed."""
         self._thread.stop()
 
 
 class MonitorCollector(Collector):
-    """Figures of monitors for Prometheus: no group is named, as events may hold any."""
+    """Metrics of monitors for Prometheus, without groups, because events may contain any group."""
 
     def __init__(self, served: Mapping[str, ServedMonitor]) -> None:
         self._served = served
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return the figures as the store has them now."""
+        """Return the metrics in the state of the store."""
         families = {
             name: GaugeMetricFamily(
                 name, meaning, labels=["monitor", "measure"] if name.endswith("gap") else ["monitor"]
@@ -205,22 +205,21 @@ class MonitorCollector(Collector):
 
 
 def alarm_to_dict(alarm: Alarm) -> dict[str, Any]:
-    """Return an alarm as it is answered: all its fields, and a sentence."""
+    """Return the fields of an alarm, and its sentence."""
     return {"text": f"{alarm.sentence}.", **alarm.model_dump(mode="json")}
 
 
 def build_monitor_machine(entry: ServedMonitorConfig, folder: Path) -> MonitorMachine:
-    """Return a monitor of the settings, as its stream at the beginning.
+    """Build the machine of a monitor in its initial state.
 
     Args:
-        entry: of the settings.
-        folder: that relative paths start from.
+        entry: Entry of the settings.
+        folder: Folder of relative paths.
 
     Raises:
-        OptionError: its configuration makes no sense.
+        OptionError: The configuration is invalid.
     """
-    given = entry.config
-    config = read_monitor_config(folder / given if isinstance(given, str) else given)
+    config = read_monitor_config(folder / entry.config if isinstance(entry.config, str) else entry.config)
     if entry.shield is not None and config.groups.by != ["group"]:
         raise OptionError(
             f"a monitor of a shield compares its groups, and not {', '.join(config.groups.by)}",

@@ -23,13 +23,13 @@ from evenhand.shields.synthesis.plans import synthesize
 def rebuild_machine(
     kind: str, digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy] = ()
 ) -> StateMachine:
-    """Return the machine of a log, at its beginning.
+    """Build the machine of a log in its initial state.
 
     Args:
         kind: ``shield``, ``guard``, ``monitor`` or ``keys``.
-        digest: that the log gives for what decides; of ``policies`` the one with it is taken.
-        configuration: from the log's first entry.
-        policies: those that somebody vouches for; a shield whose policy is not among them is synthesised again.
+        digest: Digest of the policy or configuration in the log, by which one of the policies is selected.
+        configuration: Configuration from the first entry.
+        policies: Trusted policies. Other policies of shields are synthesised again.
 
     Raises:
         OptionError: the policy is not in the log, and none of those given is the one.

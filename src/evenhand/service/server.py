@@ -26,7 +26,7 @@ MAX_CONNECTIONS = 1_000
 """Maximum number of open connections; requests on further ones are answered with status 503."""
 
 SOCKET_BACKLOG = 2048
-"""Connections that may wait to be taken up."""
+"""Maximum number of connections that wait to be accepted."""
 
 
 def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str], None]) -> bool:
@@ -35,14 +35,14 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
     After SIGTERM, ``/readyz`` answers 503 for `drain_seconds` before the socket is closed. A second signal skips this.
 
     Args:
-        settings: as read.
-        ready: is called with the URL once requests are answered.
+        settings: Configuration of the service.
+        ready: Function that receives the URL once requests are answered.
 
     Returns:
-        Whether everything was answered: told to stop a second time, it does not wait.
+        Whether all requests were answered. After a second signal, running requests are not awaited.
 
     Raises:
-        EvenhandError: something cannot be loaded, the address cannot be listened on, or the store cannot be used.
+        EvenhandError: A part cannot be loaded, or the address or the store cannot be used.
     """
     streams = build_streams(settings)
     listening = open_socket(settings.service.host, settings.service.port)
@@ -55,10 +55,9 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
         def stop(*_: Any) -> None:
             server.should_exit = True
 
-        # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
+        # Uvicorn replaces these handlers while it serves, and raises the caught signals again afterwards.
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        # What is there now stays: looking through all of it for what is not needed any more would hold up every request
-        # for a tenth of a second, again and again.
+        # Collecting the objects that exist now would delay every request by a tenth of a second, again and again.
         gc.collect()
         gc.freeze()
         try:
@@ -80,18 +79,18 @@ def uvicorn_config(settings: ServiceConfig, app: FastAPI) -> uvicorn.Config:
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         ws="none",
-        # Unless it is told, uvicorn believes what comes from the machine itself.
+        # By default, uvicorn trusts headers of requests from the same machine.
         forwarded_allow_ips=list(settings.service.trusted_proxies),
-        # Every request that is under way has its own limit: by then all of them are answered.
+        # Every running request has this time limit, so all of them are answered by then.
         timeout_graceful_shutdown=int(settings.limits.upstream_seconds) + 1,
     )
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket at this address.
+    """Open a listening socket.
 
     Raises:
-        OptionError: there is no such address here, or something else listens on it.
+        OptionError: The address does not exist here, or is in use.
     """
     place = f"{host}, port {port}"
     try:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
-from evenhand.service.store.ledger import Ledger, OperationResult
+from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.transaction import OperationResult
 from evenhand.shields.policy.file import load_policy
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy

@@ -1,6 +1,6 @@
-"""What a guarded stream spent on its generator, by hour, and what is set aside for requests under way.
+"""Hourly spending of a guarded stream on its generator, and reserves of running requests.
 
-Amounts are whole numbers of millionths of the currency of the prices: sums are exact, and a replay gives the same.
+Amounts are integers in millionths of the currency, so that sums are exact and replays give equal results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MICRO = 1_000_000
 """Millionths in one."""
 
 HOURS = 24
-"""Hours that are remembered: those that a budget for a day counts."""
+"""Number of remembered hours, which a daily budget counts."""
 
 SECONDS = 3600
 
@@ -27,8 +27,8 @@ def to_micro(amount: float) -> int:
 class SpendingTally:
     """Spending of one stream.
 
-    Operations carry it: ``cost``, in the hour ``hour`` since 1970; and admissions a ``budget``: ``hour``, the ``caps``
-    by name (``hour``, ``day``), and the ``reserve`` that is set aside for the request until it is complete.
+    Operations have ``cost`` and the ``hour`` since 1970. Admissions have a ``budget``: the ``hour``, the ``caps`` for
+    ``hour`` and ``day``, and the ``reserve`` of the request until it is complete.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class SpendingTally:
             self._by_hour = {past: spent for past, spent in self._by_hour.items() if past > latest - HOURS}
 
     def check(self, budget: Mapping[str, Any], reserved: int) -> None:
-        """Refuse an admission that the budget may not pay for.
+        """Check that the budget covers an admission.
 
         Args:
-            budget: of the admission.
-            reserved: what is set aside for requests under way.
+            budget: Budget of the admission.
+            reserved: Reserves of running requests.
 
         Raises:
-            DecisionError: a cap could be passed.
+            DecisionError: A cap could be exceeded.
         """
         now = budget["hour"]
         for name, hours in (("hour", 1), ("day", HOURS)):

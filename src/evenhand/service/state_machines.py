@@ -84,9 +84,6 @@ class StateMachine:
         return True
 
 
-# State machine of the API keys. Every change is an entry of a log.
-
-
 KEY_STREAM = "evenhand:keys"
 """Name of the stream. It is not a valid name of a shield or guard."""
 
@@ -94,13 +91,13 @@ KEY_STREAM = "evenhand:keys"
 class KeyMachine(StateMachine):
     """Hashes of API keys, keyed by their first characters.
 
-    Operations; times are seconds since 1970, and the one in ``at`` is when the change was asked for:
+    Operations, with times in seconds since 1970; ``at`` is the time of the request:
 
-    - ``{"op": "add", "hash", "name", "scopes", "streams"?, "session"?, "expires", "at"}``: a key, for these streams
-      alone where some are named; a name may have several, so that one can follow another. ``session``: who logged in
-      at an identity provider, by the subject there; such a key is forgotten once it has ended.
-    - ``{"op": "expire", "key", "expires", "at"}``: a key ends, then or before.
-    - ``{"op": "revoke", "key", "at"}``: a key ends at once, for ever.
+    - ``{"op": "add", "hash", "name", "scopes", "streams"?, "session"?, "expires", "at"}``: add a key, which may be
+      limited to streams. A name may have several keys, so that one can follow another. ``session`` is the subject of a
+      user who logged in at an identity provider; such a key is deleted after it has ended.
+    - ``{"op": "expire", "key", "expires", "at"}``: let a key expire then, or earlier.
+    - ``{"op": "revoke", "key", "at"}``: end a key immediately and permanently.
     """
 
     kind = "keys"
@@ -136,7 +133,7 @@ class KeyMachine(StateMachine):
         raise DecisionError(f"there is no operation {what!r}", code="operation", hint="add, expire, revoke")
 
     def _add(self, operation: Operation) -> dict[str, Any]:
-        # Sessions come every day, and would stay for ever.
+        # Sessions begin every day, so those that have ended are deleted.
         self._keys = {name: about for name, about in self._keys.items() if not _is_over(about, operation["at"])}
         key = key_identifier(operation["hash"])
         if key in self._keys:
@@ -169,30 +166,27 @@ def key_identifier(digest: str) -> str:
     return digest[:12]
 
 
-# State machine of a shield.
-
-
 class ShieldMachine(StateMachine):
     """Decides by a policy.
 
     Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
-    ``{"op": "unguarded", "id", "group", "recommendation", "cost"?}`` changes nothing: it has the log tell what passed
-    while the store was away; ``{"op": "unguarded", "missing": NUMBER}``: how many more did that nothing is known of.
+    ``{"op": "unguarded", "id", "group", "recommendation", "cost"?}`` logs a recommendation that passed while the store
+    was unavailable, and ``{"op": "unguarded", "missing": NUMBER}`` the number of further ones. Both change nothing.
 
-    The state has the certificate beside the shield's own: who only looks needs no policy.
+    The state includes the certificate, so that readers need no policy.
 
     Args:
-        shield: at its beginning.
-        configuration: of its plan, and whether it is advisory.
+        shield: Shield in its initial state.
+        configuration: Configuration of its plan, and whether it is advisory.
     """
 
     kind = "shield"
 
     def __init__(self, shield: Shield, configuration: Mapping[str, Any]) -> None:
         self.shield = shield
-        # A log sorts names, and the order of the groups counts.
+        # A log sorts names, but the order of the groups matters.
         self.configuration: Mapping[str, Any] = {**configuration, "groups": list(shield.groups)}
-        # An advisory shield decides otherwise than one in force with the same policy.
+        # An advisory shield makes other decisions than a shield with the same policy.
         advisory = hashlib.sha256(f"advisory {shield.digest}".encode()).hexdigest()
         self.digest = advisory if shield.advisory else shield.digest
         self._labelled = shield.needs_ids
@@ -216,7 +210,7 @@ class ShieldMachine(StateMachine):
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
         what = operation.get("op")
         if what == "decide":
-            # Ids that need no label are kept by the store alone: the shield's state stays as small as its counters.
+            # IDs without labels are only kept in the store, so the shield's state stays as small as its counters.
             try:
                 made = self.shield.decide(
                     operation["group"],
@@ -255,15 +249,12 @@ def unguarded_output(operation: Operation) -> dict[str, Any]:
     }
 
 
-# State machine of a guard.
-
-
 GUARD_OPERATIONS = ("admit", "complete", "fail", "abandon", "record")
 
 
 @dataclass(frozen=True)
 class _OpenAdmission:
-    """Admission without an item so far."""
+    """Admission whose item is not known yet."""
 
     replica: str
     admission: Admission
@@ -272,27 +263,26 @@ class _OpenAdmission:
 
 
 class GuardMachine(StateMachine):
-    """Keeps the deadlines of a configuration, and the admissions whose items are not known yet.
+    """Keeps the deadlines of a configuration, and the open admissions.
 
-    Operations, each answered as described:
+    Operations:
 
-    - ``{"op": "admit", "replica", "conditions", "fixed"?, "call"?}``: the ``admission``; it is open under
-      the number of this entry, and under ``call`` where one is given.
+    - ``{"op": "admit", "replica", "conditions", "fixed"?, "call"?}``: returns the ``admission``, which is open under the
+      number of this entry, and under ``call`` if there is one.
     - ``{"op": "complete", "admission": NUMBER, "values", "final"?}`` and ``{"op": "fail", "admission": NUMBER,
-      "final"?}``: the ``outcome``; on a retry the admission stays open, as the outcome says. ``final``: there will be
-      no other attempt, whatever is left of them. ``call`` in place of ``admission`` names it by that; with both, both
-      must be its own.
-    - ``{"op": "abandon", "replica"}``: a replica died; everything it had open has failed for good. ``{"op": "abandon",
-      "call"}``: the same of one admission, if it is open.
-    - ``{"op": "record"}``: nothing; it is there for what the log is to keep.
+      "final"?}``: return the ``outcome``. For a retry, the admission stays open. ``final`` uses up all further retries.
+      ``call`` may replace ``admission``; if both are given, both must belong to the same admission.
+    - ``{"op": "abandon", "replica"}``: fail all open admissions of a replica. ``{"op": "abandon", "call"}``: fail one
+      admission if it is open.
+    - ``{"op": "record"}``: change nothing, for the log only.
 
-    Every operation may carry a ``note``, which decides nothing, and ``cost`` and ``hour``: what was spent, which
-    admissions with a ``budget`` depend on (see ``SpendingTally``).
+    Every operation may have a ``note`` for the log, and the spending ``cost`` in an ``hour``, which limits admissions
+    with a ``budget`` (see ``SpendingTally``).
 
     Args:
-        enforcer: at its beginning.
-        configuration: of the enforcer, as it was read.
-        digest: of the configuration.
+        enforcer: Enforcer in its initial state.
+        configuration: Configuration of the enforcer.
+        digest: Digest of the configuration.
     """
 
     kind = "guard"
@@ -310,7 +300,7 @@ class GuardMachine(StateMachine):
         return {number: entry.admission for number, entry in self._open.items()}
 
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        state: dict[str, Any] = {
             "rows": self.enforcer.state(),
             "open": [
                 [number, key.replica, key.admission.to_dict(), key.call, *([key.reserve] if key.reserve else [])]
@@ -318,7 +308,7 @@ class GuardMachine(StateMachine):
             ],
         }
         spent = self._spending.state()
-        return {**found, "spent": spent} if spent else found
+        return {**state, "spent": spent} if spent else state
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.enforcer.restore(state["rows"])
@@ -340,7 +330,7 @@ class GuardMachine(StateMachine):
         return answer
 
     def _carry_out(self, operation: Operation, number: int) -> dict[str, Any]:
-        # Draws among equally urgent values depend on the entry alone, so that a replay draws the same.
+        # Draws among equally urgent values depend on the entry only, so that a replay draws the same.
         self.enforcer.set_seed(number)
         what = operation.get("op")
         if what == "admit":
@@ -348,8 +338,8 @@ class GuardMachine(StateMachine):
         if what in ("complete", "fail"):
             return {"outcome": _outcome_to_dict(self._judge(operation))}
         if what == "abandon":
-            left = [opened for opened, record in self._open.items() if _belongs_to_caller(operation, record)]
-            return {"abandoned": {str(opened): _outcome_to_dict(self._give_up(opened)) for opened in left}}
+            numbers = [number for number, record in self._open.items() if _belongs_to_caller(operation, record)]
+            return {"abandoned": {str(number): _outcome_to_dict(self._abandon(number)) for number in numbers}}
         if what == "record":
             return {}
         raise DecisionError(f"there is no operation {what!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
@@ -386,18 +376,18 @@ class GuardMachine(StateMachine):
     def _number(self, operation: Operation) -> int:
         call = operation.get("call")
         if "admission" in operation:
-            # A power cut may have taken an admission, and another one has its number: with its call it is told apart.
+            # After a power cut, another admission may have this number, so its call is compared, too.
             record = self._open.get(operation["admission"])
             if record is not None and call in (None, record.call):
                 return int(operation["admission"])
         elif call is not None:
-            for number, one in self._open.items():
-                if call == one.call:
+            for number, record in self._open.items():
+                if call == record.call:
                     return number
         name = operation.get("admission", call)
         raise DecisionError(f"admission {name!r} is not under way", code="unknown-id")
 
-    def _give_up(self, number: int) -> ItemOutcome:
+    def _abandon(self, number: int) -> ItemOutcome:
         """Fail an admission and all of its retries."""
         outcome = self.enforcer.fail(self._open.pop(number).admission)
         while outcome.admission is not None:
@@ -405,10 +395,10 @@ class GuardMachine(StateMachine):
         return outcome
 
 
-def _belongs_to_caller(operation: Operation, found: _OpenAdmission) -> bool:
+def _belongs_to_caller(operation: Operation, record: _OpenAdmission) -> bool:
     if "call" in operation:
-        return bool(found.call == operation["call"])
-    return bool(found.replica == _operation_field(operation, "replica"))
+        return bool(record.call == operation["call"])
+    return bool(record.replica == _operation_field(operation, "replica"))
 
 
 def _operation_field(operation: Operation, name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Traces for OpenTelemetry: what a request, a decision, a transaction and a backend took, one inside another.
+"""Traces for OpenTelemetry: nested spans of requests, decisions, transactions and backends.
 
-Spans have the route, the stream, the request's id and what came of it: never an id of a decision, a group, a prompt, a
-key, or a query, which may hold any of them. That is why requests are traced here and not by a library, which exports
-addresses whole. Nothing of OpenTelemetry is loaded unless the service's file turns traces on.
+Spans have the route, the stream, the ID and the outcome of a request. They never contain IDs of decisions, groups,
+prompts or keys. Libraries that trace requests export complete URLs, whose query may contain any of these, so they are
+not used. OpenTelemetry is only imported if the service's file enables tracing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RequestTeller: TypeAlias = Callable[[int, str | None, str | None], None]
-"""Takes the status of an answer, the route that gave it, and the stream that it was about."""
+"""Function that receives the status, the route and the stream of a response."""
 
 MAX_LINKS = 128
-"""Requests that the span of one transaction names."""
+"""Maximum number of requests that the span of a transaction links to."""
 
 FLUSH_MILLISECONDS = 3_000
-"""Within which the last spans must have been sent when the service ends."""
+"""Time limit for exporting the last spans when the service ends."""
 
 
 class Tracing:
@@ -67,7 +67,7 @@ class Tracing:
 
     @property
     def current(self) -> Context:
-        """What spans that begin here, or elsewhere on behalf of this, belong to."""
+        """Context of the current span."""
         return self._context.get_current()
 
     @contextmanager
@@ -75,22 +75,22 @@ class Tracing:
         """Trace the block, and yield a function that adds attributes to the span.
 
         Args:
-            name: of what is done.
-            about: attributes, behind ``evenhand.``.
+            name: Name of the span.
+            about: Attributes, which get the prefix ``evenhand.``.
         """
-        attributes = {f"evenhand.{one}": value for one, value in about.items()}
+        attributes = {f"evenhand.{key}": value for key, value in about.items()}
         with self._tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
             try:
-                yield lambda one, value: span.set_attribute(f"evenhand.{one}", value)
+                yield lambda key, value: span.set_attribute(f"evenhand.{key}", value)
             except BaseException as error:
                 # The message of an exception may quote the input of a caller.
                 span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
                 raise
 
     def record_commit(self, parents: Sequence[Context], seconds: float, streams: Sequence[str]) -> None:
-        """Trace a transaction that has ended: it belongs to the first operation's trace, and names the others."""
+        """Trace a finished transaction in the trace of its first operation, with links to the others."""
         spans = [self._trace.get_current_span(parent).get_span_context() for parent in parents]
         links = [self._trace.Link(context) for context in spans[1 : MAX_LINKS + 1] if context.is_valid]
         ended = time.time_ns()
@@ -108,9 +108,9 @@ class Tracing:
         """Trace a request as part of the caller's trace, and yield a function that records its outcome.
 
         Args:
-            method: of HTTP; a known one, as it names the span.
-            headers: that say which trace it belongs to: ``traceparent`` and ``tracestate``.
-            called: what the request is called.
+            method: HTTP method, which names the span.
+            headers: Headers ``traceparent`` and ``tracestate`` of the caller's trace.
+            called: ID of the request.
         """
         attributes = {"http.request.method": method, "evenhand.request_id": called}
         with self._tracer.start_as_current_span(
@@ -122,7 +122,7 @@ class Tracing:
             set_status_on_exception=False,
         ) as span:
 
-            def tell(status: int, route: str | None, stream: str | None) -> None:
+            def record(status: int, route: str | None, stream: str | None) -> None:
                 if route is not None:
                     span.update_name(f"{method} {route}")
                     span.set_attribute("http.route", route)
@@ -132,7 +132,7 @@ class Tracing:
                 if status >= 500:
                     span.set_status(self._trace.StatusCode.ERROR)
 
-            yield tell
+            yield record
 
     def flush(self) -> None:
         """Export the recorded spans."""
@@ -165,7 +165,7 @@ def open_tracing(config: TracingConfig) -> Tracing | None:
     """
     if not config.enabled:
         return None
-    # What cannot be sent is told once by the service's own log, in its shape.
+    # The service's log reports spans that cannot be exported.
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     return Tracing(config)
 
@@ -174,10 +174,10 @@ def trace_calls(tracing: Tracing | None, inner: T, spans: Mapping[str, str], str
     """Wrap an object so that calls of some of its methods are traced.
 
     Args:
-        tracing: None: it is returned as it is.
-        inner: whose methods are called.
-        spans: the names of the spans, by method.
-        stream: for whom.
+        tracing: Tracing. If None, the object is returned unchanged.
+        inner: Object with the methods.
+        spans: Names of the spans by method.
+        stream: Name of the stream.
     """
     return inner if tracing is None else _TracedCalls(tracing, inner, spans, stream)  # type: ignore[return-value]  # alike
 
@@ -194,13 +194,13 @@ class _TracedCalls:
 
 
 def _trace_function(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
-    def traced(*given: Any, **named: Any) -> Any:
+    def traced(*args: Any, **kwargs: Any) -> Any:
         with tracing.span(name, stream=stream):
-            return function(*given, **named)
+            return function(*args, **kwargs)
 
-    async def waits(*given: Any, **named: Any) -> Any:
+    async def traced_async(*args: Any, **kwargs: Any) -> Any:
         with tracing.span(name, stream=stream):
-            return await call(function, *given, **named)
+            return await call(function, *args, **kwargs)
 
-    traced.awaited = waits  # type: ignore[attr-defined]  # how `call` finds what it can wait for
+    traced.awaited = traced_async  # type: ignore[attr-defined]  # how `call` finds what it can wait for
     return traced

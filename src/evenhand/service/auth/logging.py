@@ -1,6 +1,6 @@
-"""What the service says about itself: a line of JSON on its standard error for every fault, without secrets.
+"""Log of the service on standard error, as JSON lines without secrets.
 
-Neither what callers send nor what generators answer is ever in it. What was decided is in the store's log.
+It never contains input of callers or output of generators. Decisions are in the log of the store.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from evenhand.core.http import SecretRedactor
 logger = logging.getLogger("evenhand.service")
 
 MAX_TRACEBACK_DEPTH = 12
-"""Frames of a traceback that are told: where it was raised, and from where that was called."""
+"""Maximum number of logged frames of a traceback, innermost first."""
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as a line of JSON.
+    """Formatter of records as JSON lines.
 
-    Of an exception it tells its kind and where it was raised, and not its words: they may be those of a caller.
+    Of an exception, only type and location are logged, because its message may contain text of a caller.
     """
 
     def __init__(self, redaction: SecretRedactor) -> None:
@@ -37,14 +37,14 @@ class JsonFormatter(logging.Formatter):
         self._redaction = redaction
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        # Further lines of other libraries' messages are representations of what they were handling.
-        said = record.getMessage().partition("\n")[0]
+        """Format a record."""
+        # Further lines in messages of other libraries contain the data that they process.
+        message = record.getMessage().partition("\n")[0]
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "from": record.name,
-            "event": said,
+            "event": message,
             **getattr(record, "about", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def describe_exception(error: BaseException) -> dict[str, Any]:
-    """Return the kind of an exception, and where it was raised."""
+    """Return the type and the traceback of an exception."""
     frames = traceback.extract_tb(error.__traceback__)[-MAX_TRACEBACK_DEPTH:]
     return {
         "error": type(error).__name__,
@@ -66,8 +66,8 @@ def structured_logging(*, requests: bool, stream: TextIO | None = None) -> Itera
     """Log to standard error as JSON lines within the block.
 
     Args:
-        requests: whether every request is told; else those that failed.
-        stream: instead of the standard error.
+        requests: Whether every request is logged. Otherwise, only failed requests are.
+        stream: Output stream. Default: standard error.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(SecretRedactor()))
@@ -91,14 +91,14 @@ SUMMARY_SECONDS = 60.0
 """Seconds between two summaries of requests that were refused without a valid key or over a limit."""
 
 MAX_ADDRESSES = 10_000
-"""Addresses that are told apart in one summary."""
+"""Maximum number of addresses counted in one summary."""
 
 
 class RefusalSummary:
     """Summarises refused requests: the first one of a minute is logged, the others are counted.
 
     Args:
-        steady: seconds of a monotonic clock.
+        steady: Monotonic clock in seconds.
     """
 
     def __init__(self, steady: Callable[[], float]) -> None:
@@ -108,7 +108,7 @@ class RefusalSummary:
         self._addresses: set[str] = set()
 
     def is_first(self, status: int, address: str) -> bool:
-        """Return whether a refused request is to be told of; else it is counted."""
+        """Return whether to log a refused request. Otherwise, it is counted."""
         now = self._steady()
         if now >= self._until:
             self.flush()
@@ -122,7 +122,7 @@ class RefusalSummary:
         return False
 
     def flush(self) -> None:
-        """Tell of those that were counted."""
+        """Log the number of counted requests."""
         if self._counts:
             about = {"statuses": dict(sorted(self._counts.items())), "addresses": len(self._addresses)}
             logger.warning("more requests refused", extra={"about": about})

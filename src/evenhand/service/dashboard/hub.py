@@ -16,13 +16,13 @@ from evenhand.service.dashboard.windows import STREAM_KINDS, rows_between
 from evenhand.service.store.tables import streams
 
 POLL_SECONDS = 0.25
-"""Seconds between two looks at the store."""
+"""Seconds between two polls of the store."""
 
 BEAT_SECONDS = 10.0
 """Seconds between heartbeats, by which pages detect dead connections."""
 
 MAX_PAGES = 64
-"""Open at the same time, at most, in one process."""
+"""Maximum number of open pages in one process."""
 
 MAX_WAITING_MESSAGES = 32
 """Maximum number of queued messages of a page. A slower page is disconnected, and reconnects."""
@@ -37,8 +37,8 @@ class PageSubscription:
     """One open page.
 
     Attributes:
-        waiting: messages for it.
-        lost: whether it was too slow.
+        waiting: Messages for the page.
+        lost: Whether the page was too slow.
     """
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class PageSubscription:
 
 
 class EventHub:
-    """Looks at the store while pages are open.
+    """Polls the store while pages are open.
 
     Args:
-        context: of the service.
-        every, beat: seconds; see `POLL_SECONDS` and `BEAT_SECONDS`.
-        pages: open at the same time, at most.
+        context: Context of the service.
+        every, beat: Seconds between polls and between heartbeats.
+        pages: Maximum number of open pages.
     """
 
     def __init__(
@@ -80,16 +80,17 @@ class EventHub:
 
     @property
     def pages(self) -> int:
-        """Open now."""
+        """Number of open pages."""
         return len(self._pages)
 
     async def events(self, positions: Mapping[str, int]) -> AsyncGenerator[str]:
-        """Yield server-sent events from these positions on: the number of the last entry that a page knows, by stream.
+        """Yield server-sent events after some positions.
 
-        Streams that are left out begin at what is new.
+        Args:
+            positions: By stream, the number of the last entry that the page has. Other streams start with new entries.
 
         Raises:
-            AccessError: too many pages are open.
+            AccessError: Too many pages are open.
         """
         page = PageSubscription()
         async with self._opening:
@@ -100,7 +101,7 @@ class EventHub:
             if self._looking is None or self._looking.done():
                 self._seen = await run_in_threadpool(self._last_numbers)
                 self._looking = asyncio.create_task(self._poll_store())
-            # From here on what is new waits for the page; nothing may come between these two.
+            # New entries are queued for the page from now on, so no other task may run between these lines.
             self._pages.add(page)
             seen = dict(self._seen)
         try:
@@ -138,7 +139,7 @@ class EventHub:
             try:
                 message = await asyncio.wait_for(page.waiting.get(), self._beat)
             except TimeoutError:
-                # A comment for whatever stands between, and an event for the page.
+                # A comment for proxies, and an event for the page.
                 yield ": still here\n" + _format_event("beat", {}, known)
                 continue
             if page.lost:
@@ -158,7 +159,7 @@ class EventHub:
             try:
                 news = await run_in_threadpool(self._new_messages)
             except Exception as error:
-                # Whatever it is, the pages say that what they show may be old, and it is tried again.
+                # The pages show that their data may be old, and the store is polled again.
                 if self._failure is None:
                     self._failure = _describe(error)
                     self._tell(_store_state(self._failure))
@@ -197,7 +198,7 @@ class EventHub:
 
 
 def parse_positions(text: str) -> StreamPositions:
-    """Return positions as events carry them in their id: ``loans=120,studio=8``; what is not written so is left out."""
+    """Parse positions from the ID of an event, such as ``loans=120,studio=8``. Invalid parts are skipped."""
     positions: StreamPositions = {}
     for part in text.split(","):
         name, _, number = part.rpartition("=")

@@ -13,10 +13,10 @@ DashboardRow: TypeAlias = dict[str, Any]
 LogEntryMapping: TypeAlias = Mapping[str, Any]
 
 MAX_TEXT_LENGTH = 2_000
-"""Characters of a prompt that are shown; the log has all of it."""
+"""Maximum length of a prompt on the dashboard."""
 
 MAX_LABELS = 60
-"""Values of a specification that are shown one by one; of more, those that are due first."""
+"""Maximum number of values of a specification on the dashboard. Those with the earliest deadlines are shown."""
 
 COLUMNS = {
     "shield": (
@@ -56,15 +56,15 @@ COLUMNS = {
         "text",
     ),
 }
-"""What an export has of each kind of stream, in this order."""
+"""Columns of an export by kind of stream."""
 
 
 def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | None = None) -> DashboardRow:
     """Convert an entry to a row.
 
     Args:
-        entry: as it is exported.
-        admitted: the rows of admissions, by number, for what only they say about an outcome.
+        entry: Entry in its export format.
+        admitted: Rows of admissions by number, which complete the rows of their outcomes.
     """
     body = entry["body"]
     asked, said = body.get("input", {}), body.get("output", {})
@@ -92,7 +92,7 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
 
 
 def _bias_columns(said: Mapping[str, Any]) -> DashboardRow:
-    """Return where a shield stands after an operation."""
+    """Return the columns of a shield's certificate."""
     certificate = said["certificate"]
     return {
         "shielded": certificate["bias_shielded"],
@@ -111,7 +111,7 @@ def _decision_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Dash
         "recommendation": asked["recommendation"],
         "decision": said["decision"],
         "intervened": said["intervened"],
-        # What an advisory shield would have done is marked like what one in force does.
+        # Interventions that an advisory shield would make are marked, too.
         "marked": reason != DecisionReason.FOLLOWED.value,
         "reason": reason,
         **_bias_columns(said),
@@ -166,7 +166,7 @@ def _admission_columns(body: Mapping[str, Any]) -> DashboardRow:
         "fixed": asked.get("fixed", []),
         "must": admission["must"],
         "why": admission.get("reason", ""),
-        # Many values have no grey behind their lanes: it would be most of what a page loads.
+        # The deadlines of many values would be most of the data of a page.
         "left": {name: values for name, values in body["before"].items() if len(values) <= MAX_LABELS},
         "prompt": _shorten_text(note.get("prompt")),
         "route": note.get("route", ""),
@@ -223,12 +223,12 @@ def _shorten_text(text: str | None) -> str:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Which rows are wanted.
+    """Filter of rows.
 
     Attributes:
-        since, until: seconds since 1970; the second is left out itself.
-        marked: only interventions: overrides, changed prompts, failures, violations.
-        text: only rows that contain it, whatever its case.
+        since, until: Period in seconds since 1970, without its end.
+        marked: Whether to select interventions only: overrides, changed prompts, failures and violations.
+        text: Text that the rows contain, regardless of case.
     """
 
     since: float | None = None
@@ -237,7 +237,7 @@ class RowFilter:
     text: str = ""
 
     def matches_row(self, row: DashboardRow) -> bool:
-        """Return whether a row is wanted, its time aside."""
+        """Return whether a row matches, regardless of its time."""
         if self.marked and not row.get("marked"):
             return False
         return not self.text or self.text.casefold() in searchable_text(row)

@@ -20,23 +20,23 @@ from evenhand.service.store.tables import checkpoints, entries, streams
 from evenhand.shields.runtime.certificate import ShieldCertificate
 
 STREAM_KINDS = ("shield", "guard")
-"""Of streams that people look at."""
+"""Kinds of streams on the dashboard."""
 
 MAX_WINDOW_ROWS = 10_000
-"""Rows that a page holds of one stream, at most."""
+"""Maximum number of rows of one stream on a page."""
 
 MAX_SCANNED_ENTRIES = 20_000
-"""Entries that one search looks at before it says how far it came."""
+"""Maximum number of entries that one search reads."""
 
 PIECE_ENTRIES = 1_000
 """Page size for reading entries."""
 
 OVERVIEW_POINTS = 600
-"""Of an overview."""
+"""Number of points of an overview."""
 
 
 ENTRY_QUERY = select(entries.c.number, entries.c.at, entries.c.body)
-"""Entries without their hashes, which are not needed here."""
+"""Query of entries without their hashes."""
 
 
 def list_streams(connection: Connection) -> list[dict[str, Any]]:
@@ -76,10 +76,10 @@ def rows_between(connection: Connection, stream: str, after: int, until: int) ->
 
 
 def latest_rows(connection: Connection, stream: str, wanted: RowFilter, limit: int = MAX_WINDOW_ROWS) -> dict[str, Any]:
-    """Return the latest rows of a time, in their order, for charts.
+    """Return the latest rows of a period for charts, oldest first.
 
     Returns:
-        ``rows``; ``total``: entries of that time; ``number``: of the last entry of all that was there.
+        ``rows``, the ``total`` number of entries in the period, and the ``number`` of the last entry of the log.
     """
     limit = min(limit, MAX_WINDOW_ROWS)
     where = _time_conditions(stream, wanted)
@@ -114,23 +114,23 @@ def search_rows(
     after: int | None = None,
     limit: int = 100,
 ) -> dict[str, Any]:
-    """Return the rows that are wanted, the newest first.
+    """Return matching rows, newest first.
 
     Args:
-        connection: to the store.
-        stream, kind: of the log.
-        wanted: which rows.
-        before, after: only entries with numbers below and above these.
-        limit: rows at most.
+        connection: Connection to the store.
+        stream, kind: Name and kind of the stream.
+        wanted: Filter of the rows.
+        before, after: Exclusive bounds of the numbers of entries.
+        limit: Maximum number of rows.
 
     Returns:
-        ``rows``; ``reached``: the number of the oldest entry that was looked at; ``more``: whether older ones are left;
-        ``number``: of the last entry of the log.
+        ``rows``, the number of the oldest entry that was read (``reached``), whether there are older ones (``more``),
+        and the ``number`` of the last entry of the log.
     """
     rows: list[DashboardRow] = []
     looked, reached = 0, before
     number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
-    # One question looks at so many entries at most; ``more`` then says to ask on from ``reached``.
+    # After the maximum number of entries, ``more`` tells the caller to continue from ``reached``.
     while len(rows) < limit and looked < MAX_SCANNED_ENTRIES:
         query = ENTRY_QUERY.where(*_time_conditions(stream, wanted), *_row_conditions(kind, wanted))
         if reached is not None:
@@ -153,7 +153,7 @@ def search_rows(
 
 
 def search_all_rows(database: Database, stream: str, kind: str, wanted: RowFilter) -> Iterator[DashboardRow]:
-    """Yield all rows that are wanted, the newest first, read piece by piece."""
+    """Yield all matching rows, newest first, read page by page."""
     before: int | None = None
     while True:
         with database.reading() as connection:
@@ -187,25 +187,22 @@ def _visible_rows(rows: list[DashboardRow]) -> list[DashboardRow]:
     return [row for row in rows if row["op"] not in ("admit", "checkpoint")]
 
 
-# Where a stream stands now, in numbers and in words.
-
-
 SPARKLINE_POINTS = 80
-"""Points of a small curve."""
+"""Number of points of a sparkline."""
 
 
 class StreamStatus:
-    """Says where streams stand; guards are built once from their logs and take up each state that is looked at."""
+    """Current state of streams. The machine of each guard is built once, and loads the states."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._guards: dict[tuple[str, str], GuardMachine] = {}
 
     def of(self, connection: Connection, stream: str) -> dict[str, Any]:
-        """Return where a stream stands.
+        """Return the current state of a stream.
 
         Raises:
-            DecisionError: there is no such stream.
+            DecisionError: There is no such stream.
         """
         row = connection.execute(
             select(streams).where(streams.c.name == stream, streams.c.kind.in_(STREAM_KINDS))
@@ -284,7 +281,7 @@ def _specification_rows(
 
 
 def _configuration(connection: Connection, stream: str, state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration in force, from the last entry that a replay can start from."""
+    """Return the current configuration, from the last checkpoint."""
     last = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream).scalar_subquery()
     query = select(entries).where(entries.c.stream == stream, entries.c.number == last)
     configuration: Mapping[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"][

@@ -23,7 +23,8 @@ from evenhand.genai.enforcement.supply import ItemAttempt
 from evenhand.service.background import PeriodicThread
 from evenhand.service.spending import SECONDS, to_micro
 from evenhand.service.state_machines import Operation
-from evenhand.service.store.ledger import Ledger, OperationResult
+from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.transaction import OperationResult
 
 RETRY_SECONDS = 1.0
 """Seconds between two attempts of queued operations."""

@@ -32,23 +32,23 @@ FIRST_FIELDS = frozenset({"kind", "digest", "configuration", "state"})
 OPERATION_FIELDS = frozenset({"id", "before", "input", "output", "digest"})
 
 ANSWERED_BEFORE = ("unguarded",)
-"""Operations that are logged after the response, whatever was logged under their ID."""
+"""Operations that are logged after the response, even if their ID is in the log."""
 
 REFUSAL_ERRORS = (EvenhandError, KeyError, TypeError, ValueError, AttributeError, IndexError)
-"""What operations and states that make no sense come to."""
+"""Errors of invalid operations and states."""
 
 MAX_TEXT_LENGTH = 300
-"""Characters of a difference that are shown."""
+"""Maximum length of a value in a difference."""
 
 
 class LogDifference(ResultPart):
-    """Where a log and its replay part.
+    """First difference between a log and its replay.
 
     Attributes:
-        entry: number of the entry; None where it concerns no single one.
-        what: in words.
-        logged: what the log says.
-        found: what comes out.
+        entry: Number of the entry. None if it concerns no single entry.
+        what: Description of the difference.
+        logged: Value in the log.
+        found: Value in the replay.
     """
 
     entry: int | None
@@ -62,17 +62,17 @@ class LogDifference(ResultPart):
 
 
 class ServiceReplay(Result):
-    """What came of doing one stream's log again.
+    """Result of the replay of one stream.
 
     Attributes:
-        stream: whose log it is.
-        machine: ``shield`` or ``guard``.
-        digest: of the policy or configuration that decides.
-        entries: how many agreed, the first one included.
-        first, last: numbers of the first and the last of them.
-        head: hash of the last of them.
-        operations: how many of each kind were carried out again.
-        difference: the first entry that does not agree; None: all do.
+        stream: Name of the stream.
+        machine: Kind of the machine, such as ``shield`` or ``guard``.
+        digest: Digest of the policy or configuration.
+        entries: Number of entries that agree.
+        first, last: Numbers of the first and the last of these entries.
+        head: Hash of the last of these entries.
+        operations: Number of replayed operations of each kind.
+        difference: First difference. None if all entries agree.
     """
 
     kind: str = "service-replay"
@@ -89,15 +89,15 @@ class ServiceReplay(Result):
 
     @property
     def all_agree(self) -> bool:
-        """Whether all of it was derived again."""
+        """Whether all entries agree."""
         return self.difference is None
 
     def document(self) -> Document:
-        """Return whether the log holds, and the difference if it does not."""
+        """Return a document with the result."""
         return Document("Replay of a log", blocks=self.blocks(), brand="Evenhand service", made=self.provenance)
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the same as parts of a document about several streams."""
+        """Return the blocks of the result, which may be part of a document about several streams."""
         what = f"{self.machine} {self.stream!r}"
         if self.difference is not None:
             different = self.difference
@@ -122,12 +122,15 @@ class _DifferenceError(Exception):
 
 
 class LogReplayer:
-    """Takes the entries of one stream, first to last, and does them again.
+    """Replays the entries of one stream in their order.
 
     Args:
-        policies: see ``rebuild_machine``.
-        head: the hash of an entry that must be among them, as somebody noted it down.
-        state_number: the entry after which the state is wanted; it is then in ``state``.
+        policies: Policies for ``rebuild_machine``.
+        head: Hash of an entry that must be in the log. None if it is not known.
+        state_number: Number of the entry after which the state is kept in ``state``.
+
+    Attributes:
+        ids: By ID, the number of its last entry.
     """
 
     def __init__(
@@ -152,11 +155,11 @@ class LogReplayer:
         """Replay one entry.
 
         Returns:
-            Whether it agrees; after one that does not, no other is taken.
+            Whether it agrees. After a difference, no entry is replayed.
 
         Raises:
-            DataError: this is not a log: it does not begin with an entry that says what it is.
-            OptionError: the policy is missing.
+            DataError: The first entry is not the beginning of a log.
+            OptionError: The policy is missing.
         """
         if self.difference is not None:
             return False
@@ -184,7 +187,7 @@ class LogReplayer:
         """Return the result of the replay.
 
         Raises:
-            DataError: there was no entry at all.
+            DataError: There was no entry.
         """
         if self.machine is None and self.difference is None:
             raise DataError("the log is empty", hint="give what GET /v1/streams/NAME/log answered")
@@ -271,7 +274,7 @@ class LogReplayer:
         if id_ is not None and id_ in self.ids and given.get("op") not in ANSWERED_BEFORE:
             raise _DifferenceError("a second entry with the same id", id_, "an id is used once")
         try:
-            # The decision is computed from the input alone, and only then compared with what the log claims.
+            # The decision is computed from the input alone, and only then compared with the log.
             before = self.machine.before(given)
             output: Mapping[str, Any] = self.machine.apply(given, number)
         except REFUSAL_ERRORS as error:
@@ -301,13 +304,13 @@ def replay_log(
     """Replay the log of one stream, up to the first entry that does not agree.
 
     Args:
-        entries: first to last, as they are exported.
-        policies: of shields; one whose policy is not among them is synthesised again from its plan.
-        head: the hash of an entry that was noted down before: it must be among them.
+        entries: Entries in their export format and order.
+        policies: Policies of shields. Other policies are synthesised again from their plans.
+        head: Hash of an entry that must be in the log. None if it is not known.
 
     Raises:
-        DataError: this is not a log.
-        OptionError: the shield's policy is in a file that is not given.
+        DataError: The entries are not a log.
+        OptionError: The policy of the shield is missing.
     """
     replayer = LogReplayer(policies, head)
     all(map(replayer.take, entries))
@@ -315,10 +318,10 @@ def replay_log(
 
 
 def read_lines(path: Path) -> Iterator[object]:
-    """Yield the lines of a log as JSON values; a line that is not JSON as its bytes, which are not an entry.
+    """Yield the lines of a log as JSON values. Invalid lines are yielded as bytes.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: The file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -329,7 +332,7 @@ def read_lines(path: Path) -> Iterator[object]:
 
 
 def parse_line(line: bytes | str) -> object:
-    """Return the JSON value of a line; the line itself if it is not JSON, or says one thing twice."""
+    """Parse a line. A line that is not JSON, or repeats a name, is returned unchanged."""
     try:
         return json.loads(line, object_pairs_hook=unique_names, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -341,7 +344,7 @@ def _refuse_constant(constant: str) -> object:
 
 
 def _check_entry(entry: object) -> Mapping[str, Any]:
-    """Return an entry that has all its fields, and of the right types."""
+    """Check the fields of an entry and their types."""
     if not isinstance(entry, Mapping):
         raise _DifferenceError("this line is not a JSON object", entry, "one with " + ", ".join(sorted(ENTRY_FIELDS)))
     _require_same_fields(entry, ENTRY_FIELDS, "the entry")
@@ -365,14 +368,14 @@ def _require_same_fields(given: Mapping[str, Any], wanted: frozenset[str], what:
 
 
 def _require_same(what: str, logged: object, found: object) -> None:
-    # As texts: for Python, 1, 1.0 and True are equal; for the hash of an entry they are not.
+    # Texts are compared, because 1, 1.0 and True are equal in Python, but have different hashes.
     if canonical_json(logged) != canonical_json(found):
         raise _DifferenceError(what, logged, found)
 
 
 def compare_values(logged: object, found: object) -> dict[str, str]:
     """Format the parts of two values that differ."""
-    # Down to the innermost part that differs, as long as that is a single one and both have it.
+    # Descend to the innermost part that differs, as long as it is a single one and both have it.
     path = []
     while isinstance(logged, Mapping) and isinstance(found, Mapping):
         here, there = ({name: canonical_json(part) for name, part in side.items()} for side in (logged, found))
@@ -390,6 +393,6 @@ def _format_value(value: object) -> str:
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace").rstrip("\n")
     else:
-        # What turns the direction of writing, or is not seen at all, is escaped.
+        # Invisible characters, and those that change the direction of writing, are escaped.
         text = value if isinstance(value, str) and value.isprintable() else canonical_json(value)
     return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + "..."

@@ -27,10 +27,10 @@ from evenhand.shields.policy.policy import ShieldPolicy
 
 
 class StoreReplay(Result):
-    """What came of doing the logs of a store again.
+    """Result of the replay of all logs in a store.
 
     Attributes:
-        replays: one for each stream.
+        replays: Result of each stream.
     """
 
     kind: str = "service-replays"
@@ -39,7 +39,7 @@ class StoreReplay(Result):
 
     @property
     def all_agree(self) -> bool:
-        """Whether all of them do."""
+        """Whether all logs agree."""
         return all(replay.all_agree for replay in self.replays)
 
     def document(self) -> Document:
@@ -57,23 +57,23 @@ def replay_stored_logs(
     heads: Mapping[str, str] | None = None,
     stream: str | None = None,
 ) -> StoreReplay:
-    """Replay the logs of a store, each up to its end at the start of the replay; the service may go on meanwhile.
+    """Replay the logs of a store, each up to its end at the start of the replay. The service may run meanwhile.
 
     Args:
-        database: the store.
-        policies: as for ``replay_log``.
-        heads: by stream, the hash of an entry that was noted down before; a stream that is named must be there.
-        stream: this one alone.
+        database: Store.
+        policies: Policies for ``replay_log``.
+        heads: By stream, the hash of an entry that must be in its log. These streams must exist.
+        stream: Name of the only stream to replay. None replays all streams.
 
     Raises:
-        OptionError: there is no such stream, or a policy is missing.
-        StoreError: the store failed.
+        OptionError: There is no such stream, or a policy is missing.
+        StoreError: The store failed.
     """
     known_heads = heads or {}
     with database.reading() as connection:
         stored = connection.execute(select(streams).order_by(streams.c.name)).mappings()
         rows: dict[str, dict[str, Any] | None] = {row["name"]: dict(row) for row in stored}
-        # What a deleted row leaves behind has its log still, or at least its name.
+        # The log of a deleted row, or at least its name, is still in other tables.
         rows |= dict.fromkeys(name for name in sorted(_stream_names(connection)) if name not in rows)
         strays = {name: _find_stray(connection, name, row) for name, row in rows.items()}
     for name in known_heads:
@@ -94,7 +94,7 @@ def replay_stored_logs(
 
 
 def _stream_names(connection: Connection) -> set[str]:
-    """Return every stream that any table has rows of; each name is one step along an index."""
+    """Return the names of streams in all tables. Each name takes one step along an index."""
     names: set[str] = set()
     for column in STREAM_TABLES:
         name = connection.execute(select(func.min(column))).scalar()
@@ -105,17 +105,17 @@ def _stream_names(connection: Connection) -> set[str]:
 
 
 def _find_stray(connection: Connection, stream: str, row: Mapping[str, Any] | None) -> LogDifference | None:
-    """Return rows of a stream that lie outside its log: behind its last entry, or without any row of the stream."""
+    """Return a row beyond the end of a stream's log, or of a stream that does not exist."""
     if row is None:
         count = connection.execute(select(func.count()).where(entries.c.stream == stream)).scalar_one()
-        said = f"the stream's row in the table streams is missing; {count:,} entries are left of its log"
-        return LogDifference(entry=None, what=said)
+        message = f"the stream's row in the table streams is missing; {count:,} entries are left of its log"
+        return LogDifference(entry=None, what=message)
     for column in (entries.c.number, answers.c.number, checkpoints.c.number, pictures.c.number):
         table = column.table
         last = connection.execute(select(func.max(column)).where(table.c.stream == stream)).scalar()
         if last is not None and last > row["number"]:
-            said = f"the table {table.name} has a row behind the last entry of the stream"
-            return _build_difference(last, said, row["number"], last)
+            message = f"the table {table.name} has a row behind the last entry of the stream"
+            return _build_difference(last, message, row["number"], last)
     return None
 
 

@@ -1,1 +1,1 @@
-"""Where the service keeps its state and its log: SQLite beside it, or a PostgreSQL that several replicas share."""
+"""Store of states and logs: a SQLite file, or a PostgreSQL that several replicas share."""

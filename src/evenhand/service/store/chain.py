@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from typing import Any
 
 GENESIS_HASH = "0" * 64
-"""What the first entry of a log is chained to."""
+"""Previous hash of the first entry of a log."""
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical_json(body: Any) -> str:
-    """Return the one JSON text of a value: keys sorted, no spaces, no NaN."""
+    """Return the canonical JSON text of a value: keys sorted, no spaces, no NaN."""
     return _ENCODER.encode(body)
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of a JSON text, for ``object_pairs_hook``: two readers could see two different things in it.
+    """Build an object without repeated names, for ``object_pairs_hook``.
 
     Raises:
-        JSONDecodeError: a name occurs twice.
+        JSONDecodeError: A name occurs twice, which readers interpret differently.
     """
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
@@ -35,18 +35,18 @@ def hash_entry(previous: str, stream: str, number: int, at: float, body: str) ->
     """Return the hash of an entry.
 
     Args:
-        previous: the hash of the entry before it.
-        stream: whose log it is.
-        number: of the entry, from 0.
-        at: seconds since 1970, as it was logged; nothing but the reader depends on it.
-        body: the canonical text of what happened.
+        previous: Hash of the previous entry.
+        stream: Name of the stream.
+        number: Number of the entry, from 0.
+        at: Time of the entry in seconds since 1970, for readers only.
+        body: Canonical JSON text of the entry's body.
     """
     text = canonical_json([previous, stream, number, at, body])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def export_entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry as it is exported, a line of JSON each; a body that is not JSON any more as its text."""
+    """Return an entry in its export format. A body that is not valid JSON is exported as text."""
     try:
         body = json.loads(row["body"])
     except ValueError:

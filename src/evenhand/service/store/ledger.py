@@ -147,12 +147,12 @@ class Ledger:
         tracing: Tracing of transactions. None disables it.
 
     Attributes:
-        listeners: are told, in the writing thread, of operations that were committed: the stream, and each operation
-            with what came of it. They must be quick, and change nothing in them.
-        measurers: are told of every commit: how many operations it took in, and its seconds.
+        listeners: Functions that receive the stream and the committed operations with their outputs, in the writing
+            thread. They must be fast and change nothing.
+        measurers: Functions that receive the number of operations and the duration of every commit.
 
     Raises:
-        StoreError: the store cannot be used, or a stream in it is of another kind.
+        StoreError: The store cannot be used, or contains a stream of another kind.
     """
 
     def __init__(
@@ -172,8 +172,8 @@ class Ledger:
         self.listeners: list[Listener] = []
         self.measurers: list[Measurer] = []
         self._queue: SimpleQueue[_OperationTask | _WorkTask[Any] | _PlanReady | None] = SimpleQueue()
-        # By stream, what waits for its machine's plan, and how often it has waited.
-        self._aside: dict[str, list[_OperationTask]] = {}
+        # By stream, the operations that wait for a plan, and how often they have waited.
+        self._waiting_for_plan: dict[str, list[_OperationTask]] = {}
         self._rounds: dict[str, int] = defaultdict(int)
         self._gate = threading.Lock()
         self._claiming = threading.Lock()
@@ -181,7 +181,7 @@ class Ledger:
         with database.transaction() as connection:
             # Replicas that start at the same time must not begin a stream twice.
             lock_migrations(connection)
-            # In the order of operations, so that a replica that starts and one that works wait in no circle.
+            # In the order of operations, so that replicas never wait for each other in a circle.
             for stream in sorted(self._transaction.streams):
                 self._transaction.begin(connection, stream)
         self._thread = threading.Thread(target=self._write, name="evenhand-ledger", daemon=True)
@@ -210,30 +210,29 @@ class Ledger:
         durable: bool = True,
         answered: Operation | None = None,
     ) -> Future[OperationResult]:
-        """Queue an operation; the future is done when it is durable.
+        """Queue an operation, and return its future.
+
+        The future raises `DecisionError` if the operation is invalid or its ID was used for another one, and
+        `StoreError` if the store failed; repeat the request with the same ID then.
 
         Args:
-            stream: its name.
-            operation: see the stream's machine.
-            id: asked again with the same operation under the same id, the answer is the same and nothing is done.
-            durable: the future waits until the disk has it; else it may be lost in a power cut, together with all after
-                it, unless a durable operation follows.
-            answered: what the caller asked, if they were told the answer already; see ``OperationRequest``.
+            stream: Name of the stream.
+            operation: Operation of the stream's machine.
+            id: ID of the request. A repeated request gets the same answer and changes nothing.
+            durable: Whether the future waits for the disk. Otherwise, a power cut may lose the operation and all later
+                ones, unless a durable operation follows.
+            answered: Operation whose answer the caller got already; see ``OperationRequest``.
 
         Raises:
-            DecisionError: there is no such stream.
-            StoreError: the service is stopping.
-
-        The future raises:
-            DecisionError: the operation makes no sense, or the id was used for another one; nothing changed.
-            StoreError: the store failed; ask again with the same id.
+            DecisionError: There is no such stream.
+            StoreError: The service is stopping.
         """
         future: Future[OperationResult] = Future()
         self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future, self._trace()))
         return future
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
-        """Queue a durable operation, as `submit` does, for a caller in an event loop: the future is one of that."""
+        """Queue a durable operation, as `submit` does, and return a future of the current event loop."""
         waiting = _LoopFuture()
         self._put(_OperationTask(self._request(stream, operation, id), True, waiting, self._trace()))
         return waiting.future
@@ -265,7 +264,7 @@ class Ledger:
         return await waiting.future
 
     def machine(self, stream: str) -> StateMachine:
-        """Return what decides in a stream; to be looked at in the writing thread alone, as by a listener."""
+        """Return the machine of a stream. Only the writing thread may use its state, for example in a listener."""
         return self._transaction.machine(stream)
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
@@ -273,16 +272,14 @@ class Ledger:
         return self.submit(stream, CHECKPOINT)
 
     def submit_work(self, work: Callable[[Connection], T], *, durable: bool = False) -> Future[T]:
-        """Queue other work in the store, in a transaction of its own between two of operations.
+        """Queue other work in a separate transaction between those of operations, and return its future.
 
-        In SQLite, which has one writer at a time, it waits for none then. It must be short: operations wait for it.
-
-        The future raises:
-            StoreError: the store failed.
+        In the writing thread, it waits for no other writer of SQLite. It must be short, because operations wait for it.
+        The future raises `StoreError` if the store failed.
         """
-        errand = _WorkTask(work, durable)
-        self._put(errand)
-        return errand.future
+        task = _WorkTask(work, durable)
+        self._put(task)
+        return task.future
 
     def close(self) -> None:
         """Apply the queued operations, and stop."""
@@ -302,24 +299,22 @@ class Ledger:
             raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.streams)}")
         return OperationRequest(stream, operation, id, answered)
 
-    def _put(self, one: _OperationTask | _WorkTask[Any]) -> None:
-        # Behind the mark of the end nothing is ever taken up.
+    def _put(self, task: _OperationTask | _WorkTask[Any]) -> None:
+        # Nothing may be queued after the mark of the end.
         with self._gate:
             if self._closed:
                 raise StoreError("the service is stopping", hint="ask another replica, or again later")
-            self._queue.put(one)
-
-    # ---- the writing thread
+            self._queue.put(task)
 
     def _write(self) -> None:
         stopping = False
-        # Callers who were answered together ask again together, a moment apart: as many as last time are waited for.
+        # Callers that were answered together ask again at about the same time, so as many as last time are expected.
         expected = 0
-        # What waited for a plan that is made now; it came before all that is in the queue.
+        # Operations whose plan is ready. They are older than those in the queue.
         ready: deque[_OperationTask] = deque()
-        while not stopping or self._aside or ready:
+        while not stopping or self._waiting_for_plan or ready:
             tasks: list[_OperationTask] = []
-            errands: list[_WorkTask[Any]] = []
+            work: list[_WorkTask[Any]] = []
             waits = not ready
             until = 0.0
             while len(tasks) < BATCH_SIZE:
@@ -340,28 +335,28 @@ class Ledger:
                     stopping = True
                     break
                 if isinstance(task, _PlanReady):
-                    # What waited came before all that was taken up now.
-                    ready.extend([*self._aside.pop(task.stream), *tasks])
+                    # Waiting operations are older than those of this transaction.
+                    ready.extend([*self._waiting_for_plan.pop(task.stream), *tasks])
                     tasks = []
                 elif isinstance(task, _WorkTask):
-                    errands.append(task)
-                # From here on no one can take a request back: callers who gave up before have not asked for anything.
+                    work.append(task)
+                # From now on, no caller can cancel the operation.
                 elif task.future.set_running_or_notify_cancel():
                     tasks.append(task)
             expected = len(tasks)
             self._carry_out(tasks)
-            for errand in errands:
-                if errand.future.set_running_or_notify_cancel():
-                    self._run(errand)
+            for work_task in work:
+                if work_task.future.set_running_or_notify_cancel():
+                    self._run(work_task)
 
-    def _run(self, errand: _WorkTask[Any]) -> None:
+    def _run(self, task: _WorkTask[Any]) -> None:
         try:
-            with self._database.transaction(durable=errand.durable) as connection:
-                result = errand.work(connection)
+            with self._database.transaction(durable=task.durable) as connection:
+                result = task.work(connection)
         except Exception as error:
-            errand.future.set_exception(error)
+            task.future.set_exception(error)
         else:
-            errand.future.set_result(result)
+            task.future.set_result(result)
 
     def _carry_out(self, asked: Sequence[_OperationTask]) -> None:
         tasks = []
@@ -369,8 +364,8 @@ class Ledger:
         for task in asked:
             if task.is_abandoned:
                 continue
-            if task.asked.stream in self._aside:
-                self._aside[task.asked.stream].append(task)
+            if task.asked.stream in self._waiting_for_plan:
+                self._waiting_for_plan[task.asked.stream].append(task)
             else:
                 tasks.append(task)
                 by_stream[task.asked.stream].append(task)
@@ -387,7 +382,7 @@ class Ledger:
             _tell_callers(failed)
             return
         except Exception as error:
-            # A fault in one machine, of one operation: it must not be that of everybody else's.
+            # The fault of one operation must not affect the others.
             if len(tasks) == 1:
                 logger.exception("an operation of %s could not be carried out", tasks[0].asked.stream)
                 _tell_callers([(tasks[0], error)])
@@ -408,13 +403,13 @@ class Ledger:
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
         """Compute a plan in another thread. Other streams continue meanwhile."""
-        self._aside[stream] = waiting
+        self._waiting_for_plan[stream] = waiting
 
         def make() -> None:
             try:
                 work()
             except Exception:
-                # The caller that needs the plan meets the same error, and is told.
+                # The caller that needs the plan gets the same error.
                 logger.exception("no plan could be made for %s", stream)
             self._queue.put(_PlanReady(stream))
 
@@ -456,10 +451,10 @@ class Ledger:
                 future.claimed = True
 
     def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
-        """Return whether a commit happened whose answer was lost: the store itself is asked.
+        """Return whether a commit without an answer happened, according to the store.
 
         Raises:
-            StoreError: it did not answer.
+            StoreError: The store did not answer.
         """
         written = [(stream, page.rows[-1]) for stream, page in pages.items() if page.rows]
         if not written:
@@ -470,12 +465,12 @@ class Ledger:
                 with self._database.transaction() as connection:
                     return is_written(connection, stream, last)
             except StoreError as again:
-                logger.warning("whether a commit happened is not known yet: %s", again.message)
+                logger.warning("the outcome of a commit is not known yet: %s", again.message)
                 time.sleep(pause)
         raise StoreError(
-            f"{error.message}; whether it was done is not known yet",
+            f"{error.message}; the outcome is not known yet",
             location=error.location,
-            hint="ask again with the same id, and the answer will be the one that was given, if one was",
+            hint="repeat the request with the same id to get the same answer",
         )
 
     def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
@@ -495,7 +490,4 @@ class Ledger:
             try:
                 call(*arguments)
             except Exception:
-                logger.exception("%r failed at what it was told", call)
-
-
-__all__ = ["BATCH_SIZE", "Ledger", "Listener", "Measurer", "OperationResult"]
+                logger.exception("the listener %r failed", call)

@@ -1,4 +1,4 @@
-"""The statements of every transaction, as the driver takes them: SQLAlchemy's own would cost more than they do."""
+"""SQL statements of every transaction, as text for the driver because SQLAlchemy builds them too slowly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
 KNOWN = "SELECT id, number FROM answers WHERE stream = {0} AND id "
 
 MARKS = {"sqlite": "?", "postgresql": "%s"}
-"""What stands for a value."""
+"""Placeholder of a value, by dialect."""
 
 
 class StreamHead(NamedTuple):
@@ -43,13 +43,13 @@ def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
 
 
 def read_head(connection: Connection, stream: str) -> StreamHead:
-    """Return where a stream stands."""
+    """Return the head of a stream."""
     row = _run(connection, HEAD, (stream,)).one()
     return StreamHead(*row[:4])
 
 
 def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the entries that answered ids, by their keys, of those that were used."""
+    """Return the numbers of the entries that answered used IDs, by their keys."""
     if not keys:
         return {}
     if connection.dialect.name == "sqlite":
@@ -60,7 +60,7 @@ def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> di
 
 
 def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:
-    """Append entries; ``starts``: the numbers of those that a log can begin with."""
+    """Append entries. ``starts`` are the numbers of those that a log can begin with."""
     values = [
         (
             row["stream"],
@@ -77,7 +77,7 @@ def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], st
 
 
 def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, int]) -> None:
-    """Keep which entries answered ids, by their keys."""
+    """Store the numbers of the entries that answered IDs, by their keys."""
     _run(connection, ANSWERS, [(stream, key, number) for key, number in numbers.items()])
 
 

@@ -49,13 +49,13 @@ entries = Table(
     # Whether it is more than a recommendation that stands, as the dashboard's filter asks.
     Column("marked", Boolean, nullable=False),
     Column("body", Text, nullable=False),
-    # Of those alone that a log can start with; of all others it is the hash of the entry before.
+    # Only for entries that a log can start with. For others, it is the hash of the previous entry.
     Column("previous", String(64), nullable=True),
     Column("hash", String(64), nullable=False),
 )
 
 checkpoints = Table(
-    # The entries that say what the stream is, and its state: the first, and others from which a log can start.
+    # The entries with configuration and state, from which a log can start.
     "checkpoints",
     metadata,
     Column("stream", String(200), primary_key=True),
@@ -64,19 +64,19 @@ checkpoints = Table(
 )
 
 answers = Table(
-    # One row for every id that was ever used, so that asking again gives the same answer, and never another decision.
-    # What was asked and answered is what the entry says; it goes with that, and the id stays used.
+    # One row for every ID that was ever used, so that a repeated request gets the same answer, and no second decision.
+    # Question and answer are in the entry. When it is deleted, the ID stays used.
     "answers",
     metadata,
     Column("stream", String(200), primary_key=True),
-    # Its hash: any text can be an id, and none is kept in the clear for longer than the log.
+    # Hash of the ID, which may be any text and is not stored in plain text for longer than the log.
     Column("id", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 
 pictures = Table(
-    # What was delivered, under the number of its admission in the stream's log.
+    # Delivered pictures, by the number of the entry of their admission.
     "pictures",
     metadata,
     Column("stream", String(200), primary_key=True),
@@ -135,7 +135,7 @@ def migrate_store(connection: Connection) -> None:
     """
     lock_migrations(connection)
     if read_revision(connection) == REVISION:
-        # Also where nothing is to be done: who may only read is told at once.
+        # This write makes missing permissions fail at once.
         connection.execute(revisions.update().values(version_num=REVISION))
         return
     try:

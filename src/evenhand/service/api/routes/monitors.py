@@ -1,4 +1,4 @@
-"""Monitors over HTTP: events in, alarms and where everything stands out."""
+"""Monitors over HTTP: events, alarms and results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.service.monitors import ServedMonitor, alarm_to_dict
 router = APIRouter(tags=["monitors"], route_class=JsonRoute)
 
 MAX_EVENTS = 10_000
-"""In one request."""
+"""Maximum number of events in one request."""
 
 EVENTS_EXAMPLE: dict[str, Any] = {
     "events": [
@@ -33,11 +33,11 @@ PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; bas
 
 
 class EventsRequest(BaseModel):
-    """Decisions and labels, in their order.
+    """Decisions and labels in their order.
 
     Attributes:
-        events: fields as the monitor's configuration names them.
-        batch: a name of its own; sent again under it, the batch changes nothing. Another batch under it is refused.
+        events: Events with the fields of the monitor's configuration.
+        batch: Unique name of the batch. A repeated batch changes nothing; another batch with this name is refused.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EVENTS_EXAMPLE]})
@@ -47,13 +47,13 @@ class EventsRequest(BaseModel):
 
 
 class EventsAnswer(BaseModel):
-    """What events brought.
+    """Result of a batch of events.
 
     Attributes:
-        decisions: so far, those that say which groups there are not included.
-        alarms: new ones, each with its ``text``.
-        audits: ids of decisions whose true label is asked for.
-        repeated: whether the batch was taken before; the rest is what was answered then.
+        decisions: Number of decisions so far, without those that only define the groups.
+        alarms: New alarms with their ``text``.
+        audits: IDs of decisions whose true label is requested.
+        repeated: Whether this is the result of an earlier request with this batch.
     """
 
     decisions: int
@@ -63,12 +63,12 @@ class EventsAnswer(BaseModel):
 
 
 class MonitorSummary(BaseModel):
-    """A monitor in a list.
+    """Summary of a monitor.
 
     Attributes:
-        name: of the monitor.
-        shield: that it watches; null if it takes events.
-        decisions, labels, alarms: how many so far.
+        name: Name of the monitor.
+        shield: Monitored shield. Null if events are posted.
+        decisions, labels, alarms: Numbers so far.
     """
 
     name: str
@@ -91,7 +91,7 @@ class MonitorList(BaseModel):
     responses={200: {"model": EventsAnswer}},
 )
 async def add_events(name: str, payload: EventsRequest, context: RequestContext) -> JSONResponse:
-    """Decisions, and labels of earlier ones. All are taken, or none if one cannot be read."""
+    """Decisions and labels. All are applied, or none if one is invalid."""
     monitor = _find_monitor(context, name)
     if monitor.shield is not None:
         raise DecisionError(
@@ -99,18 +99,18 @@ async def add_events(name: str, payload: EventsRequest, context: RequestContext)
             code="shield",
             hint="tell labels to the shield",
         )
-    made = await run_in_threadpool(monitor.add, payload.events, batch=payload.batch)
-    alarms = [alarm_to_dict(Alarm.model_validate(alarm)) for alarm in made.answer["alarms"]]
+    result = await run_in_threadpool(monitor.add, payload.events, batch=payload.batch)
+    alarms = [alarm_to_dict(Alarm.model_validate(alarm)) for alarm in result.answer["alarms"]]
     if alarms:
         context.monitor_thread.wake()
-    return JSONResponse({**made.answer, "alarms": alarms, "repeated": made.repeated})
+    return JSONResponse({**result.answer, "alarms": alarms, "repeated": result.repeated})
 
 
 @router.get("/v1/monitors", response_model=None, responses={200: {"model": MonitorList}})
 async def list_monitors(
     context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
 ) -> JSONResponse:
-    """All monitors, of those that the key is for."""
+    """All monitors that the key may use."""
     monitors = [monitor for monitor in context.monitors.values() if caller.may_use(monitor.name)]
     return JSONResponse({"monitors": await run_in_threadpool(lambda: [monitor.summary() for monitor in monitors])})
 
@@ -122,14 +122,14 @@ async def list_monitors(
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
 async def get_monitor(name: str, context: RequestContext) -> JSONResponse:
-    """Where a monitor stands: every gap with its interval, all alarms, and the history of every measure."""
+    """The result of a monitor: gaps with intervals, alarms, and the history of every measure."""
     monitor = _find_monitor(context, name)
     return JSONResponse(await run_in_threadpool(lambda: monitor.result().plain()))
 
 
 @router.get("/monitors/{name}", dependencies=[require_scope("read")], include_in_schema=False)
 async def get_monitor_page(name: str, context: RequestContext) -> HTMLResponse:
-    """The same as a page to read."""
+    """The result of a monitor as a page."""
     from evenhand import view
 
     monitor = _find_monitor(context, name)

@@ -10,24 +10,24 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from evenhand.service.api.error_handlers import ErrorAnswer
 
 MAX_BATCH = 1_000
-"""Decisions in a batch, at most."""
+"""Maximum number of decisions in a batch."""
 
 
 MAX_ID_LENGTH = 190
-"""Characters of an id."""
+"""Maximum length of an ID."""
 
 ID_PATTERN = (
     "^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]+$"
 )
-"""No control characters, which also keeps ids of labels apart from those of decisions; none that turn the direction of
-writing or are not seen, by which two ids could look the same."""
+"""Pattern of IDs without control characters, which separate IDs of labels from those of decisions, and without invisible
+characters and changes of direction, which could make different IDs look equal."""
 
 
-def _id_to_text(given: object) -> object:
-    """Return an id as a text: a whole number is the same id as its digits."""
-    whole = isinstance(given, int) and not isinstance(given, bool) and -(10**100) < given < 10**100
-    text = str(given) if whole else given
+def _id_to_text(value: object) -> object:
+    """Convert an ID to text. A whole number is the same ID as its digits."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool) and -(10**100) < value < 10**100
+    text = str(value) if is_integer else value
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_ID_LENGTH or not re.fullmatch(ID_PATTERN, text):
         raise ValueError(
             f"an id is a whole number, or a text of 1 to {MAX_ID_LENGTH} characters, none for control, none invisible"
@@ -35,10 +35,10 @@ def _id_to_text(given: object) -> object:
     return text
 
 
-def _check_bit(given: object) -> object:
-    if given.__class__ is not int:
+def _check_bit(value: object) -> object:
+    if value.__class__ is not int:
         raise ValueError("this is neither 0 nor 1")
-    return given
+    return value
 
 
 Id: TypeAlias = Annotated[
@@ -55,11 +55,11 @@ class _RequestBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _few(cls, given: object) -> object:
-        # A hundred thousand faults take seconds to write down, during which no other request is answered.
-        if isinstance(given, dict) and len(given) > 10:
+    def _check_size(cls, body: object) -> object:
+        # Describing a hundred thousand faults would delay all other requests by seconds.
+        if isinstance(body, dict) and len(body) > 10:
             raise ValueError("these are too many entries")
-        return given
+        return body
 
 
 class DecisionRequest(_RequestBody):
@@ -69,16 +69,17 @@ class DecisionRequest(_RequestBody):
         json_schema_extra={"examples": [{"id": "application 1", "group": "women", "recommendation": 0}]}
     )
 
-    id: Annotated[Id, Field(description="Yours; asked again under it, the answer is the same.")]
-    group: Annotated[str, Field(max_length=200, description="The name of its group.")]
-    recommendation: Annotated[Bit, Field(description="Of the model: 1 to accept, 0 to reject.")]
+    id: Annotated[Id, Field(description="Unique ID. A repeated request gets the same answer.")]
+    group: Annotated[str, Field(max_length=200, description="Name of the group.")]
+    recommendation: Annotated[Bit, Field(description="Recommendation of the model: 1 to accept, 0 to reject.")]
     cost: Annotated[
-        float | None, Field(ge=0, strict=True, description="Of deciding otherwise; needed if the plan has several.")
+        float | None,
+        Field(ge=0, strict=True, description="Cost of an override; required if the plan has several costs."),
     ] = None
 
 
 class BatchRequest(_RequestBody):
-    """Several individuals, who are decided on in this order."""
+    """Several individuals in the order of their decisions."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -97,16 +98,16 @@ class BatchRequest(_RequestBody):
 
 
 class LabelRequest(_RequestBody):
-    """The truth about an individual that was decided on."""
+    """True label of a decided individual."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"id": "application 1", "label": 1}]})
 
-    id: Annotated[Id, Field(description="That of the decision.")]
+    id: Annotated[Id, Field(description="ID of the decision.")]
     label: Annotated[Bit, Field(description="1 if accepting would have been right.")]
 
 
 class CertificateBody(BaseModel):
-    """What is guaranteed from here on, and on which assumption."""
+    """Guarantee for the future, and its assumption."""
 
     kind: Literal["shield-certificate"]
     property: str
@@ -122,7 +123,9 @@ class CertificateBody(BaseModel):
         int,
         Field(description="Decisions whose label did not come within the configured wait; not counted. Absent if 0."),
     ] = 0
-    bound: Annotated[float | None, Field(description="Of the bias at the end of this period; null: no guarantee.")]
+    bound: Annotated[
+        float | None, Field(description="Bound of the bias at the end of this period. Null: no guarantee.")
+    ]
     bound_exact: str | None
     attained: Annotated[bool, Field(description="Whether some future attains the bound.")]
     bound_later: Annotated[float | None, Field(description="At the end of every later period; null: no guarantee.")]
@@ -136,7 +139,7 @@ class CertificateBody(BaseModel):
 
 
 class DecisionAnswer(BaseModel):
-    """What was decided."""
+    """Decision."""
 
     id: str
     decision: Bit
@@ -145,9 +148,9 @@ class DecisionAnswer(BaseModel):
     explanation: str
     guarded: Annotated[bool, Field(description="Whether the shield decided; false only where when_down is pass.")]
     guaranteed: Annotated[bool, Field(description="Whether the period is certain to end fair, with all before it.")]
-    bias: Annotated[float | None, Field(description="Of the decisions so far; null: not known, as it is unguarded.")]
+    bias: Annotated[float | None, Field(description="Bias of the decisions so far. Null for unguarded decisions.")]
     certificate: CertificateBody | None
-    number: Annotated[int | None, Field(description="Of the entry in the log; null: there is none yet.")]
+    number: Annotated[int | None, Field(description="Number of the entry in the log. Null: there is none yet.")]
 
 
 class BatchDecision(DecisionAnswer):
@@ -157,7 +160,7 @@ class BatchDecision(DecisionAnswer):
 
 
 class BatchError(ErrorAnswer):
-    """An individual of a batch that could not be decided on; the others were."""
+    """Error for one individual of a batch."""
 
     id: str
 
@@ -169,7 +172,7 @@ class BatchAnswer(BaseModel):
 
 
 class LabelAnswer(BaseModel):
-    """What is guaranteed with the label."""
+    """Guarantee with the label."""
 
     id: str
     bias: float
@@ -178,7 +181,7 @@ class LabelAnswer(BaseModel):
 
 
 class ShieldSummary(BaseModel):
-    """A shield and where it stands."""
+    """Shield and its state."""
 
     name: str
     kind: str
@@ -191,18 +194,18 @@ class ShieldSummary(BaseModel):
     labels: Annotated[bool, Field(description="Whether labels follow the decisions.")]
     advisory: bool
     when_down: Literal["refuse", "pass"]
-    digest: Annotated[str, Field(description="Of the policy.")]
-    number: Annotated[int, Field(description="Of the last entry in the log.")]
-    hash: Annotated[str, Field(description="Of that entry.")]
+    digest: Annotated[str, Field(description="Digest of the policy.")]
+    number: Annotated[int, Field(description="Number of the last entry in the log.")]
+    hash: Annotated[str, Field(description="Hash of that entry.")]
     bias: float
     bound: float | None
     interventions: int
-    cost: Annotated[float, Field(description="What all overrides have cost.")]
+    cost: Annotated[float, Field(description="Total cost of all overrides.")]
     certificate: CertificateBody
 
 
 class ShieldDetails(ShieldSummary):
-    """A shield and everything that it counts."""
+    """Shield with all of its counters."""
 
     counters: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Decisions of shields over HTTP, labels, and where the shields stand."""
+"""Shields over HTTP: decisions, labels and states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from evenhand.shields.runtime.shield import DecisionReason
 router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
 
 UNGUARDED_EXPLANATION = "The recommendation passed: the store could not be used, so the shield has not seen it."
-"""An explanation."""
+"""Explanation of an unguarded decision."""
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -49,10 +49,10 @@ class DecisionResponse(JSONResponse):
 
 
 class DirectRoute(JsonRoute):
-    """A route with a name in its path and a JSON body, called straight away: it is asked thousands of times a second.
+    """Route that bypasses FastAPI for valid requests, because it is used thousands of times a second.
 
-    Its endpoint takes ``name``, ``payload`` (the body) and ``context``, and gives a response. It is declared
-    and described like any other. A request that is not as it should be goes FastAPI's way, and gets its error there.
+    Its endpoint receives ``name`` from the path, ``payload`` (the body) and ``context``, and returns a response.
+    Invalid requests are passed to FastAPI, which returns the error.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -80,19 +80,19 @@ class DirectRoute(JsonRoute):
 
 
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> DecisionResponse:
-    """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
+    """Decide on one individual. A repeated request with the same ID gets the same answer."""
     shield = _find_shield(context, name)
-    made = await context.deciders[name].decide(_decision_operation(payload))
-    headers = _guard_headers(shield, made.guarded, made.repeated)
-    return DecisionResponse(_decision_answer(shield, payload.id, made), headers=headers)
+    reply = await context.deciders[name].decide(_decision_operation(payload))
+    headers = _guard_headers(shield, reply.guarded, reply.repeated)
+    return DecisionResponse(_decision_answer(shield, payload.id, reply), headers=headers)
 
 
 async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> DecisionResponse:
-    """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
+    """Decide on several individuals in their order. Each result is a decision or an error."""
     shield = _find_shield(context, name)
-    under_way = [context.deciders[name].decide(_decision_operation(decision)) for decision in payload.decisions]
+    decisions = [context.deciders[name].decide(_decision_operation(decision)) for decision in payload.decisions]
     results: list[dict[str, Any]] = []
-    replies = await asyncio.gather(*under_way, return_exceptions=True)
+    replies = await asyncio.gather(*decisions, return_exceptions=True)
     guarded = True
     for decision, reply in zip(payload.decisions, replies, strict=True):
         if isinstance(reply, EvenhandError):
@@ -112,9 +112,9 @@ async def decide_batch(name: str, payload: BatchRequest, context: RequestContext
     responses={200: {"model": LabelAnswer}},
 )
 async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> JSONResponse:
-    """The truth about an individual that was decided on. The same label again changes nothing."""
+    """The true label of a decided individual. A repeated label changes nothing."""
     shield = _find_shield(context, name)
-    # No id of a decision has a tab in it.
+    # IDs of decisions contain no tabs.
     operation = {"op": "label", "id": payload.id, "label": payload.label}
     try:
         done = await context.ledger.ask(name, operation, id=f"{payload.id}\tlabel")
@@ -153,7 +153,7 @@ def add_decision_routes(app: FastAPI) -> None:
 async def list_shields(
     context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
 ) -> JSONResponse:
-    """All shields that are served, of those that the key is for, and where they stand."""
+    """All shields that the key may use, and their states."""
     visible = tuple(shield for shield in context.shields.values() if caller.may_use(shield.name))
     summaries = await run_in_threadpool(_summarize_shields, context, visible)
     return JSONResponse({"shields": summaries})
@@ -163,7 +163,7 @@ async def list_shields(
     "/{name}", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": ShieldDetails}}
 )
 async def get_shield(name: str, context: RequestContext) -> JSONResponse:
-    """Where a shield stands: its bias, the bound that is guaranteed, its certificate and counters."""
+    """The state of a shield: bias, guaranteed bound, certificate and counters."""
     (summary,) = await run_in_threadpool(_summarize_shields, context, (_find_shield(context, name),), counters=True)
     return JSONResponse(summary)
 
@@ -188,32 +188,32 @@ def _decision_operation(payload: DecisionRequest) -> dict[str, Any]:
     return operation
 
 
-def _decision_answer(shield: ServedShield, given: str, made: DecisionReply) -> dict[str, Any]:
-    answer = made.answer
+def _decision_answer(shield: ServedShield, id: str, reply: DecisionReply) -> dict[str, Any]:
+    answer = reply.answer
     certificate, reason = answer["certificate"], answer["reason"]
     return {
-        "id": given,
+        "id": id,
         **answer,
-        "guarded": made.guarded and not shield.advisory,
-        "explanation": DecisionReason(reason).words if made.guarded else UNGUARDED_EXPLANATION,
+        "guarded": reply.guarded and not shield.advisory,
+        "explanation": DecisionReason(reason).words if reply.guarded else UNGUARDED_EXPLANATION,
         "bias": None if certificate is None else certificate["bias"],
-        "number": made.number,
+        "number": reply.number,
     }
 
 
 def _guard_headers(shield: ServedShield, guarded: bool, repeated: bool | None = None) -> dict[str, str]:
-    """Return headers: whether the shield was in force, and whether this was asked before."""
-    said = {"x-evenhand-guarded": "true" if guarded and not shield.advisory else "false"}
-    return said if repeated is None else {**said, "x-evenhand-repeated": str(repeated).lower()}
+    """Return the headers that tell whether the shield decided, and whether the request was repeated."""
+    headers = {"x-evenhand-guarded": "true" if guarded and not shield.advisory else "false"}
+    return headers if repeated is None else {**headers, "x-evenhand-repeated": str(repeated).lower()}
 
 
 def _summarize_shields(
-    context: ServiceContext, wanted: tuple[ServedShield, ...], *, counters: bool = False
+    context: ServiceContext, shields: tuple[ServedShield, ...], *, counters: bool = False
 ) -> list[dict[str, Any]]:
-    """Return where some shields stand, all of them at one moment."""
+    """Summarise shields in one snapshot."""
     summaries = []
     with context.database.reading() as connection:
-        for shield in wanted:
+        for shield in shields:
             number, last, state = read_head_and_state(connection, shield.name)
             summaries.append(
                 {**shield.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)}
@@ -223,11 +223,11 @@ def _summarize_shields(
 
 def _state_columns(state: Mapping[str, Any], *, counters: bool) -> dict[str, Any]:
     certificate, inner = state["certificate"], state["shield"]
-    said = {
+    columns = {
         "bias": certificate["bias"],
         "bound": certificate["bound"],
         "interventions": inner["interventions"],
         "cost": inner["cost"],
         "certificate": certificate,
     }
-    return {**said, "counters": inner["course"]} if counters else said
+    return {**columns, "counters": inner["course"]} if counters else columns
