@@ -1,10 +1,8 @@
-"""Replay of a service's log: every hash, every state and every decision of it is derived again and compared.
+"""Replay of a log: every hash, state and decision is derived again and compared.
 
-What is checked of each entry, in this order: it is an entry and nothing more; it belongs to this stream, follows the
-one before it and is chained to it; its hash is that of its content; what decides is what decided before, unless the
-entry starts a run under another configuration; the counters before it and the output are those that the same machine
-gives for the same input. The first entry that fails any of these is named. See
-``docs/reference/service-http.md#the-log``.
+Each entry is checked in this order: its format; its stream, number and chain; its hash; the digest of the machine,
+unless the entry starts a run with another configuration; its counters and output, which the machine derives from the
+same input. The first entry that fails a check is reported. See ``docs/reference/service-http.md#the-log``.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ ID_PATTERN = (
     "^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]+$"
 )
-"""Pattern of IDs without control characters, which separate IDs of labels from those of decisions, and without invisible
-characters and changes of direction, which could make different IDs look equal."""
+"""Pattern of IDs. Control characters separate IDs of labels from those of decisions. Invisible characters and changes of
+direction could make different IDs look equal."""
 
 
 def _id_to_text(value: object) -> object:
