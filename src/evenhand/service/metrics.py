@@ -93,7 +93,7 @@ class Metrics:
             "evenhand_http_requests", "Requests, by route and status", ["method", "route", "status"]
         )
         self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", stream)
-        self._bias = gauge("evenhand_bias", "Bias of the decisions so far", stream)
+        self._bias = gauge("evenhand_bias", "Current bias of the decisions", stream)
         self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", stream)
         self._bound = gauge(
             "evenhand_bias_bound", "Guaranteed at the end of this period at most; NaN: no guarantee", stream
@@ -153,8 +153,8 @@ class Metrics:
             self._items.labels(name, status)
         for used in ("yes", "no"):
             self._cost.labels(name, used)
-        for group, known in values.items():
-            for value in (*known, "none"):
+        for group, is_cached in values.items():
+            for value in (*is_cached, "none"):
                 self._cost_by_value.labels(name, group, value)
         for metric in (self._changed, self._upstream, self._guarding):
             metric.labels(name)
@@ -174,10 +174,10 @@ class Metrics:
         for name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
             if isinstance(part, CachedJudge | CachedClassifier):
                 labels = {
-                    known: self._remembered.labels(guard.name, name, "yes" if known else "no")
-                    for known in (True, False)
+                    is_cached: self._remembered.labels(guard.name, name, "yes" if is_cached else "no")
+                    for is_cached in (True, False)
                 }
-                part.cache.observers.append(lambda known, labels=labels: labels[known].inc())  # type: ignore[misc]  # its defaults
+                part.cache.observers.append(lambda is_cached, labels=labels: labels[is_cached].inc())  # type: ignore[misc]  # its defaults
         about = guard.pipeline.configuration
         self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
 
@@ -236,12 +236,12 @@ class Metrics:
         self._batch.observe(operations)
         self._commit.observe(seconds)
 
-    def _count_operations(self, stream: str, done: Sequence[tuple[Operation, Mapping[str, Any]]]) -> None:
+    def _count_operations(self, stream: str, operations_done: Sequence[tuple[Operation, Mapping[str, Any]]]) -> None:
         # Each counter is updated once per transaction, not once per decision.
-        operations: TallyOf[str] = TallyOf(operation.get("op", "other") for operation, _ in done)
+        operations: TallyOf[str] = TallyOf(operation.get("op", "other") for operation, _ in operations_done)
         for op, count in operations.items():
             self._operations.labels(stream, op if op in COUNTED_OPERATIONS else "other").inc(count)
-        decided = [output for operation, output in done if operation.get("op") == "decide"]
+        decided = [output for operation, output in operations_done if operation.get("op") == "decide"]
         if decided:
             for decision, count in TallyOf(output["decision"] for output in decided).items():
                 self._decisions.labels(stream, str(decision)).inc(count)

@@ -64,8 +64,8 @@ class MonitorMachine(StateMachine):
             events: as ``Monitor.read`` returned them.
             position: ``after`` and ``to``, of events from a shield's log.
         """
-        drawn = self.config.labels.audited_with is not None and self.config.seed is None
-        return {"op": "events", "events": events, **position, **({"seed": secrets.randbits(63)} if drawn else {})}
+        has_audits = self.config.labels.audited_with is not None and self.config.seed is None
+        return {"op": "events", "events": events, **position, **({"seed": secrets.randbits(63)} if has_audits else {})}
 
     def state(self) -> dict[str, Any]:
         self._operations = self._events = 0
@@ -79,18 +79,18 @@ class MonitorMachine(StateMachine):
     def needs_saving(self) -> bool:
         return self._operations >= MOST_OPERATIONS or self._events >= MOST_EVENTS
 
-    def before(self, operation: Operation) -> Mapping[str, Any]:
+    def backup(self, operation: Operation) -> Mapping[str, Any]:
         return {"decisions": self.monitor.decisions, "labels": self.monitor.labels}
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        what = operation.get("op")
-        if what == "events":
+        kind = operation.get("op")
+        if kind == "events":
             output = self._take(operation)
-        elif what == "posted":
+        elif kind == "posted":
             self.posted = max(self.posted, operation["alarms"])
             output = {"posted": self.posted}
         else:
-            raise DecisionError(f"there is no operation {what!r}", code="operation", hint="events, posted")
+            raise DecisionError(f"there is no operation {kind!r}", code="operation", hint="events, posted")
         self._operations += 1
         return output
 
@@ -99,18 +99,18 @@ class MonitorMachine(StateMachine):
             raise DecisionError("these entries were taken before", code="repeated", hint="read on after the last one")
         events = [Event(None if fields[0] is None else tuple(fields[0]), *fields[1:]) for fields in operation["events"]]
         # Refused as a whole, and nothing changes.
-        before = copy.deepcopy(self.monitor) if self.monitor.may_refuse(events) else None
+        backup = copy.deepcopy(self.monitor) if self.monitor.may_refuse(events) else None
         self.monitor.seed = operation.get("seed", self.monitor.seed)
         try:
-            made = self.monitor.take(events)
+            update = self.monitor.take(events)
         except BaseException:
-            if before is not None:
-                self.monitor = before
+            if backup is not None:
+                self.monitor = backup
             raise
         self.position = operation.get("to", self.position)
         self._events += len(events)
         return {
             "decisions": self.monitor.decisions,
-            "alarms": [alarm.model_dump(mode="json") for alarm in made.alarms],
-            "audits": list(made.audits),
+            "alarms": [alarm.model_dump(mode="json") for alarm in update.alarms],
+            "audits": list(update.audits),
         }

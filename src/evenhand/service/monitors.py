@@ -1,7 +1,7 @@
 """Monitors of posted events, or of all decisions of a served shield.
 
-A monitor is a stream like a shield: the ledger applies a batch of events completely or not at all, and once, however
-often and to whichever replica it is sent. Queries use a copy of the monitor that follows the log, so they delay no
+A monitor is a stream like a shield: the ledger applies a batch of events completely or not at all, and only once, even
+if it is sent again or to another replica. Queries use a copy of the monitor that follows the log, so they delay no
 decision.
 """
 
@@ -63,7 +63,7 @@ class ServedMonitor:
             batch: Unique name of the batch. A repeated batch returns the same result, and changes nothing.
 
         Returns:
-            Number of ``decisions`` so far, new ``alarms``, and the IDs of ``audits``.
+            Total number of ``decisions``, new ``alarms``, and the IDs of ``audits``.
 
         Raises:
             DataError: An event is invalid, and none was applied.
@@ -77,13 +77,13 @@ class ServedMonitor:
         """Process new decisions of the shield, and return the number of entries read."""
         if self.shield is None:
             return 0
-        taken = 0
+        count = 0
         while True:
             after = self._follow().position
             with self._database.reading() as connection:
                 entries = read_entries_after(connection, self.shield, after)
             if not entries:
-                return taken
+                return count
             events = [event for entry in entries if (event := event_of_log_entry(entry["body"])) is not None]
             position = {"after": after, "to": entries[-1]["number"]}
             operation = self._machine.events_operation(self._read_events(events), **position)
@@ -93,7 +93,7 @@ class ServedMonitor:
                 if error.code != "repeated":
                     raise
                 continue  # another replica has taken them
-            taken += len(entries)
+            count += len(entries)
 
     def result(self) -> MonitorResult:
         """Return the current result.

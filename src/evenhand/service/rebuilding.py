@@ -65,8 +65,8 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
         described = configuration["plan"]
         ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
         plan = read_plan(ordered)
-        made = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
-        return ShieldMachine(Shield(made, advisory=advisory), configuration)
+        synthesised = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
+        return ShieldMachine(Shield(synthesised, advisory=advisory), configuration)
     raise OptionError(
         f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
         location="--policy",

@@ -56,7 +56,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server.should_exit = True
 
         # Uvicorn replaces these handlers while it serves, and raises the caught signals again afterwards.
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         # Collecting the objects that exist now would delay every request by a tenth of a second, again and again.
         gc.collect()
         gc.freeze()
@@ -64,7 +64,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server.run(sockets=[listening])
         finally:
             gc.unfreeze()
-            for number, handler in before.items():
+            for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
             context.close()
     return not server.force_exit
@@ -99,8 +99,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     except socket.gaierror:
         raise OptionError(f"there is no address {host!r}", location="service.host", hint="--host 127.0.0.1") from None
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        reason = "the address is already in use" if taken else str(error.strerror or error)
+        is_in_use = error.errno == errno.EADDRINUSE
+        reason = "the address is already in use" if is_in_use else str(error.strerror or error)
         raise OptionError(
             f"cannot listen on {place}: {reason}",
             hint="stop the other program, or choose another port: --port 8001 (0: any free port)",

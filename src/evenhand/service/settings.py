@@ -48,56 +48,56 @@ def _check_model_name(name: object) -> object:
     return name
 
 
-def _check_file_or_table(given: object) -> object:
-    if not isinstance(given, str | Mapping):
-        raise ValueError(f"{given!r} is neither a file nor a table")
-    return given
+def _check_file_or_table(value: object) -> object:
+    if not isinstance(value, str | Mapping):
+        raise ValueError(f"{value!r} is neither a file nor a table")
+    return value
 
 
-def _check_database(given: object) -> object:
+def _check_database(value: object) -> object:
     """Check that a database is persistent, and add the driver to a PostgreSQL URL."""
-    if not isinstance(given, str):
-        return given
-    if given.startswith(("postgresql://", "postgres://")):
-        return POSTGRES + given.partition("://")[2]
-    if given.startswith("sqlite:") and (not given.startswith(SQLITE) or given.removeprefix(SQLITE) in ("", ":memory:")):
+    if not isinstance(value, str):
+        return value
+    if value.startswith(("postgresql://", "postgres://")):
+        return POSTGRES + value.partition("://")[2]
+    if value.startswith("sqlite:") and (not value.startswith(SQLITE) or value.removeprefix(SQLITE) in ("", ":memory:")):
         raise ValueError("expected a database on disk, got one in memory")
-    if not given.startswith((SQLITE, POSTGRES)):
+    if not value.startswith((SQLITE, POSTGRES)):
         raise ValueError("expected a URL of SQLite or PostgreSQL")
-    return given
+    return value
 
 
-def _check_network(given: object) -> object:
-    if isinstance(given, str):
+def _check_network(value: object) -> object:
+    if isinstance(value, str):
         try:
-            return str(ip_network(given))
+            return str(ip_network(value))
         except ValueError:
-            raise ValueError(f"expected an address or a network, got {given!r}") from None
-    return given
+            raise ValueError(f"expected an address or a network, got {value!r}") from None
+    return value
 
 
-def _split_url(given: str) -> SplitResult:
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in given:
-        raise ValueError(f"expected an address of the web, got {given!r}")
+def _split_url(value: str) -> SplitResult:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in value:
+        raise ValueError(f"expected an address of the web, got {value!r}")
     return parts
 
 
-def _check_public_url(given: object) -> object:
+def _check_public_url(value: object) -> object:
     """Check a URL, and remove its trailing slash."""
-    if not isinstance(given, str):
-        return given
-    _split_url(given)
-    return given.rstrip("/")
+    if not isinstance(value, str):
+        return value
+    _split_url(value)
+    return value.rstrip("/")
 
 
-def _check_issuer(given: object) -> object:
+def _check_issuer(value: object) -> object:
     """Check that a provider is reached by TLS or runs on this machine."""
-    if isinstance(given, str):
-        parts = _split_url(given)
+    if isinstance(value, str):
+        parts = _split_url(value)
         if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
-            raise ValueError(f"expected an address with https, got {given!r}")
-    return given
+            raise ValueError(f"expected an address with https, got {value!r}")
+    return value
 
 
 Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
@@ -157,8 +157,8 @@ class ServerConfig(FileModel):
     def _check_open_address(self) -> ServerConfig:
         if not self.keys and not is_loopback(self.host):
             raise ValueError(
-                f"anyone who reaches {self.host} could do everything: a service without keys listens to its own machine"
-                ' alone; set keys = true, or host = "127.0.0.1"'
+                f"expected keys = true for a service on {self.host}, which other machines may reach; without keys, set "
+                'host = "127.0.0.1"'
             )
         return self
 
@@ -189,7 +189,7 @@ class LimitsConfig(FileModel):
 
 
 class RetentionConfig(FileModel):
-    """Retention of data. None keeps them for ever.
+    """Retention of data. None keeps them.
 
     Attributes:
         log_days: Days that log entries are kept.
@@ -210,7 +210,7 @@ class OidcConfig(FileModel):
         scopes: Requested scopes.
         name_claim: Claim that holds the user's name. If it is missing, the subject is used.
         role_claim: Claim that holds the user's roles. Dots lead into nested claims, as in ``realm_access.roles``.
-        roles: Values of the role claim for each role of the service. Of several roles, the most powerful applies.
+        roles: Values of the role claim for each role of the service. With several roles, the most powerful one applies.
         session_hours: Duration of a session.
     """
 
@@ -324,8 +324,8 @@ class ServiceConfig(FileModel):
         Raises:
             OptionError: The host is public, and the service requires no keys.
         """
-        given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-        address = {**self.service.model_dump(), **given}
+        overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        address = {**self.service.model_dump(), **overrides}
         service = check_configuration(lambda: ServerConfig.model_validate(address), ServerConfig, location="--host")
         return self.model_copy(update={"service": service})
 
@@ -346,9 +346,9 @@ class ServiceConfig(FileModel):
         def make() -> ServiceConfig:
             if "folder" in described:
                 raise unknown_entry("folder", [name for name in cls.model_fields if name != "folder"])
-            found = cls.model_validate({**described, "folder": folder})
-            _check_consistency(found)
-            return found
+            config = cls.model_validate({**described, "folder": folder})
+            _check_consistency(config)
+            return config
 
         config = check_configuration(make, cls, location=place, hints=HINTS)
         database = _resolve_database(config.service.database, folder)
@@ -363,46 +363,46 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _check_consistency(found: ServiceConfig) -> None:
+def _check_consistency(config: ServiceConfig) -> None:
     """Check that the sections are consistent with each other."""
-    if found.oidc is not None and not (found.service.keys and found.service.public_url):
+    if config.oidc is not None and not (config.service.keys and config.service.public_url):
         raise OptionError(
             "people who log in need a service that wants keys, and the address under which browsers know it",
             location="oidc",
             hint='write keys = true and public_url = "https://fair.example.org" under [service]',
         )
-    seen: dict[str, str] = {}
-    places = [(f"shields.{position}", entry.name) for position, entry in enumerate(found.shields)]
-    places += [(f"guards.{position}", entry.name) for position, entry in enumerate(found.guards)]
-    places += [(f"monitors.{position}", entry.name) for position, entry in enumerate(found.monitors)]
+    places_by_name: dict[str, str] = {}
+    places = [(f"shields.{position}", entry.name) for position, entry in enumerate(config.shields)]
+    places += [(f"guards.{position}", entry.name) for position, entry in enumerate(config.guards)]
+    places += [(f"monitors.{position}", entry.name) for position, entry in enumerate(config.monitors)]
     for place, name in places:
-        if name in seen:
+        if name in places_by_name:
             raise OptionError(
-                f"{seen[name]} has the name {name!r} already",
+                f"{places_by_name[name]} has the name {name!r} already",
                 location=f"{place}.name",
-                hint="give every shield, generator and monitor a name of its own",
+                hint="give every shield, generator and monitor a unique name",
             )
-        seen[name] = place
-    for monitor in found.monitors:
-        if monitor.shield is not None and monitor.shield not in {entry.name for entry in found.shields}:
-            known = ", ".join(entry.name for entry in found.shields) or "there is none"
+        places_by_name[name] = place
+    for monitor in config.monitors:
+        if monitor.shield is not None and monitor.shield not in {entry.name for entry in config.shields}:
+            names = ", ".join(entry.name for entry in config.shields) or "there is none"
             raise OptionError(
-                f"there is no shield {monitor.shield!r}", location=seen[monitor.name], hint=f"one of: {known}"
+                f"there is no shield {monitor.shield!r}", location=places_by_name[monitor.name], hint=f"one of: {names}"
             )
     models: dict[str, str] = {}
-    for guard in found.guards:
+    for guard in config.guards:
         for model in guard.models or (guard.name,):
             if model in models:
                 raise OptionError(
                     f"{models[model]!r} answers to the model {model!r} already",
-                    location=f"{seen[guard.name]}.models",
+                    location=f"{places_by_name[guard.name]}.models",
                     hint="name every model once",
                 )
             models[model] = guard.name
-    for shield in found.shields:
+    for shield in config.shields:
         if (shield.policy is None) == (shield.plan is None):
-            said = "has neither a policy nor a plan" if shield.policy is None else "has a policy and a plan"
-            raise OptionError(f"{shield.name!r} {said}", location=seen[shield.name], hint=HINTS["policy"])
+            problem = "has neither a policy nor a plan" if shield.policy is None else "has a policy and a plan"
+            raise OptionError(f"{shield.name!r} {problem}", location=places_by_name[shield.name], hint=HINTS["policy"])
 
 
 def _resolve_database(database: str, folder: Path) -> str:

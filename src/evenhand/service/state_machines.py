@@ -117,23 +117,23 @@ class KeyMachine(StateMachine):
         return {"keys": len(self._keys)}
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        what = operation.get("op")
-        if what == "add":
+        name = operation.get("op")
+        if name == "add":
             return self._add(operation)
-        if what == "expire":
+        if name == "expire":
             about = self._matching_keys(operation)
             if about["expires"] is None or operation["expires"] < about["expires"]:
                 about["expires"] = operation["expires"]
             return {"key": operation["key"], "expires": about["expires"]}
-        if what == "revoke":
+        if name == "revoke":
             about = self._matching_keys(operation)
             if about["revoked"] is None:
                 about["revoked"] = operation["at"]
             return {"key": operation["key"], "revoked": about["revoked"]}
-        raise DecisionError(f"there is no operation {what!r}", code="operation", hint="add, expire, revoke")
+        raise DecisionError(f"there is no operation {name!r}", code="operation", hint="add, expire, revoke")
 
     def _add(self, operation: Operation) -> dict[str, Any]:
-        # Sessions begin every day, so those that have ended are deleted.
+        # Ended sessions are deleted, because new ones begin every day.
         self._keys = {name: about for name, about in self._keys.items() if not _is_over(about, operation["at"])}
         key = key_identifier(operation["hash"])
         if key in self._keys:
@@ -208,11 +208,11 @@ class ShieldMachine(StateMachine):
         return self.shield.counters()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        what = operation.get("op")
-        if what == "decide":
+        name = operation.get("op")
+        if name == "decide":
             # IDs without labels are only kept in the store, so the shield's state stays as small as its counters.
             try:
-                made = self.shield.decide(
+                decision = self.shield.decide(
                     operation["group"],
                     operation["recommendation"],
                     cost=operation.get("cost"),
@@ -223,18 +223,18 @@ class ShieldMachine(StateMachine):
                     error.hint = "serve the next run under a new name; a shield of kind dynamic needs none, and goes on"
                 raise
             return {
-                "decision": made.decision,
-                "intervened": made.intervened,
-                "reason": made.reason.value,
-                "guaranteed": made.guaranteed,
+                "decision": decision.decision,
+                "intervened": decision.intervened,
+                "reason": decision.reason.value,
+                "guaranteed": decision.guaranteed,
                 "certificate": self.shield.certificate().to_dict(),
             }
-        if what == "label":
+        if name == "label":
             self.shield.observe(operation["id"], operation["label"])
             return {"certificate": self.shield.certificate().to_dict()}
-        if what == "unguarded":
+        if name == "unguarded":
             return {} if "missing" in operation else unguarded_output(operation)
-        raise DecisionError(f"there is no operation {what!r}", code="operation", hint="decide, label, unguarded")
+        raise DecisionError(f"there is no operation {name!r}", code="operation", hint="decide, label, unguarded")
 
 
 def unguarded_output(operation: Operation) -> dict[str, Any]:
@@ -332,17 +332,17 @@ class GuardMachine(StateMachine):
     def _carry_out(self, operation: Operation, number: int) -> dict[str, Any]:
         # Draws among equally urgent values depend on the entry only, so that a replay draws the same.
         self.enforcer.set_seed(number)
-        what = operation.get("op")
-        if what == "admit":
+        name = operation.get("op")
+        if name == "admit":
             return {"admission": self._admit_request(operation, number).to_dict()}
-        if what in ("complete", "fail"):
+        if name in ("complete", "fail"):
             return {"outcome": _outcome_to_dict(self._judge(operation))}
-        if what == "abandon":
+        if name == "abandon":
             numbers = [number for number, record in self._open.items() if _belongs_to_caller(operation, record)]
             return {"abandoned": {str(number): _outcome_to_dict(self._abandon(number)) for number in numbers}}
-        if what == "record":
+        if name == "record":
             return {}
-        raise DecisionError(f"there is no operation {what!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
+        raise DecisionError(f"there is no operation {name!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
 
     def _admit_request(self, operation: Operation, number: int) -> Admission:
         call = operation.get("call")

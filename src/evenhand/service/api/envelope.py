@@ -215,8 +215,8 @@ class _Exchange:
     async def _authenticate(self) -> Caller | None:
         """Return the caller. None if the path is public.
 
-        Routes check the scopes of the caller. A service without keys accepts requests for the name of its own machine,
-        but none from web pages of other sites, nor from sites whose name was made to point to this machine.
+        Routes check the scopes of the caller. A service without keys accepts requests to local names only, and none
+        from web pages of other sites, including sites whose name points to this machine.
 
         Raises:
             AccessError: The key is missing or invalid, or the page of another site sent the request.

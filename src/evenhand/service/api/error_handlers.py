@@ -123,7 +123,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
     message = f"{error.location}: {error.message}" if error.location else error.message
     if isinstance(error, StoreError) and error.location:
-        # The address and the messages of the store are not for callers, some of whom need no key.
+        # Callers, which may have no key, do not receive the address and the messages of the store.
         logger.warning("the store: %s", error.message)
         message = "the store cannot be used now; the service's own log says why"
     return error_body(message, kind=kind, code=code, hint=error.hint)

@@ -38,11 +38,11 @@ def presented_key(headers: Headers) -> str | None:
     Raises:
         AccessError: There are several keys, or the key is malformed.
     """
-    bearer, plain = headers.getlist("authorization"), headers.getlist("x-api-key")
-    if not bearer and not plain:
+    bearer, api_keys = headers.getlist("authorization"), headers.getlist("x-api-key")
+    if not bearer and not api_keys:
         return None
-    kind, _, key = (bearer[0] if bearer else f"Bearer {plain[0]}").partition(" ")
-    if len(bearer) > 1 or len(plain) > 1 or kind.lower() != "bearer":
+    kind, _, key = (bearer[0] if bearer else f"Bearer {api_keys[0]}").partition(" ")
+    if len(bearer) > 1 or len(api_keys) > 1 or kind.lower() != "bearer":
         raise missing_key_error()
     return key.strip()
 

@@ -205,8 +205,8 @@ class KeyCache:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(asyncio.to_thread(self._read, now))
             # While the store hangs, requests use the old cache.
-            done, _ = await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
-            if not done:
+            finished, _ = await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
+            if not finished:
                 self._tried_at = self._steady()
         if now - self._read_at > STALE_SECONDS:
             raise StoreError("the store does not say which keys are valid", hint="see its log, and its disk")
@@ -353,9 +353,9 @@ class KeyStore:
         old = self._valid_keys(name)
         if not old:
             raise OptionError(f"{name} has no valid key", hint=f"evenhand keys add {name}")
-        now, last = self._clock(), old[-1]
-        seconds = None if last.expires is None else last.expires - last.made
-        new = self._add(name, last.scopes, seconds, last.streams)
+        now, latest = self._clock(), old[-1]
+        seconds = None if latest.expires is None else latest.expires - latest.made
+        new = self._add(name, latest.scopes, seconds, latest.streams)
         for key in old:
             self._change_keys({"op": "expire", "key": key.id, "expires": now + overlap, "at": now})
         return new

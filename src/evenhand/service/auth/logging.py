@@ -29,7 +29,7 @@ MAX_TRACEBACK_DEPTH = 12
 class JsonFormatter(logging.Formatter):
     """Formatter of records as JSON lines.
 
-    Of an exception, only type and location are logged, because its message may contain text of a caller.
+    The message of an exception is not logged, because it may contain text of a caller.
     """
 
     def __init__(self, redaction: SecretRedactor) -> None:
@@ -72,14 +72,14 @@ def structured_logging(*, requests: bool, stream: TextIO | None = None) -> Itera
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(SecretRedactor()))
     root = logging.getLogger()
-    before = (root.level, list(root.handlers), logger.level, threading.excepthook)
+    previous = (root.level, list(root.handlers), logger.level, threading.excepthook)
     root.handlers, root.level = [handler], logging.WARNING
     logger.setLevel(logging.INFO if requests else logging.WARNING)
     threading.excepthook = _log_thread_error
     try:
         yield
     finally:
-        root.level, root.handlers, logger.level, threading.excepthook = before
+        root.level, root.handlers, logger.level, threading.excepthook = previous
 
 
 def _log_thread_error(about: threading.ExceptHookArgs) -> None:

@@ -121,8 +121,8 @@ class IdentityProvider:
             client = await self._client()
             # Before the token, so that errors of the token are those of the token only.
             await client.fetch_jwk_set()
-        wanted = {"iss": self.config.issuer, "aud": self.config.client_id}
-        options = {name: {"essential": True, "value": value} for name, value in wanted.items()}
+        required = {"iss": self.config.issuer, "aud": self.config.client_id}
+        options = {name: {"essential": True, "value": value} for name, value in required.items()}
         from joserfc.errors import JoseError
 
         with self._translated_errors():

@@ -103,52 +103,52 @@ class EventHub:
                 self._looking = asyncio.create_task(self._poll_store())
             # New entries are queued for the page from now on, so no other task may run between these lines.
             self._pages.add(page)
-            seen = dict(self._seen)
+            current = dict(self._seen)
         try:
-            known = {stream: min(positions.get(stream, number), number) for stream, number in seen.items()}
-            yield f"retry: 1000\n{_format_event('hello', _store_state(self._failure), known)}"
-            async for text in self._catch_up(known, seen):
+            positions_sent = {stream: min(positions.get(stream, number), number) for stream, number in current.items()}
+            yield f"retry: 1000\n{_format_event('hello', _store_state(self._failure), positions_sent)}"
+            async for text in self._catch_up(positions_sent, current):
                 yield text
-            async for text in self._live(page, known):
+            async for text in self._live(page, positions_sent):
                 yield text
         finally:
             self._pages.discard(page)
 
-    async def _catch_up(self, known: StreamPositions, seen: StreamPositions) -> AsyncIterator[str]:
+    async def _catch_up(self, positions_sent: StreamPositions, current: StreamPositions) -> AsyncIterator[str]:
         """Yield the rows that the page has missed. While the store is unavailable, report that and retry."""
         told_at: float | None = None
         while not self._context.stopping.is_set():
             try:
-                missed = await run_in_threadpool(self._rows_since, dict(known), seen)
+                missed = await run_in_threadpool(self._rows_since, dict(positions_sent), current)
             except Exception as error:
                 now = asyncio.get_running_loop().time()
                 if told_at is None or now - told_at >= self._beat:
                     told_at = now
-                    yield _format_event("store", _store_state(_describe(error)), known)
+                    yield _format_event("store", _store_state(_describe(error)), positions_sent)
                 await asyncio.sleep(self._every)
                 continue
             if told_at is not None:
-                yield _format_event("store", _store_state(None), known)
+                yield _format_event("store", _store_state(None), positions_sent)
             for message in missed:
-                known[message["stream"]] = message["number"]
-                yield _format_event("news", message, known)
+                positions_sent[message["stream"]] = message["number"]
+                yield _format_event("news", message, positions_sent)
             return
 
-    async def _live(self, page: PageSubscription, known: StreamPositions) -> AsyncIterator[str]:
+    async def _live(self, page: PageSubscription, positions_sent: StreamPositions) -> AsyncIterator[str]:
         while not self._context.stopping.is_set():
             try:
                 message = await asyncio.wait_for(page.waiting.get(), self._beat)
             except TimeoutError:
                 # A comment for proxies, and an event for the page.
-                yield ": still here\n" + _format_event("beat", {}, known)
+                yield ": still here\n" + _format_event("beat", {}, positions_sent)
                 continue
             if page.lost:
                 return
             if "stream" in message:
-                known[message["stream"]] = message["number"]
-                yield _format_event("news", message, known)
+                positions_sent[message["stream"]] = message["number"]
+                yield _format_event("news", message, positions_sent)
             elif message:
-                yield _format_event("store", message, known)
+                yield _format_event("store", message, positions_sent)
 
     async def _poll_store(self) -> None:
         """Poll the store until the last page is closed."""
@@ -185,14 +185,14 @@ class EventHub:
             rows = connection.execute(select(streams.c.name, streams.c.number).where(streams.c.kind.in_(STREAM_KINDS)))
             return {row.name: row.number for row in rows}
 
-    def _rows_since(self, before: Mapping[str, int], now: Mapping[str, int]) -> list[dict[str, Any]]:
+    def _rows_since(self, old_positions: Mapping[str, int], now: Mapping[str, int]) -> list[dict[str, Any]]:
         messages = []
         with self._context.database.reading() as connection:
             for stream, number in now.items():
-                after = before.get(stream, -1)
-                if number > after:
-                    gap = number - after > MAX_NEW_ROWS
-                    rows = [] if gap else rows_between(connection, stream, after, number)
+                old_number = old_positions.get(stream, -1)
+                if number > old_number:
+                    gap = number - old_number > MAX_NEW_ROWS
+                    rows = [] if gap else rows_between(connection, stream, old_number, number)
                     messages.append({"stream": stream, "number": number, "gap": gap, "rows": rows})
         return messages
 
@@ -217,6 +217,6 @@ def _store_state(failure: str | None) -> dict[str, Any]:
     return {"failed": False} if failure is None else {"failed": True, "message": failure}
 
 
-def _format_event(kind: str, data: Any, known: StreamPositions) -> str:
-    place = ",".join(f"{name}={number}" for name, number in known.items())
+def _format_event(kind: str, data: Any, positions_sent: StreamPositions) -> str:
+    place = ",".join(f"{name}={number}" for name, number in positions_sent.items())
     return f"id: {place}\nevent: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

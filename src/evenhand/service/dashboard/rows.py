@@ -67,33 +67,33 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
         admitted: Rows of admissions by number, which complete the rows of their outcomes.
     """
     body = entry["body"]
-    asked, said = body.get("input", {}), body.get("output", {})
-    row: DashboardRow = {"n": entry["number"], "at": entry["at"], "op": asked.get("op", "checkpoint")}
+    operation, output = body.get("input", {}), body.get("output", {})
+    row: DashboardRow = {"n": entry["number"], "at": entry["at"], "op": operation.get("op", "checkpoint")}
     match row["op"]:
         case "decide":
-            row.update(_decision_columns(asked, said))
+            row.update(_decision_columns(operation, output))
         case "label":
-            row.update(id=asked["id"], label=asked["label"], **_bias_columns(said))
+            row.update(id=operation["id"], label=operation["label"], **_bias_columns(output))
         case "admit":
             row.update(_admission_columns(body))
         case "complete" | "fail":
-            row.update(_outcome_columns(asked, said, admitted or {}))
+            row.update(_outcome_columns(operation, output, admitted or {}))
         case "abandon":
-            row.update(_abandoned_columns(asked, said))
+            row.update(_abandoned_columns(operation, output))
         case "checkpoint":
             row["text"] = "what the stream is, for readers of its log from here on"
         case "unguarded":
-            row.update(_unguarded_columns(asked, said))
+            row.update(_unguarded_columns(operation, output))
         case "record":
-            row.update(_record_row(entry["number"], asked.get("note") or {}))
+            row.update(_record_row(entry["number"], operation.get("note") or {}))
         case _:
-            row.update(text=_shorten_text(canonical_json(asked)))
+            row.update(text=_shorten_text(canonical_json(operation)))
     return row
 
 
-def _bias_columns(said: Mapping[str, Any]) -> DashboardRow:
+def _bias_columns(output: Mapping[str, Any]) -> DashboardRow:
     """Return the columns of a shield's certificate."""
-    certificate = said["certificate"]
+    certificate = output["certificate"]
     return {
         "shielded": certificate["bias_shielded"],
         "unshielded": certificate["bias_unshielded"],
@@ -103,32 +103,32 @@ def _bias_columns(said: Mapping[str, Any]) -> DashboardRow:
     }
 
 
-def _decision_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
-    reason = said["reason"]
+def _decision_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) -> DashboardRow:
+    reason = output["reason"]
     return {
-        "id": asked.get("id"),
-        "group": asked["group"],
-        "recommendation": asked["recommendation"],
-        "decision": said["decision"],
-        "intervened": said["intervened"],
+        "id": operation.get("id"),
+        "group": operation["group"],
+        "recommendation": operation["recommendation"],
+        "decision": output["decision"],
+        "intervened": output["intervened"],
         # Interventions that an advisory shield would make are marked, too.
         "marked": reason != DecisionReason.FOLLOWED.value,
         "reason": reason,
-        **_bias_columns(said),
+        **_bias_columns(output),
     }
 
 
-def _unguarded_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
+def _unguarded_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) -> DashboardRow:
     """Return the columns of a recommendation that passed without the shield."""
-    if "missing" in asked:
-        n = asked["missing"]
+    if "missing" in operation:
+        n = operation["missing"]
         text = f"{n} more recommendation{' stands' if n == 1 else 's stand'} unguarded: the store was away"
         return {"marked": True, "text": text}
     return {
-        "id": asked.get("id"),
-        "group": asked.get("group"),
-        "recommendation": asked.get("recommendation"),
-        "decision": said.get("decision"),
+        "id": operation.get("id"),
+        "group": operation.get("group"),
+        "recommendation": operation.get("recommendation"),
+        "decision": output.get("decision"),
         "reason": "unguarded",
         "marked": True,
         "text": "unguarded: the store was away, and the recommendation stands",
@@ -159,11 +159,11 @@ def _record_row(number: int, note: Mapping[str, Any]) -> DashboardRow:
 
 
 def _admission_columns(body: Mapping[str, Any]) -> DashboardRow:
-    asked, admission = body["input"], body["output"]["admission"]
-    note = asked.get("note") or {}
+    operation, admission = body["input"], body["output"]["admission"]
+    note = operation.get("note") or {}
     return {
-        "conditions": asked["conditions"],
-        "fixed": asked.get("fixed", []),
+        "conditions": operation["conditions"],
+        "fixed": operation.get("fixed", []),
         "must": admission["must"],
         "why": admission.get("reason", ""),
         # The deadlines of many values would be most of the data of a page.
@@ -174,17 +174,17 @@ def _admission_columns(body: Mapping[str, Any]) -> DashboardRow:
 
 
 def _outcome_columns(
-    asked: Mapping[str, Any], said: Mapping[str, Any], admitted: Mapping[int, DashboardRow]
+    operation: Mapping[str, Any], output: Mapping[str, Any], admitted: Mapping[int, DashboardRow]
 ) -> DashboardRow:
-    outcome, note = said["outcome"], asked.get("note") or {}
-    number = asked.get("admission")
+    outcome, note = output["outcome"], operation.get("note") or {}
+    number = operation.get("admission")
     before = admitted.get(number, {}) if number is not None else {}
     prompt = _shorten_text(note.get("prompt")) or before.get("prompt", "")
     # The words that were put behind a prompt are kept even where the prompt is not.
     clause = note.get("clause", "")
     changed = bool(clause) if "clause" in note else bool(before.get("must"))
     status = outcome["status"]
-    nothing = asked["op"] == "fail"
+    nothing = operation["op"] == "fail"
     media = (note.get("item") or {}).get("media_type", "")
     return {
         "admission": number,
@@ -195,8 +195,8 @@ def _outcome_columns(
         "conditions": before.get("conditions", []),
         "fixed": before.get("fixed", []),
         "left": before.get("left", {}),
-        "values": asked.get("values") or {},
-        "status": "withdrawn" if asked.get("withdrawn") else "failed" if nothing and status == "ok" else status,
+        "values": operation.get("values") or {},
+        "status": "withdrawn" if operation.get("withdrawn") else "failed" if nothing and status == "ok" else status,
         "reason": outcome["reason"],
         "slots": outcome["slots"],
         "picture": number is not None and not nothing and status != "retry" and media.startswith("image/"),
@@ -204,8 +204,8 @@ def _outcome_columns(
     }
 
 
-def _abandoned_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
-    n = len(said["abandoned"])
+def _abandoned_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) -> DashboardRow:
+    n = len(output["abandoned"])
     return {
         "status": "failed",
         "reason": f"{n} request{' was' if n == 1 else 's were'} given up: no replica was left to complete "

@@ -58,9 +58,9 @@ def _entry_time(connection: Connection, stream: str, number: int) -> float | Non
 
 def entries_to_rows(connection: Connection, stream: str, some: Sequence[LogEntryMapping]) -> list[DashboardRow]:
     """Convert entries to rows. Outcomes of a guard include the data of their admissions."""
-    asked = {number for entry in some if (number := entry["body"].get("input", {}).get("admission")) is not None}
-    admitted = {entry["number"]: entry_to_row(entry) for entry in some if entry["number"] in asked}
-    missing = sorted(asked - admitted.keys())
+    admissions = {number for entry in some if (number := entry["body"].get("input", {}).get("admission")) is not None}
+    admitted = {entry["number"]: entry_to_row(entry) for entry in some if entry["number"] in admissions}
+    missing = sorted(admissions - admitted.keys())
     for start in range(0, len(missing), PIECE_ENTRIES):
         query = ENTRY_QUERY.where(
             entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE_ENTRIES])
@@ -75,14 +75,16 @@ def rows_between(connection: Connection, stream: str, after: int, until: int) ->
     return entries_to_rows(connection, stream, _read_entries(connection, query.order_by(entries.c.number)))
 
 
-def latest_rows(connection: Connection, stream: str, wanted: RowFilter, limit: int = MAX_WINDOW_ROWS) -> dict[str, Any]:
+def latest_rows(
+    connection: Connection, stream: str, criteria: RowFilter, limit: int = MAX_WINDOW_ROWS
+) -> dict[str, Any]:
     """Return the latest rows of a period for charts, oldest first.
 
     Returns:
         ``rows``, the ``total`` number of entries in the period, and the ``number`` of the last entry of the log.
     """
     limit = min(limit, MAX_WINDOW_ROWS)
-    where = _time_conditions(stream, wanted)
+    where = _time_conditions(stream, criteria)
     total = connection.execute(select(func.count()).select_from(entries).where(*where)).scalar_one()
     last = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
     some = _read_entries(connection, ENTRY_QUERY.where(*where).order_by(entries.c.number.desc()).limit(limit))[::-1]
@@ -108,7 +110,7 @@ def search_rows(
     connection: Connection,
     stream: str,
     kind: str,
-    wanted: RowFilter,
+    criteria: RowFilter,
     *,
     before: int | None = None,
     after: int | None = None,
@@ -132,7 +134,7 @@ def search_rows(
     number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
     # After the maximum number of entries, ``more`` tells the caller to continue from ``reached``.
     while len(rows) < limit and looked < MAX_SCANNED_ENTRIES:
-        query = ENTRY_QUERY.where(*_time_conditions(stream, wanted), *_row_conditions(kind, wanted))
+        query = ENTRY_QUERY.where(*_time_conditions(stream, criteria), *_row_conditions(kind, criteria))
         if reached is not None:
             query = query.where(entries.c.number < reached)
         if after is not None:
@@ -140,7 +142,7 @@ def search_rows(
         piece = _read_entries(connection, query.order_by(entries.c.number.desc()).limit(PIECE_ENTRIES))
         for row in _visible_rows(entries_to_rows(connection, stream, piece)):
             reached = row["n"]
-            if wanted.matches_row(row):
+            if criteria.matches_row(row):
                 rows.append(row)
                 if len(rows) == limit:
                     return {"rows": rows, "reached": reached, "more": True, "number": number}
@@ -152,12 +154,12 @@ def search_rows(
     return {"rows": rows, "reached": reached, "more": True, "number": number}
 
 
-def search_all_rows(database: Database, stream: str, kind: str, wanted: RowFilter) -> Iterator[DashboardRow]:
+def search_all_rows(database: Database, stream: str, kind: str, criteria: RowFilter) -> Iterator[DashboardRow]:
     """Yield all matching rows, newest first, read page by page."""
     before: int | None = None
     while True:
         with database.reading() as connection:
-            part = search_rows(connection, stream, kind, wanted, before=before, limit=PIECE_ENTRIES)
+            part = search_rows(connection, stream, kind, criteria, before=before, limit=PIECE_ENTRIES)
         yield from part["rows"]
         if not part["more"]:
             return
@@ -168,18 +170,18 @@ def _read_entries(connection: Connection, query: Select[Any]) -> list[LogEntryMa
     return [{"number": number, "at": at, "body": json.loads(body)} for number, at, body in connection.execute(query)]
 
 
-def _time_conditions(stream: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
+def _time_conditions(stream: str, criteria: RowFilter) -> list[ColumnElement[bool]]:
     where = [entries.c.stream == stream, entries.c.number > 0]
-    if wanted.since is not None:
-        where.append(entries.c.at >= wanted.since)
-    if wanted.until is not None:
-        where.append(entries.c.at < wanted.until)
+    if criteria.since is not None:
+        where.append(entries.c.at >= criteria.since)
+    if criteria.until is not None:
+        where.append(entries.c.at < criteria.until)
     return where
 
 
-def _row_conditions(kind: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
+def _row_conditions(kind: str, criteria: RowFilter) -> list[ColumnElement[bool]]:
     """Return the conditions that the database can filter by, so that rare interventions are found quickly."""
-    return [entries.c.marked] if kind == "shield" and wanted.marked else []
+    return [entries.c.marked] if kind == "shield" and criteria.marked else []
 
 
 def _visible_rows(rows: list[DashboardRow]) -> list[DashboardRow]:
@@ -263,16 +265,16 @@ def _specification_rows(
             {"value": value, "deadline": deadline, "left": left[specification.name][value]}
             for value, deadline in zip(specification.labels, specification.repeated, strict=True)
         ]
-        shown = lanes
+        visible_lanes = lanes
         if len(lanes) > MAX_LABELS:
             urgent = sorted(lanes, key=lambda lane: lane["left"])[:MAX_LABELS]
-            shown = [lane for lane in lanes if lane in urgent]
+            visible_lanes = [lane for lane in lanes if lane in urgent]
         described.append(
             {
                 "name": specification.name,
                 "condition": specification.condition,
                 "groups": list(specification.groups),
-                "lanes": shown,
+                "lanes": visible_lanes,
                 "values": len(lanes),
                 "counts": counts[specification.name],
             }

@@ -27,7 +27,7 @@ PICTURE_OPTIONS = (
     "style",
     "user",
 )
-"""Entries of requests for pictures that are handed on."""
+"""Options of requests for pictures that are passed on."""
 
 TEXT_OPTIONS = (
     "frequency_penalty",
@@ -51,17 +51,17 @@ TEXT_OPTIONS = (
     "user",
     "verbosity",
 )
-"""Entries of requests for texts that are handed on."""
+"""Options of requests for texts that are passed on."""
 
 
 class GatewayGenerator:
-    """In place of a generator, where a guard is asked by a gateway that has one."""
+    """Placeholder for the generator of a guard behind a gateway, which generates by itself."""
 
     def generate(self, prompt: str) -> Item:
-        """Nothing.
+        """Refuse to generate.
 
         Raises:
-            ModelError: always.
+            ModelError: Always.
         """
         raise ModelError("items of this guard are made elsewhere")
 
@@ -75,23 +75,23 @@ def output_kind(generator: Generator) -> OutputKind:
     return "nothing" if isinstance(generator, GatewayGenerator) else "either"
 
 
-def known_options(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+def known_options(requested: Mapping[str, Any], supported: Collection[str]) -> dict[str, Any]:
     """Select the request options that are passed on: known options that are not null.
 
-    A gateway behind the guard may take entries that change where it asks; so only entries named in the configuration
-    are handed on.
+    A gateway behind the guard may have options that change its upstream, so unknown options are not passed on unless
+    the configuration names them.
 
     Raises:
-        Fault: one is not known.
+        HttpError: An option is unknown.
     """
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in requested.items() if value is not None}
     for name in options:
-        if name not in known:
+        if name not in supported:
             raise HttpError(
                 400,
-                f"{name[:100]!r} is not handed on to the model",
+                f"{name[:100]!r} is not passed on to the model",
                 code="unknown_parameter",
-                hint=f"leave it out, or name it under pass_on of the guard; handed on are {', '.join(sorted(known))}",
+                hint=f"leave it out, or add it to pass_on of the guard; known: {', '.join(sorted(supported))}",
             )
     return options
 
@@ -142,7 +142,7 @@ class ConversationGenerator:
 
     @blocks
     async def generate(self, prompt: str) -> Item:
-        """Generate the next message, with the prompt in place of the text of the user.
+        """Generate the next message, with the prompt instead of the text of the user.
 
         Raises:
             EvenhandError: There is no message.
@@ -151,8 +151,8 @@ class ConversationGenerator:
             return await call(self._generator.generate, prompt)
         messages = [*self._messages]
         texts = [_content_text(messages[k].get("content")) for k in self._user]
-        for k, before, after in zip(self._user, texts, replace_texts(texts, prompt), strict=True):
-            messages[k] = {**messages[k], "content": _replace_text(messages[k].get("content"), before, after)}
+        for k, original, changed in zip(self._user, texts, replace_texts(texts, prompt), strict=True):
+            messages[k] = {**messages[k], "content": _replace_text(messages[k].get("content"), original, changed)}
         # Messages whose text a rewritten prompt took over may be empty.
         answer = await call(
             self._chat.ask, [message for k, message in enumerate(messages) if k not in self._user or message["content"]]
@@ -201,10 +201,10 @@ def replace_texts(texts: Sequence[str], prompt: str, *, separator: str = "\n") -
         ['a story', 'make it long (showing: gender woman)']
     """
     filled = [k for k, text in enumerate(texts) if text]
-    before, original, after = prompt.partition(separator.join(texts[k] for k in filled))
+    prefix, original, suffix = prompt.partition(separator.join(texts[k] for k in filled))
     changed = list(texts) if original else ["" for _ in texts]
-    changed[filled[0]] = before + changed[filled[0]]
-    changed[filled[-1]] += after
+    changed[filled[0]] = prefix + changed[filled[0]]
+    changed[filled[-1]] += suffix
     return changed
 
 
@@ -223,16 +223,16 @@ def _text_parts(content: object) -> list[tuple[int, str]]:
     ]
 
 
-def _replace_text(content: Any, before: str, after: str) -> Any:
-    """Replace the text of a message; parts that become empty are left out."""
-    if before == after:
+def _replace_text(content: Any, original: str, changed: str) -> Any:
+    """Replace the text of a message. Parts that become empty are left out."""
+    if original == changed:
         return content
     if isinstance(content, str):
-        return after
+        return changed
     positions, texts = zip(*_text_parts(content), strict=True)
-    changed = dict(zip(positions, replace_texts(texts, after, separator=""), strict=True))
+    replaced = dict(zip(positions, replace_texts(texts, changed, separator=""), strict=True))
     return [
-        {**part, "text": changed[k]} if k in changed else part
+        {**part, "text": replaced[k]} if k in replaced else part
         for k, part in enumerate(content)
-        if changed.get(k, "kept")
+        if replaced.get(k, "kept")
     ]

@@ -152,7 +152,7 @@ class ServedGuard:
         self.retry_queue.submit({"op": "record", "note": note})
 
     def close(self, seconds: float | None = None) -> None:
-        """Stop accepting requests, wait for running requests, and abandon those that do not end."""
+        """Stop accepting requests, wait for running requests, and abandon the others after the time limit."""
         has_ended = self.limiter.close(GRACE_SECONDS if seconds is None else seconds)
         self.guardrail.close()
         if not has_ended or self.guardrail.waiting:
@@ -235,7 +235,7 @@ class GuardedRequest:
         Raises:
             StoreError: The store failed, and the configuration does not permit answers without it.
         """
-        begun, busy = time.perf_counter(), self._series.supply.busy_seconds
+        start, busy = time.perf_counter(), self._series.supply.busy_seconds
         guard, enforcer = self._guard, self._enforcer
         enforcer.call, enforcer.number, self._notes.attempt = "", None, None
         try:
@@ -254,7 +254,7 @@ class GuardedRequest:
         upstream = self._series.supply.busy_seconds - busy
         usages = (attempt.item.usage for attempt in answer.attempts if attempt.item is not None)
         usage = reduce(add_usage, usages, dict[str, Any]())
-        served = ServedAnswer(answer, number, time.perf_counter() - begun, upstream, usage)
+        served = ServedAnswer(answer, number, time.perf_counter() - start, upstream, usage)
         for observer in guard.observers:
             observer(served)
         return served

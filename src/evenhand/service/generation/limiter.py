@@ -71,15 +71,15 @@ class ConcurrencyLimiter:
             BaseException: The exception that the work raised.
         """
         task = self.start(work)
-        done = set[asyncio.Task[T]]()
+        finished = set[asyncio.Task[T]]()
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
+            finished, _ = await asyncio.wait({task}, timeout=seconds)
         finally:
-            if not done:
+            if not finished:
                 # No caller is left that could see its exception.
                 task.add_done_callback(lambda task: task.cancelled() or task.exception())
                 self.leave(task)
-        return task.result() if done else None
+        return task.result() if finished else None
 
     def close(self, seconds: float) -> bool:
         """Accept no more work, and wait for running and queued tasks. Call it outside the event loop's thread.

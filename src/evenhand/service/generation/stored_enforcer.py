@@ -297,7 +297,7 @@ class RetryQueue:
             except StoreError:
                 return
             except EvenhandError:
-                pass  # It was carried out before, as far as it is valid.
+                pass  # It was carried out before, or is invalid.
             self._pending.popleft()
         with self._lock:
             lost, self._lost = self._lost, 0

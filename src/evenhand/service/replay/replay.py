@@ -373,7 +373,7 @@ def _require_same(what: str, logged: object, found: object) -> None:
 
 def compare_values(logged: object, found: object) -> dict[str, str]:
     """Format the parts of two values that differ."""
-    # Descend to the innermost part that differs, as long as it is a single one and both have it.
+    # Descend to the innermost part that differs, while exactly one part differs and both values have it.
     path = []
     while isinstance(logged, Mapping) and isinstance(found, Mapping):
         here, there = ({name: canonical_json(part) for name, part in side.items()} for side in (logged, found))
@@ -391,6 +391,6 @@ def _format_value(value: object) -> str:
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace").rstrip("\n")
     else:
-        # Invisible characters, and those that change the direction of writing, are escaped.
+        # Invisible characters and changes of direction are escaped.
         text = value if isinstance(value, str) and value.isprintable() else canonical_json(value)
     return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + "..."

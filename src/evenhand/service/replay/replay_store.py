@@ -112,10 +112,10 @@ def _find_stray(connection: Connection, stream: str, row: Mapping[str, Any] | No
         return LogDifference(entry=None, what=message)
     for column in (entries.c.number, answers.c.number, checkpoints.c.number, pictures.c.number):
         table = column.table
-        last = connection.execute(select(func.max(column)).where(table.c.stream == stream)).scalar()
-        if last is not None and last > row["number"]:
+        end = connection.execute(select(func.max(column)).where(table.c.stream == stream)).scalar()
+        if end is not None and end > row["number"]:
             message = f"the table {table.name} has a row behind the last entry of the stream"
-            return _build_difference(last, message, row["number"], last)
+            return _build_difference(end, message, row["number"], end)
     return None
 
 
@@ -217,9 +217,9 @@ class _StoredRecords:
                 or self._compare_pictures(connection)
             )
 
-    def _compare_checkpoints(self, first: int, last: int) -> LogDifference | None:
+    def _compare_checkpoints(self, start: int, end: int) -> LogDifference | None:
         logged = self._logged_checkpoints
-        stored = {number: at for number, at in self._checkpoints.items() if first <= number <= last}
+        stored = {number: at for number, at in self._checkpoints.items() if start <= number <= end}
         for number in sorted(logged.keys() | stored.keys()):
             if logged.get(number) != stored.get(number):
                 message = "the table checkpoints has another time for it, or no row"
@@ -229,8 +229,8 @@ class _StoredRecords:
     def _compare_answers(self, connection: Connection, replayer: LogReplayer) -> LogDifference | None:
         """Check that the answers of the log are those of the last entries with their IDs."""
         ids = {number: id for id, number in replayer.ids.items()}
-        here = answers.c.stream == self._stream
-        query = select(answers.c.number, answers.c.id).where(here, answers.c.number >= replayer.first)
+        same_stream = answers.c.stream == self._stream
+        query = select(answers.c.number, answers.c.id).where(same_stream, answers.c.number >= replayer.first)
         surplus = []
         for number, key in connection.execute(query):
             if number in ids and answer_key(ids[number]) == key:
@@ -238,7 +238,9 @@ class _StoredRecords:
             elif number <= replayer.number:
                 surplus.append(number)
         for number, id in sorted(ids.items()):
-            other = connection.execute(select(answers.c.number).where(here, answers.c.id == answer_key(id))).scalar()
+            other = connection.execute(
+                select(answers.c.number).where(same_stream, answers.c.id == answer_key(id))
+            ).scalar()
             # An entry that was appended meanwhile may have the same ID.
             if other is None or self._logged_id(connection, other) != id:
                 return _build_difference(number, "no answer is kept for its id", id, other)
@@ -264,5 +266,5 @@ class _StoredRecords:
         return None
 
 
-def _build_difference(number: int, message: str, logged: object, found: object) -> LogDifference:
-    return LogDifference(entry=number, what=message, **compare_values(logged, found))
+def _build_difference(number: int, message: str, logged: object, replayed: object) -> LogDifference:
+    return LogDifference(entry=number, what=message, **compare_values(logged, replayed))

@@ -120,8 +120,8 @@ class Database:
     @contextmanager
     def _translated_errors(self, **options: bool) -> Iterator[Connection]:
         try:
-            with self._engine.connect() as plain:
-                connection = plain.execution_options(**options)
+            with self._engine.connect() as raw:
+                connection = raw.execution_options(**options)
                 with connection.begin():
                     yield connection
         except self._failures as error:
@@ -277,18 +277,18 @@ def read_entries_after(
     )
     rows = [dict(row) for row in connection.execute(query.order_by(entries.c.number).limit(limit)).mappings()]
     if rows and rows[0]["previous"] is None:
-        last = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == rows[0]["number"] - 1)
-        rows[0]["previous"] = connection.execute(last).scalar() or chain.GENESIS_HASH
-    for before, row in pairwise(rows):
+        hash_query = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == rows[0]["number"] - 1)
+        rows[0]["previous"] = connection.execute(hash_query).scalar() or chain.GENESIS_HASH
+    for previous_row, row in pairwise(rows):
         # A missing entry is detected by a check of the numbers first.
-        row["previous"] = row["previous"] or before["hash"]
+        row["previous"] = row["previous"] or previous_row["hash"]
     return [chain.export_entry(row) for row in rows]
 
 
 def first_kept_number(connection: Connection, stream: str) -> int:
     """Return the number of the first entry of a log: 0, or that of a checkpoint if earlier entries were deleted."""
-    first = connection.execute(select(func.min(checkpoints.c.number)).where(checkpoints.c.stream == stream)).scalar()
-    return int(first or 0)
+    number = connection.execute(select(func.min(checkpoints.c.number)).where(checkpoints.c.stream == stream)).scalar()
+    return int(number or 0)
 
 
 def read_log(database: Database, stream: str, *, after: int = -1, page: int = PAGE_ENTRIES) -> Iterator[dict[str, Any]]:

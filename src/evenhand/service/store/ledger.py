@@ -79,7 +79,7 @@ class _LoopFuture:
 
 @dataclass(frozen=True, slots=True)
 class _OperationTask:
-    asked: OperationRequest
+    request: OperationRequest
     durable: bool
     future: Future[OperationResult] | _LoopFuture
     trace: Any = None
@@ -97,10 +97,10 @@ class _AbandonedError(Exception):
 Outcome: TypeAlias = OperationResult | Exception
 
 
-def _tell_callers(told: Sequence[tuple[_OperationTask, Outcome]]) -> None:
+def _tell_callers(results: Sequence[tuple[_OperationTask, Outcome]]) -> None:
     """Pass the outcomes to the callers."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[OperationResult], Outcome]]] = {}
-    for task, outcome in told:
+    for task, outcome in results:
         waiting = task.future
         if isinstance(waiting, _LoopFuture):
             by_loop.setdefault(waiting.loop, []).append((waiting.future, outcome))
@@ -358,17 +358,17 @@ class Ledger:
         else:
             task.future.set_result(result)
 
-    def _carry_out(self, asked: Sequence[_OperationTask]) -> None:
+    def _carry_out(self, queued: Sequence[_OperationTask]) -> None:
         tasks = []
         by_stream: dict[str, list[_OperationTask]] = defaultdict(list)
-        for task in asked:
+        for task in queued:
             if task.is_abandoned:
                 continue
-            if task.asked.stream in self._waiting_for_plan:
-                self._waiting_for_plan[task.asked.stream].append(task)
+            if task.request.stream in self._waiting_for_plan:
+                self._waiting_for_plan[task.request.stream].append(task)
             else:
                 tasks.append(task)
-                by_stream[task.asked.stream].append(task)
+                by_stream[task.request.stream].append(task)
         if not tasks:
             return
         started = time.perf_counter()
@@ -384,21 +384,21 @@ class Ledger:
         except Exception as error:
             # The fault of one operation must not affect the others.
             if len(tasks) == 1:
-                logger.exception("an operation of %s could not be carried out", tasks[0].asked.stream)
+                logger.exception("an operation of %s could not be carried out", tasks[0].request.stream)
                 _tell_callers([(tasks[0], error)])
             else:
                 for task in tasks:
                     self._carry_out([task])
             return
         seconds = time.perf_counter() - started
-        told: list[tuple[_OperationTask, Outcome]] = []
+        results: list[tuple[_OperationTask, Outcome]] = []
         for stream, page in pages.items():
-            done = len(page.results)
+            count = len(page.results)
             if page.plan_ahead is not None:
-                self._plan(stream, page.plan_ahead, by_stream[stream][done:])
-            self._rounds[stream] = 0 if done else self._rounds[stream] + 1
-            told += zip(by_stream[stream][:done], page.results, strict=True)
-        _tell_callers(told)
+                self._plan(stream, page.plan_ahead, by_stream[stream][count:])
+            self._rounds[stream] = 0 if count else self._rounds[stream] + 1
+            results += zip(by_stream[stream][:count], page.results, strict=True)
+        _tell_callers(results)
         self._tell(pages, sum(len(page.results) for page in pages.values()), seconds, [task.trace for task in tasks])
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
@@ -424,9 +424,9 @@ class Ledger:
             with self._database.transaction(durable=durable) as connection:
                 # In one order everywhere, so that replicas never wait for each other in a circle.
                 for stream in sorted(by_stream):
-                    asked = [task.asked for task in by_stream[stream]]
+                    requests = [task.request for task in by_stream[stream]]
                     patient = self._rounds[stream] < MAX_ROUNDS
-                    pages[stream] = self._transaction.apply_operations(connection, stream, asked, patient=patient)
+                    pages[stream] = self._transaction.apply_operations(connection, stream, requests, patient=patient)
                 self._claim(task for stream, page in pages.items() for task in by_stream[stream][: len(page.results)])
                 committing = True
         except BaseException as error:
@@ -456,14 +456,14 @@ class Ledger:
         Raises:
             StoreError: The store did not answer.
         """
-        written = [(stream, page.rows[-1]) for stream, page in pages.items() if page.rows]
-        if not written:
+        last_entries = [(stream, page.rows[-1]) for stream, page in pages.items() if page.rows]
+        if not last_entries:
             return False
-        stream, last = written[0]
+        stream, entry = last_entries[0]
         for pause in self._pauses:
             try:
                 with self._database.transaction() as connection:
-                    return is_written(connection, stream, last)
+                    return is_written(connection, stream, entry)
             except StoreError as again:
                 logger.warning("the outcome of a commit is not known yet: %s", again.message)
                 time.sleep(pause)

@@ -60,7 +60,7 @@ def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> di
 
 
 def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:
-    """Append entries. ``starts`` are the numbers of those that a log can begin with."""
+    """Append entries. ``starts`` are the numbers of entries that a log can begin with."""
     values = [
         (
             row["stream"],

@@ -202,14 +202,14 @@ class Transaction:
                 content = _checkpoint_body(machine)
             else:
                 try:
-                    before = machine.before(request.operation)
+                    counters = machine.before(request.operation)
                     answer = machine.apply(request.operation, number + 1)
                 except EvenhandError as error:
                     batch.results.append(error)
                     continue
                 content = {
                     "id": request.id,
-                    "before": before,
+                    "before": counters,
                     "input": request.operation,
                     "output": answer,
                     "digest": machine.digest,
@@ -342,16 +342,16 @@ def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> Non
         StoreError: They do not.
     """
     log = select(entries.c.number, entries.c.hash).where(entries.c.stream == stream)
-    last = connection.execute(log.order_by(entries.c.number.desc()).limit(1)).first()
-    if row is None and last is None:
+    last_entry = connection.execute(log.order_by(entries.c.number.desc()).limit(1)).first()
+    if row is None and last_entry is None:
         answer = select(answers.c.number).where(answers.c.stream == stream).limit(1)
         if connection.execute(answer).first() is None:
             return
-    elif row is not None and last is not None and (row.number, row.hash) == tuple(last):
+    elif row is not None and last_entry is not None and (row.number, row.hash) == tuple(last_entry):
         return
     row_end = "no row in the table streams" if row is None else f"a row that ends in entry {row.number:,}"
-    log_end = "no log" if last is None else f"a log that ends in entry {last.number:,}"
-    if row is not None and last is not None and row.number == last.number:
+    log_end = "no log" if last_entry is None else f"a log that ends in entry {last_entry.number:,}"
+    if row is not None and last_entry is not None and row.number == last_entry.number:
         log_end += " with another hash"
     raise StoreError(
         f"another program changed the store: {stream!r} has {row_end}, and {log_end}",

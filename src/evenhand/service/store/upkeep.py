@@ -128,15 +128,15 @@ class Replicas:
             logger.warning("%s: open work of the replica %s has failed", stream, name)
             self._ledger.submit(stream, {"op": "abandon", "replica": name}).result()
         for name, beat in beats.items():
-            seen = self._seen.get(name)
-            if seen is None or seen[0] != beat or was_suspended:
+            last_seen = self._seen.get(name)
+            if last_seen is None or last_seen[0] != beat or was_suspended:
                 self._seen[name] = (beat, now)
                 continue
-            is_silent = name != self._name and now - seen[1] >= DEAD_SECONDS
+            is_silent = name != self._name and now - last_seen[1] >= DEAD_SECONDS
             # Unless it has sent a heartbeat since.
             if is_silent and self._delete(replicas.c.name == name, replicas.c.beat == beat):
                 logger.warning("the replica %s was silent for %g seconds: declared dead", name, DEAD_SECONDS)
-        self._seen = {name: seen for name, seen in self._seen.items() if name in beats}
+        self._seen = {name: last_seen for name, last_seen in self._seen.items() if name in beats}
 
     def leave(self) -> None:
         """Record that this replica has ended. Another replica fails its open work."""
@@ -273,37 +273,37 @@ class RetentionJob:
         if head > last.number and last.at <= due:
             self._ledger.checkpoint(stream).result()
 
-    def _cut(self, stream: str, before: float) -> None:
+    def _cut(self, stream: str, cutoff: float) -> None:
         """Delete the entries before the last checkpoint that is old enough."""
-        query = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream, checkpoints.c.at <= before)
+        query = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream, checkpoints.c.at <= cutoff)
         with self._database.reading() as connection:
-            first = connection.execute(query).scalar()
-        if not first:
+            start = connection.execute(query).scalar()
+        if not start:
             return
         # From now on, the log starts there for every reader, even if the rest is deleted later.
-        older = delete(checkpoints).where(checkpoints.c.stream == stream, checkpoints.c.number < first)
+        older = delete(checkpoints).where(checkpoints.c.stream == stream, checkpoints.c.number < start)
         self._ledger.submit_work(lambda connection: connection.execute(older), durable=True).result()
-        while self._ledger.submit_work(_delete_entries(stream, first)).result():
+        while self._ledger.submit_work(_delete_entries(stream, start)).result():
             pass
 
 
-def _delete_entries(stream: str, first: int) -> Callable[[Connection], bool]:
+def _delete_entries(stream: str, start: int) -> Callable[[Connection], bool]:
     """Build a transaction that deletes some entries before a number, and returns whether more may exist."""
 
     def work(connection: Connection) -> bool:
         lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == stream)).scalar_one()
-        end = min(lowest + ENTRIES_PER_DELETE, first)
+        end = min(lowest + ENTRIES_PER_DELETE, start)
         connection.execute(delete(entries).where(entries.c.stream == stream, entries.c.number < end))
-        return bool(end < first)
+        return bool(end < start)
 
     return work
 
 
-def _delete_pictures(before: float) -> Callable[[Connection], bool]:
+def _delete_pictures(cutoff: float) -> Callable[[Connection], bool]:
     """Build a transaction that deletes some pictures from before a time, and returns whether more may exist."""
 
     def work(connection: Connection) -> bool:
-        query = select(pictures.c.stream, pictures.c.number).where(pictures.c.at < before).limit(PICTURES_PER_DELETE)
+        query = select(pictures.c.stream, pictures.c.number).where(pictures.c.at < cutoff).limit(PICTURES_PER_DELETE)
         old = [tuple(row) for row in connection.execute(query)]
         connection.execute(delete(pictures).where(tuple_(pictures.c.stream, pictures.c.number).in_(old)))
         return len(old) == PICTURES_PER_DELETE
@@ -377,8 +377,8 @@ class Readiness:
         if self._trial is None or (self._trial.done() and now - self._tried_at >= FRESH_SECONDS):
             self._tried_at = now
             self._trial = asyncio.wrap_future(self._ledger.submit_work(self._write, durable=True))
-        done, _ = await asyncio.wait({self._trial}, timeout=self._patience)
-        if not done:
+        finished, _ = await asyncio.wait({self._trial}, timeout=self._patience)
+        if not finished:
             raise StoreError(
                 f"the store has not accepted a write for {self._patience:g} seconds", hint="see its log, and its disk"
             )

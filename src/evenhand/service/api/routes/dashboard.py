@@ -125,14 +125,14 @@ async def get_stream_status(name: str, context: RequestContext, request: Request
 async def get_latest_rows(
     name: str,
     context: RequestContext,
-    wanted: RowFilterQuery,
+    criteria: RowFilterQuery,
     limit: Annotated[int, Query(ge=1, le=MAX_WINDOW_ROWS)] = MAX_WINDOW_ROWS,
 ) -> Response:
     """The latest rows of a period, oldest first."""
 
     def read(connection: Connection) -> str:
         _stream_kind(connection, name)
-        return _compact_json(latest_rows(connection, name, wanted, limit))
+        return _compact_json(latest_rows(connection, name, criteria, limit))
 
     # The thread also encodes the rows, because ten thousand of them take a while.
     return Response(await _read(context, read), media_type="application/json")
@@ -142,7 +142,7 @@ async def get_latest_rows(
 async def get_matching_rows(
     name: str,
     context: RequestContext,
-    wanted: RowFilterQuery,
+    criteria: RowFilterQuery,
     before: int | None = None,
     after: int | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
@@ -151,18 +151,18 @@ async def get_matching_rows(
 
     def read(connection: Connection) -> str:
         kind = _stream_kind(connection, name)
-        return _compact_json(search_rows(connection, name, kind, wanted, before=before, after=after, limit=limit))
+        return _compact_json(search_rows(connection, name, kind, criteria, before=before, after=after, limit=limit))
 
     return Response(await _read(context, read), media_type="application/json")
 
 
 @data.get("/streams/{name}/export.{form}")
 async def export_rows(
-    name: str, form: Literal["csv", "json"], context: RequestContext, wanted: RowFilterQuery
+    name: str, form: Literal["csv", "json"], context: RequestContext, criteria: RowFilterQuery
 ) -> StreamingResponse:
     """All matching rows as a file, newest first."""
     kind = await _read(context, _stream_kind, name)
-    rows = map(_export_row, search_all_rows(context.database, name, kind, wanted))
+    rows = map(_export_row, search_all_rows(context.database, name, kind, criteria))
     lines, media_type = (
         (_csv_lines(kind, rows), "text/csv; charset=utf-8")
         if form == "csv"
@@ -259,11 +259,11 @@ async def stream_events(
         state.hub = EventHub(context)
     events = state.hub.events(parse_positions(last_event_id or after))
     # An error must be raised before the response starts.
-    first = await anext(events)
+    first_event = await anext(events)
 
     async def all_events() -> AsyncIterator[str]:
         try:
-            yield first
+            yield first_event
             async for event in events:
                 yield event
         finally:

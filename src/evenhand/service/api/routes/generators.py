@@ -77,7 +77,7 @@ def find_guard(context: ServiceContext, caller: Caller, model: str | None, makes
 
 
 async def answer_request(
-    guard: ServedGuard, request: GuardedRequest, seconds: float, *, what: str
+    guard: ServedGuard, request: GuardedRequest, seconds: float, *, noun: str
 ) -> tuple[list[ServedAnswer], int]:
     """Return the items or the refusal of the model, and the number of missing items.
 
@@ -91,7 +91,7 @@ async def answer_request(
     if answered:
         return answered, len(outcomes) - len(answered)
     error = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
-    raise error or _missing_item_error(served, what)
+    raise error or _missing_item_error(served, noun)
 
 
 def _is_declined(answer: GuardedAnswer) -> bool:
@@ -100,7 +100,7 @@ def _is_declined(answer: GuardedAnswer) -> bool:
 
 
 def disclosure_headers(answers: Sequence[ServedAnswer]) -> dict[str, str]:
-    """Return the headers that describe what the guard did. Of several answers, the worst status is given."""
+    """Return the headers about the guard. The status is the worst of all answers."""
     guarded = [answer.answer for answer in answers]
     status = max((answer.status for answer in guarded), key=STATUSES_BY_SEVERITY.index)
     return {
@@ -113,7 +113,7 @@ def disclosure_headers(answers: Sequence[ServedAnswer]) -> dict[str, str]:
 
 
 def disclosure_body(served: ServedAnswer) -> dict[str, Any]:
-    """Return the part of a response body that describes what the guard did."""
+    """Return the part of a response body about the guard."""
     answer = served.answer
     return {
         "guarded": answer.status != "unguarded",
@@ -135,7 +135,7 @@ def _public_reason(answer: GuardedAnswer) -> str:
     return "; ".join(filter(None, (answer.notice, *(failure.summary for failure in answer.failures))))
 
 
-def _missing_item_error(answers: Sequence[ServedAnswer], what: str) -> HttpError:
+def _missing_item_error(answers: Sequence[ServedAnswer], noun: str) -> HttpError:
     """Build the error of a request without any item, from the last answer."""
     headers = disclosure_headers(answers)
     # The guard has used all of its attempts.
@@ -146,10 +146,10 @@ def _missing_item_error(answers: Sequence[ServedAnswer], what: str) -> HttpError
         return HttpError(refusal.status, refusal.message, code=refusal.code, hint=refusal.hint, headers=final)
     if answer.budget is not None:
         hint = "ask for less, or raise request under budget of the guard"
-        return HttpError(429, f"there is no {what}: {answer.budget.message}", code="budget", hint=hint, headers=final)
+        return HttpError(429, f"there is no {noun}: {answer.budget.message}", code="budget", hint=hint, headers=final)
     if failure.part == "generator" and (relayed := relayed_error(failure.error, headers)) is not None:
         return relayed
-    message = f"there is no {what}: {_public_reason(answer) or 'none was made'}"
+    message = f"there is no {noun}: {_public_reason(answer) or 'none was made'}"
     if failure.timed_out and failure.part in ("guard", "generator"):
         return HttpError(504, message, code="timeout", hint="ask again later, or for less", headers=headers)
     entries = _list_entries(answers)
@@ -195,7 +195,7 @@ async def generate_images(
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
     request = GuardedRequest(guard, payload.prompt, generator, route="images", count=payload.n or 1)
     seconds = context.settings.limits.upstream_seconds
-    answers, missing = await answer_request(guard, request, seconds, what="picture")
+    answers, missing = await answer_request(guard, request, seconds, noun="picture")
     response.headers.update(disclosure_headers(answers))
     if missing:
         response.headers["x-evenhand-missing"] = str(missing)
@@ -275,7 +275,7 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
     options = known_options(options, {*TEXT_OPTIONS, *guard.entry.pass_on})
     generator = ConversationGenerator(guard.pipeline.generator, payload.messages, options)
     request = GuardedRequest(guard, generator.prompt, generator, route="chat")
-    (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, what="answer")
+    (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, noun="answer")
     if served.answer.item is not None and served.answer.item.kind != "text":
         raise HttpError(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
     headers = disclosure_headers([served])

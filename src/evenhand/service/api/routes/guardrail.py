@@ -28,7 +28,7 @@ CALL_ID_REASON = """It matches the two calls: without it the service cannot tell
 
 
 class GuardrailRequest(BaseModel):
-    """What LiteLLM sends."""
+    """Request of LiteLLM."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -62,7 +62,7 @@ async def check_guardrail(
     context: RequestContext,
     caller: Annotated[Caller, require_scope("generate", filtered=True)],
 ) -> dict[str, Any]:
-    """Whether LiteLLM may go on, and with which prompt; or whether it may deliver what came of it."""
+    """The decision whether LiteLLM may continue, with the prompt to use, or whether it may deliver the item."""
     guard = _find_guardrail(payload, context)
     if not caller.may_use(guard.name):
         raise limited_key_error(caller)
@@ -70,7 +70,7 @@ async def check_guardrail(
     if call is None:
         raise HttpError(
             400,
-            "the request has no litellm_call_id, which matches what is asked and what comes",
+            "the request has no litellm_call_id, which matches the item to its request",
             code="litellm_call_id",
             hint="set mode: [pre_call, post_call] in the guardrail, and use a LiteLLM that sends it",
         )
@@ -138,14 +138,14 @@ def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
     """Return the item in the response: one text or one picture.
 
     Raises:
-        Fault: there are several, of which only one was admitted; or the picture lies elsewhere.
+        HttpError: There are several items, of which only one was admitted, or the picture is not in the response.
     """
     answers = [text for text in texts if text.strip()]
     images = payload.images or []
     if len(answers) + len(images) > 1:
         raise HttpError(
             400,
-            f"{len(answers) + len(images)} items came of one request, and every item counts",
+            f"expected one item, got {len(answers) + len(images)}, and every item counts",
             code="items",
             hint="ask for one at a time: n: 1",
         )

@@ -1,6 +1,6 @@
-"""Logging in and out: a key, or an identity provider, becomes a cookie that no script can see.
+"""Login and logout of the dashboard. The key is kept in a cookie that scripts cannot read.
 
-None of this is part of the interface that is promised.
+These routes may change in any version.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def get_login_page(context: RequestContext) -> Response:
 
 @router.post("/login")
 async def log_in(request: Request, context: RequestContext) -> Response:
-    """Take a key that may read, and keep it in the browser."""
+    """Log in with a key that has the scope read."""
     if not is_own_page(request.headers, context.settings.service.public_url):
         return _login_response(context, "Another site's page sent this. Enter the key here.", 403)
     body = b""
@@ -87,7 +87,7 @@ async def begin_login(request: Request, context: RequestContext) -> Response:
 
 @router.get("/login/callback")
 async def end_login(request: Request, context: RequestContext) -> Response:
-    """Take what the identity provider answered, and begin a session of somebody who has a role."""
+    """Process the response of the identity provider, and begin a session if the user has a role."""
     if context.logins is None:
         return _login_response(context, "People log in here with a key.", 404)
     logins, name = context.logins, _login_cookie(request, context)
@@ -95,7 +95,7 @@ async def end_login(request: Request, context: RequestContext) -> Response:
         identity = await logins.identify(request, request.cookies.get(name, ""))
         seconds = 3600 * logins.config.session_hours
         key = await run_in_threadpool(open_session, context.ledger, identity, seconds, time.time())
-        # From here on it is known to this replica.
+        # This replica must know the new key.
         await context.keys.read_again()
     except AccessError as error:
         refused = context.failures.refusal(error, address_of(request.scope))
@@ -105,7 +105,7 @@ async def end_login(request: Request, context: RequestContext) -> Response:
         answer = _provider_failed(context, error)
     else:
         logger.warning("logged in", extra={"about": {"name": identity.name, "role": identity.role, "key": key_id(key)}})
-        # A page, and no redirect: from another site's page a browser would go on without a strict cookie.
+        # A page instead of a redirect, because a browser that comes from another site would omit a strict cookie.
         answer = HTMLResponse(read_asset("welcome.html"))
         answer.set_cookie(
             COOKIE,
@@ -122,7 +122,7 @@ async def end_login(request: Request, context: RequestContext) -> Response:
 
 @router.post("/logout")
 async def log_out(request: Request, context: RequestContext) -> Response:
-    """End the session, if it is one, and have the browser forget the key."""
+    """End the session, and delete the cookie."""
     key = request.cookies.get(COOKIE, "")
     try:
         caller = await context.keys.caller(key)
@@ -136,7 +136,7 @@ async def log_out(request: Request, context: RequestContext) -> Response:
 
 
 def _login_cookie(request: Request, context: ServiceContext) -> str:
-    """Return the name of the cookie of a login; under TLS one that no other host can set."""
+    """Return the name of the login cookie. With TLS, no other host can set it."""
     return f"__Host-{LOGIN_COOKIE}" if _uses_tls(request, context) else LOGIN_COOKIE
 
 
@@ -154,16 +154,16 @@ def _provider_failed(context: ServiceContext, error: EvenhandError) -> HTMLRespo
 
 
 def _uses_tls(request: Request, context: ServiceContext) -> bool:
-    """Return whether the browser came by TLS, as far as is known here; a proxy in front says so in a header."""
+    """Return whether the browser uses TLS, according to the URL or the header of a proxy."""
     public = (context.settings.service.public_url or "").partition(":")[0]
     forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
     return "https" in (public, request.url.scheme, forwarded)
 
 
 def _login_response(context: ServiceContext, error: str = "", status: int = 200) -> HTMLResponse:
-    told = f'<p class="wrong" role="alert">{html.escape(error)}</p>' if error else ""
+    message = f'<p class="wrong" role="alert">{html.escape(error)}</p>' if error else ""
     provider = (
         "" if context.logins is None else '<p><a class="button" href="/login/oidc">Log in with your account</a></p>'
     )
     text = read_asset("login.html").decode()
-    return HTMLResponse(text.replace("<!--error-->", told).replace("<!--provider-->", provider), status)
+    return HTMLResponse(text.replace("<!--error-->", message).replace("<!--provider-->", provider), status)

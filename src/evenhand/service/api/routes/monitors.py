@@ -50,7 +50,7 @@ class EventsAnswer(BaseModel):
     """Result of a batch of events.
 
     Attributes:
-        decisions: Number of decisions so far, without those that only define the groups.
+        decisions: Total number of decisions, without those for the definition of groups.
         alarms: New alarms with their ``text``.
         audits: IDs of decisions whose true label is requested.
         repeated: Whether this is the result of an earlier request with this batch.
@@ -68,7 +68,7 @@ class MonitorSummary(BaseModel):
     Attributes:
         name: Name of the monitor.
         shield: Monitored shield. Null if events are posted.
-        decisions, labels, alarms: Numbers so far.
+        decisions, labels, alarms: Total numbers.
     """
 
     name: str

@@ -20,8 +20,8 @@ ID_PATTERN = (
     "^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]+$"
 )
-"""Pattern of IDs. Control characters separate IDs of labels from those of decisions. Invisible characters and changes of
-direction could make different IDs look equal."""
+"""Pattern of IDs. Control characters separate IDs of labels from those of decisions. Invisible characters and changes
+of direction could make different IDs look equal."""
 
 
 def _id_to_text(value: object) -> object:
@@ -148,7 +148,7 @@ class DecisionAnswer(BaseModel):
     explanation: str
     guarded: Annotated[bool, Field(description="Whether the shield decided; false only where when_down is pass.")]
     guaranteed: Annotated[bool, Field(description="Whether the period is certain to end fair, with all before it.")]
-    bias: Annotated[float | None, Field(description="Bias of the decisions so far. Null for unguarded decisions.")]
+    bias: Annotated[float | None, Field(description="Current bias. Null for unguarded decisions.")]
     certificate: CertificateBody | None
     number: Annotated[int | None, Field(description="Number of the entry in the log. Null: there is none yet.")]
 

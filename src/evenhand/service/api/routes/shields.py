@@ -117,7 +117,7 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
     # IDs of decisions contain no tabs.
     operation = {"op": "label", "id": payload.id, "label": payload.label}
     try:
-        done = await context.ledger.ask(name, operation, id=f"{payload.id}\tlabel")
+        result = await context.ledger.ask(name, operation, id=f"{payload.id}\tlabel")
     except DecisionError as error:
         if error.code != "repeated":
             raise
@@ -126,9 +126,9 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
             code="contradiction",
             hint="a label is given once and stays",
         ) from None
-    certificate = done.answer["certificate"]
-    answer = {"id": payload.id, "bias": certificate["bias"], "certificate": certificate, "number": done.number}
-    return JSONResponse(answer, headers=_guard_headers(shield, True, done.repeated))
+    certificate = result.answer["certificate"]
+    answer = {"id": payload.id, "bias": certificate["bias"], "certificate": certificate, "number": result.number}
+    return JSONResponse(answer, headers=_guard_headers(shield, True, result.repeated))
 
 
 def add_decision_routes(app: FastAPI) -> None:
@@ -214,9 +214,9 @@ def _summarize_shields(
     summaries = []
     with context.database.reading() as connection:
         for shield in shields:
-            number, last, state = read_head_and_state(connection, shield.name)
+            number, last_hash, state = read_head_and_state(connection, shield.name)
             summaries.append(
-                {**shield.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)}
+                {**shield.to_dict(), "number": number, "hash": last_hash, **_state_columns(state, counters=counters)}
             )
     return summaries
 

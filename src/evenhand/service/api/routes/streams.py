@@ -46,8 +46,8 @@ async def list_log_heads(
     """The number and hash of the last entry of each stream. Keep them to detect later that a log was cut off."""
     return LogHeads(
         streams=[
-            LogHead(name=name, number=number, hash=last)
-            for name, (number, last) in (await run_in_threadpool(_read_log_heads, context)).items()
+            LogHead(name=name, number=number, hash=last_hash)
+            for name, (number, last_hash) in (await run_in_threadpool(_read_log_heads, context)).items()
             if caller.may_use(name)
         ]
     )
@@ -69,12 +69,12 @@ async def get_stream_log(
     log_head = (await run_in_threadpool(_read_log_heads, context)).get(name)
     if log_head is None:
         raise DecisionError(f"there is no stream {name!r}", code="stream", hint="see /v1/streams")
-    last, head = log_head
-    lines = _read_log_lines(context, name, after, last, limit)
+    last_number, head = log_head
+    lines = _read_log_lines(context, name, after, last_number, limit)
     # Before the response starts, so that a failing store causes an error response.
-    first = await run_in_threadpool(next, lines, "")
+    first_part = await run_in_threadpool(next, lines, "")
     return StreamingResponse(
-        chain((first,), lines), media_type=MEDIA_TYPE, headers={"x-evenhand-head": f"{last} {head}"}
+        chain((first_part,), lines), media_type=MEDIA_TYPE, headers={"x-evenhand-head": f"{last_number} {head}"}
     )
 
 
@@ -83,10 +83,12 @@ def _read_log_heads(context: ServiceContext) -> dict[str, tuple[int, str]]:
         return read_heads(connection)
 
 
-def _read_log_lines(context: ServiceContext, name: str, after: int, last: int, limit: int | None) -> Iterator[str]:
+def _read_log_lines(
+    context: ServiceContext, name: str, after: int, last_number: int, limit: int | None
+) -> Iterator[str]:
     """Yield the entries after one and up to another, several lines at a time."""
     log = read_log(context.database, name, after=after, page=LINES_PER_PIECE)
-    selected = islice(takewhile(lambda entry: entry["number"] <= last, log), limit)
+    selected = islice(takewhile(lambda entry: entry["number"] <= last_number, log), limit)
     return join_lines((json.dumps(entry, separators=(",", ":")) + "\n" for entry in selected), LINES_PER_PIECE)
 
 

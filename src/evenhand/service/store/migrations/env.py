@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps that are missing, on the connection that it is handed, in that one's transaction."""
+"""Environment of Alembic, which runs the missing migrations on a given connection, in its transaction."""
 
 from __future__ import annotations
 
