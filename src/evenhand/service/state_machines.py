@@ -267,8 +267,8 @@ class GuardMachine(StateMachine):
 
     Operations:
 
-    - ``{"op": "admit", "replica", "conditions", "fixed"?, "call"?}``: returns the ``admission``, which is open under the
-      number of this entry, and under ``call`` if there is one.
+    - ``{"op": "admit", "replica", "conditions", "fixed"?, "call"?}``: returns the ``admission``, which is open under
+      the number of this entry, and under ``call`` if there is one.
     - ``{"op": "complete", "admission": NUMBER, "values", "final"?}`` and ``{"op": "fail", "admission": NUMBER,
       "final"?}``: return the ``outcome``. For a retry, the admission stays open. ``final`` uses up all further retries.
       ``call`` may replace ``admission``; if both are given, both must belong to the same admission.
