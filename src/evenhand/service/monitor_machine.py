@@ -79,7 +79,7 @@ class MonitorMachine(StateMachine):
     def needs_saving(self) -> bool:
         return self._operations >= MOST_OPERATIONS or self._events >= MOST_EVENTS
 
-    def backup(self, operation: Operation) -> Mapping[str, Any]:
+    def before(self, operation: Operation) -> Mapping[str, Any]:
         return {"decisions": self.monitor.decisions, "labels": self.monitor.labels}
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
