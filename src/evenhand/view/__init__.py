@@ -1,4 +1,4 @@
-"""What people see: screens, pages, charts. The only place that knows colours and the words of the screen."""
+"""Screens, pages and charts of results."""
 
 import lazy_loader
 

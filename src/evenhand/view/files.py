@@ -23,7 +23,7 @@ def write_report(audit: AuditResult | RankingResult, folder: str | Path) -> tupl
     """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
 
     Args:
-        audit: what is written.
+        audit: Result.
         folder: where.
 
     Returns:
@@ -43,7 +43,7 @@ def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool |
     apostrophe before it.
 
     Args:
-        dossier: what is written.
+        dossier: Result.
         folder: where.
         printed: whether each dossier is written as PDF and DOCX too; by default where the extra ``dossier`` is
             installed.

@@ -30,7 +30,7 @@ def render_markdown(document: Document, picture: Callable[[Figure], str] | None 
     """Return the whole document as Markdown.
 
     Args:
-        document: what is shown.
+        document: Document.
         picture: returns the address of a drawing. None: their captions stand, for the numbers are in the tables.
     """
     parts = [f"# {escape(document.title)}"]
@@ -41,7 +41,7 @@ def render_markdown(document: Document, picture: Callable[[Figure], str] | None 
 
 
 def escape(text: str) -> str:
-    """Return a text that Markdown shows as it stands, on one line."""
+    """Escape a text for Markdown, on one line."""
     return _SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(strip_unprintable(text).split()))
 
 

@@ -29,7 +29,7 @@ def show_in_notebook() -> Iterator[Progress]:
     nothing for a while.
 
     Yields:
-        What to call as work goes on, with what is being done and the share that is done, 0 to 1.
+        Progress function: takes the current step and the completed share, 0 to 1.
     """
     line = _ProgressLine()
     # The kernel keeps in a context variable which cell an output belongs to.
@@ -45,7 +45,7 @@ def show_in_notebook() -> Iterator[Progress]:
 
 
 class _ProgressLine:
-    """What is being done, and the output of the cell that shows it."""
+    """Current step, and the output of the cell that shows it."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -54,7 +54,7 @@ class _ProgressLine:
         self._handle: Any = None
 
     def advance(self, what: str, share: float) -> None:
-        """Keep what is being done; the thread shows it."""
+        """Store the current step, which the thread shows."""
         self._state = (strip_unprintable(what), min(1.0, max(0.0, share)))
 
     def draw_until_done(self) -> None:

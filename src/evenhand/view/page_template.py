@@ -1,6 +1,6 @@
 """A document as one HTML page that stands alone, and as a fragment for notebooks.
 
-A page needs no network, and no script to be read; the one that it holds sorts and filters tables. Its Content Security
+A page needs no network, and is readable without its script, which sorts and filters tables. Its Content Security
 Policy lets no other script run. A fragment has none.
 """
 
@@ -41,7 +41,7 @@ SHAPES = {
 
 SCRIPT = (Path(__file__).parent / "templates" / "page.js").read_text("utf-8")
 SCRIPT_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}'"
-"""The script of every page as a Content Security Policy names it: for servers that send a policy of their own."""
+"""Hash of the script of every page, for servers that send a Content Security Policy."""
 
 LETTER = 6.67
 """Pixels of a digit in the font of charts. A width in digits fits names in other fonts too."""
@@ -50,7 +50,7 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:s|min|kB|MB)\b)")
 
 
 def _finalize_value(value: object) -> object:
-    """Return what the page shows for a value: texts are printable, and no line breaks between a number and its unit."""
+    """Make a text printable, and keep numbers and their units on one line."""
     if type(value) is not str:
         return value
     return _UNIT.sub("\N{NO-BREAK SPACE}", strip_unprintable(value).replace(" %", NARROW_PERCENT))
@@ -88,14 +88,14 @@ def template_environment() -> jinja2.Environment:
 
 
 NARROW_TABLE = 3
-"""Columns of a table that may stand beside another such table."""
+"""Maximum number of columns of tables that share a row."""
 
 KINDS = {
     "observed": "counted on what was there; its interval is for the people or things these stand for",
     "estimated": "from a random sample; the true number lies in the interval with the stated confidence",
     "proved": "follows from the model itself; no sampling is in it",
 }
-"""What kinds of numbers mean."""
+"""Meaning of the kinds of numbers."""
 
 
 def render_page(document: Document) -> str:
@@ -138,7 +138,7 @@ def _narrow(block: Block) -> bool:
 
 
 def say_rows_left_out(table: Table) -> str:
-    """Return what a caption adds where a page does not show all rows; nothing where it does."""
+    """Describe the rows that a page leaves out; empty if it shows all."""
     if len(table.rows) <= table.page_rows:
         return ""
     shown, every = (sum(not row.heading for row in rows) for rows in (table.rows[: table.page_rows], table.rows))
@@ -147,7 +147,7 @@ def say_rows_left_out(table: Table) -> str:
 
 
 def can_sort(table: Table) -> bool:
-    """Whether the rows of a table may stand in another order: several, and none nested under another."""
+    """Check that a table can be sorted: it has several rows, and none is nested."""
     return sum(not row.heading for row in table.rows) > 1 and not any(row.indent for row in table.rows)
 
 

@@ -29,10 +29,10 @@ from evenhand.core.text import strip_unprintable
 from evenhand.errors import MissingExtraError, OptionError
 
 FONTS = ("Libertinus Serif", "DejaVu Sans Mono")
-"""Fonts that typst brings along; what they lack is taken from those of the system."""
+"""Fonts included in typst. Missing letters are taken from fonts of the system."""
 
 LONG, WIDEST = 16, 40
-"""Letters from which on the cells of a column may break into lines, and those that its width is made for at most."""
+"""Number of letters from which cells are wrapped, and maximum width of a column in letters."""
 
 EPOCH = dt.datetime(2000, 1, 1)
 """The date inside a DOCX: equal documents are equal files."""
@@ -52,7 +52,7 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
 
     Args:
         document: of headings, texts, notes, facts and tables.
-        open_word: the text that marks what is to be filled; it is printed in a box.
+        open_word: Text of open entries, which is printed in a box.
 
     Raises:
         MissingExtraError: typst is not installed.
@@ -93,11 +93,11 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
 
 
 def print_docx(document: Document, *, open_word: str = "") -> bytes:
-    """Return a document as a DOCX; what is to be filled is a marked empty line. Equal documents give equal bytes.
+    """Render a document as DOCX with marked empty lines for open entries. Equal documents give equal bytes.
 
     Args:
         document: of headings, texts, notes, facts and tables.
-        open_word: the text that marks what is to be filled.
+        open_word: Text of open entries.
 
     Raises:
         MissingExtraError: python-docx is not installed.
@@ -136,7 +136,7 @@ def _unfold(blocks: tuple[Block, ...]) -> Iterator[Block]:
 
 
 def _lay_out(block: Block) -> dict[str, Any]:
-    """Return a block as plain data: what a template needs of it."""
+    """Convert a block to plain data for a template."""
     match block:
         case Heading():
             return {"kind": "heading", "level": block.level, "text": _printable(block.text)}
@@ -171,7 +171,7 @@ def _lay_out_table(table: Table) -> dict[str, Any]:
             {
                 "name": _printable(column.name),
                 "numeric": column.numeric,
-                # The shares of the page that broad columns take; narrow ones are as wide as what they hold.
+                # Share of the page for a broad column. Narrow columns fit their content.
                 "share": min(max(longest, LONG), WIDEST) if max(longest, len(column.name)) > LONG else 0,
             }
         )
@@ -179,7 +179,7 @@ def _lay_out_table(table: Table) -> dict[str, Any]:
 
 
 def _lay_out_cell(cell: Cell, table: Table) -> dict[str, str]:
-    """Return the text of a cell, and what stands below: its interval, and its kind where the caption says another."""
+    """Return the text of a cell, and its interval and kind, which are shown below."""
     if isinstance(cell, int):
         return {"text": f"{cell:,}", "under": ""}
     if not isinstance(cell, ReportedNumber):
@@ -232,7 +232,7 @@ def _add_table(made: Any, block: dict[str, Any], open_word: str) -> None:
 
     for place, column in enumerate(block["columns"]):
         fill(table.rows[0].cells[place], column["name"], column)
-    # Repeated on every page, and told as headers to those who hear the document.
+    # Repeated on every page, and read as headers by screen readers.
     table.rows[0]._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
     for row in block["rows"]:
         cells = table.add_row().cells

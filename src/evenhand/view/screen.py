@@ -30,7 +30,7 @@ from evenhand.core.document import (
 from evenhand.core.text import format_level
 
 BESIDE = 72
-"""Columns from which explanations stand beside their numbers; below, they stand under them."""
+"""Minimum width, in columns, for explanations to the right of numbers."""
 
 ROOM = 20
 """Columns that the last column of a table needs at least."""
@@ -57,11 +57,11 @@ GLUE = "\N{NO-BREAK SPACE}"
 
 
 class ScreenLine(NamedTuple):
-    """A text with what stands before its first line, and how both look.
+    """Text with a lead before its first line, and the styles of both.
 
     Attributes:
         text: wrapped where it is too wide, and then indented by the width of ``lead``.
-        lead: what stands before it.
+        lead: lead of the first line.
         style, lead_style: names of styles that a terminal knows: ``bold``, ``italic``.
         whole: whether it stays on one line, so that it can be copied.
     """
@@ -102,7 +102,7 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
     Args:
         document: what to show; parts that are details, folded or drawn are left out.
         width: columns of the screen, as far as sentences use them.
-        widest: columns that tables may use; by default as many.
+        widest: columns that tables may use. Default: ``width``.
     """
     yield ScreenLine(document.title, style="bold")
     yield from (ScreenLine(line) for line in (*document.opening_lines, document.made) if line)
@@ -182,7 +182,7 @@ def _fit_block(block: Block, room: int, width: int, widest: int) -> list[ScreenL
 
 
 def _short_notes(blocks: Sequence[Block], metrics: Sequence[Metric]) -> Iterator[ScreenLine]:
-    """Yield the notes in short, cautions first, and then what the numbers leave out."""
+    """Yield the short notes, cautions first, then the people left out of numbers."""
     notes = [block for block in blocks if isinstance(block, Note)]
     for note in sorted(notes, key=lambda note: note.tone != "caution"):
         text = note.short or note.text
@@ -215,12 +215,12 @@ def _name_subjects(blocks: Iterable[Block]) -> Iterator[Metric]:
 
 
 def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine]]:
-    """Lay metrics out as a table. The subject is beside the first metric of its group."""
+    """Lay metrics out as a table. The subject is in the row of the first metric of its group."""
     levels = {metric.number.confidence for metric in metrics if metric.number.confidence is not None}
     interval = f"{format_level(min(levels))} interval" if len(levels) == 1 else "interval"
     beside = [metric.number.ends for metric in metrics]
     if not any(beside):
-        # Where no number has an interval, short notes, such as verdicts, are more important.
+        # If no number has an interval, short notes such as verdicts are more important.
         beside = [next((note for note in metric.notes[:1] if len(note) <= SHORT_NOTE), "") for metric in metrics]
         interval = "note" if any(beside) else ""
     rows, subject = [], ""

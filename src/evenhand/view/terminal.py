@@ -83,7 +83,7 @@ def show_progress(*, quiet: bool = False, console: Console | None = None) -> Ite
     silence.
 
     Yields:
-        What to call as work goes on, with what is being done and the share that is done, 0 to 1.
+        Progress function: takes the current step and the completed share, 0 to 1.
     """
     if console is None and not quiet and in_notebook():
         with show_in_notebook() as advance_line:
@@ -114,10 +114,10 @@ def show_progress(*, quiet: bool = False, console: Console | None = None) -> Ite
 
 @contextmanager
 def follow_progress(progress: Progress | bool | None = None) -> Iterator[Progress]:
-    """Yield what a verb calls as it works: it is quiet unless asked, except in a notebook.
+    """Yield the progress function of an analysis. Nothing is shown by default, except in a notebook.
 
     Args:
-        progress: a function that is called with what is being done and the share that is done, 0 to 1; True: shown as
+        progress: progress function: takes the current step and the completed share, 0 to 1; True: shown as
             by ``show_progress``; False: not shown; None: shown in a notebook and nowhere else.
     """
     if callable(progress):

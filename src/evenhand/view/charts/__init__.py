@@ -38,12 +38,12 @@ class DrawnFigure(NamedTuple):
 
 
 class FigureSource(NamedTuple):
-    """Where a drawing is made.
+    """Function that draws a figure.
 
     Attributes:
         module, function: in this package, or the whole name of a module elsewhere; it takes the figure's source and
             arguments.
-        form: what the function makes.
+        form: form of the drawing.
     """
 
     module: str
@@ -98,7 +98,7 @@ def draw(figure: Figure, name: str) -> DrawnFigure:
 
     Args:
         figure: which drawing, of what.
-        name: a word that is unique in the page, for what is drawn as SVG.
+        name: name that is unique in the page, for SVG identifiers.
     """
     source = FIGURES[figure.chart]
     module = source.module if "." in source.module else f"{__name__}.{source.module}"

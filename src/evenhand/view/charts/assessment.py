@@ -19,13 +19,13 @@ from evenhand.view.drawing.theme import (
     Spec,
     along,
     finish_chart,
+    line_style,
     mark_layer,
-    series_style,
     stack_charts,
 )
 
 LANE_HEIGHT = 46
-"""Height of a lane; its name stands above its marks."""
+"""Height of a lane, including its name."""
 
 MAX_LANES = 24
 """Values drawn at most."""
@@ -153,20 +153,12 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
         for number, share in _curve_steps(coverage.curve)
     ]
     names = [name for name, _ in known]
-    legend = None
-    if len(names) > 1:
-        legend = {
-            "symbolType": "stroke",
-            "symbolSize": 300,
-            "symbolStrokeWidth": 2.5,
-            "columns": 1 if width < 500 else 3,
-        }
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
         x=along("item", (0, longest), title="items", grid=False, tickCount=8, offset=4),
         y=along("share", (0, 1), title=None, format=".0%", tickCount=5),
-        **series_style("name", names, legend),
+        **line_style(names, width),
     )
     ways = known[0][1].ways
     more = f", the first {MAX_LINES} sequences" if len(every) > MAX_LINES else ""

@@ -1,4 +1,4 @@
-"""Certificates as bars (same, undecided, different), and what was still undecided over time."""
+"""Charts of certificates: proved shares, and shares by attribute."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _marks(certificate: Certificate, start: float) -> tuple[Mark, ...]:
     return tuple(found)
 
 
-# Certificates attribute by attribute: among whom decisions differ, and whom the proof left open.
+# Certificates attribute by attribute: different and undecided shares of each value.
 
 MAX_PANELS = 4
 """Attributes that are drawn: those whose values differ most."""

@@ -1,4 +1,4 @@
-"""Changes between two audits as dots with intervals, beside a line at no change."""
+"""Chart of the changes between two audits: dots with intervals."""
 
 from __future__ import annotations
 

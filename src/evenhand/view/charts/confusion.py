@@ -1,4 +1,4 @@
-"""Confusions as pictures: what is said of the items that show each value, and which label each group is given."""
+"""Charts of confusions: of a classifier of items, and of the labels of each group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELL_SIZE = 84
 """Width of a square, unless names above it are wider or there is no room; it is half as high."""
 
 LONGEST_NAME = 150
-"""Pixels of a name at most; what is longer is cut."""
+"""Maximum width of a name in pixels. Longer names are cut."""
 
 MAX_VALUES = 20
 """Values drawn at most; more names and numbers do not fit."""
@@ -31,7 +31,7 @@ LABEL_NAME, LARGEST_CELL, ROOM_FOR_COUNTS = 96, 62, 44
 
 
 def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
-    """Draw a square for every true value and what is said of it: blue where that is right, orange where it is wrong."""
+    """Draw a square for each pair of a true and a predicted value: blue if they agree, orange otherwise."""
     values = result.sample.values[:MAX_VALUES]
     names = [*values, None]
     words = {name: "no value" if name is None else name for name in names}
@@ -62,7 +62,7 @@ def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -
     """Draw a square of labels for every group by one attribute: rows are true labels, columns those given.
 
     A cell is the share of its row, blue where the true label is given and orange where another one is; people are
-    counted below it where there is room. Of many labels, those that most people truly have.
+    counted below it where there is room. Only the most frequent true labels are drawn.
     """
     groups = [one for each in result.breakdowns if each.by == (by,) for one in each.groups if one.confusion]
     largest = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS]

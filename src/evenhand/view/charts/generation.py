@@ -15,7 +15,7 @@ LABEL_WIDTH = 150
 
 
 def plot_generation_simulation(result: GenerationSimulationResult) -> Spec:
-    """Draw the longest gaps beside their deadlines, above violations, interventions and calls, each by policy."""
+    """Draw the longest gaps with their deadlines, then violations, interventions and calls by policy."""
     parts: list[Spec | RowChart] = [draw_gaps(result), draw_costs(result)]
     return stack_charts(parts)
 

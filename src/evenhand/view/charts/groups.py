@@ -25,7 +25,7 @@ NAMES = 300
 """Pixels for the names of groups at most."""
 
 LABELS_A_ROW, MOST_LABELS = 3, 12
-"""Labels whose shares stand side by side, and that are drawn at all: those that most people are given."""
+"""Maximum numbers of labels in a row and in a figure: the most frequent ones."""
 
 OVERVIEW_GROUPS = 10
 """Maximum number of groups of an attribute in the overview: those with the highest and the lowest rates."""
@@ -59,16 +59,7 @@ def draw_breakdown(breakdown: Breakdown) -> RowChart:
     """One breakdown. Groups too small for the gaps are hollow and grey; four fifths of the highest rate is dashed."""
     groups = select_groups(breakdown)
     measured = [metric for metric in PANELS if any(metric in group.metrics for group in groups)]
-    rows = tuple(
-        Row(
-            name=group.label,
-            marks=tuple(_marks(group, metric) for metric in measured),
-            figures=(f"{group.size:,}",),
-            aside=f"{group.size:,} people",
-            role="faint" if group.small else "ink",
-        )
-        for group in groups
-    )
+    rows = tuple(_group_row(group, tuple(_marks(group, metric) for metric in measured)) for group in groups)
     panels = tuple(_metric_panel(groups, metric) for metric in measured)
     rates = "; ".join(_group_tooltip(group) for group in groups)
     return RowChart(
@@ -139,16 +130,7 @@ def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
     blocks = []
     for first in range(0, len(names), LABELS_A_ROW):
         part = names[first : first + LABELS_A_ROW]
-        rows = tuple(
-            Row(
-                name=group.label,
-                marks=tuple(_label_marks(group, name) for name in part),
-                figures=(f"{group.size:,}",),
-                aside=f"{group.size:,} people",
-                role="faint" if group.small else "ink",
-            )
-            for group in groups
-        )
+        rows = tuple(_group_row(group, tuple(_label_marks(group, name) for name in part)) for group in groups)
         panels = tuple(Panel(WHOLE, f"at least {name}" if result.ordered else name) for name in part)
         blocks.append(Block(rows=rows, panels=panels, headings=("people",), names=NAMES))
     said = "; ".join(
@@ -157,6 +139,11 @@ def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
         for name in names
     )
     return RowChart(f"Shares of {result.target} by {by}: {said}.", tuple(blocks))
+
+
+def _group_row(group: Group, marks: tuple[tuple[Mark, ...], ...]) -> Row:
+    size, role = f"{group.size:,}", "faint" if group.small else "ink"
+    return Row(group.label, marks, (size,), f"{size} people", role=role)
 
 
 def _label_share(group: Group, name: str) -> Quantity:
@@ -174,7 +161,7 @@ def _label_marks(group: Group, name: str) -> tuple[Mark, ...]:
 class Reliability:
     """The scores of one group: mean score against what came true, in bins.
 
-    On the diagonal, scores mean what they say; below it, the group did worse than promised.
+    On the diagonal, scores equal observed rates. Below it, scores are too high.
 
     Attributes:
         name, size: the group.
@@ -203,7 +190,7 @@ def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
 def select_groups(breakdown: Breakdown, metric: str = "selection_rate", most: int = DRAWN) -> list[Group]:
     """Select the groups that are drawn, in their order for one attribute, by the metric for several, small ones last.
 
-    Of too many groups, those with the highest and the lowest values are drawn.
+    If there are too many groups, those with the highest and the lowest values are drawn.
     """
     groups = [group for group in breakdown.groups if not group.small]
     if len(breakdown.by) > 1 or len(groups) > most:
@@ -226,7 +213,7 @@ def _metric_value(group: Group, metric: str, otherwise: float) -> float:
 
 
 def _marks(group: Group, metric: str) -> tuple[Mark, ...]:
-    """Return the rate with its interval, and beside the selection rate where the true labels are."""
+    """Build the dot of a rate, and the tick of the base rate next to the selection rate."""
     found: list[Mark] = []
     if (dot := _dot(group, metric)) is not None:
         found.append(dot)
@@ -253,7 +240,7 @@ def _metric_panel(groups: list[Group], metric: str) -> Panel:
 
 
 def _axis_end(groups: list[Group], metric: str) -> float:
-    """Where the axis ends: past all numbers and the intervals of groups large enough, not far past those too small."""
+    """Compute the end of an axis: beyond all numbers and the intervals of large groups."""
     dots = [(group, dot) for group in groups if (dot := _dot(group, metric)) is not None]
     marks = [mark.value for group in groups for mark in _marks(group, metric) if isinstance(mark, Dot | Tick)]
     sure = [dot.high for group, dot in dots if not group.small]

@@ -15,7 +15,7 @@ SHOWN = 240
 """Items of a sequence that are shown at most."""
 
 LARGEST = 128 * 1024
-"""Bytes of a picture that is put into the page as it is; larger ones are made smaller, if Pillow is installed."""
+"""Maximum size of an unchanged picture in bytes. Pillow, if installed, shrinks larger ones."""
 
 SIDE = 256
 """Pixels along the longer side of a picture that was made smaller."""
@@ -31,7 +31,7 @@ MOST_BYTES = 12 * 1024 * 1024
 
 
 class ShownItem(NamedTuple):
-    """A picture or a text, with what is known of it.
+    """Picture or text with its values.
 
     Attributes:
         number: of the item, from 1.
@@ -47,7 +47,7 @@ class ShownItem(NamedTuple):
 
 
 class ItemGallery(NamedTuple):
-    """The items of a sequence that could be read, and what is left out.
+    """Readable items of a sequence, and numbers of the others.
 
     Attributes:
         items: in the order of the requests.
@@ -149,7 +149,7 @@ def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]
 
 
 def _picture_type(data: bytes) -> str | None:
-    """Tell what a picture is by its first bytes, whatever its name says."""
+    """Determine the type of a picture from its first bytes."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

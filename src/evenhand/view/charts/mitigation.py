@@ -140,7 +140,7 @@ def _share_axis(values: Sequence[float]) -> Axis:
     return spread(0.0 if low < 0.35 * high else max(0.0, low - room), min(1.0, high + room), percentages, about=3)
 
 
-# Alternatives: accuracy beside the gap.
+# Alternatives: accuracy against the gap.
 
 FRONTIER_WIDTH, HEIGHT = 690, 360
 SCALE = 70
@@ -263,7 +263,7 @@ def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tupl
     """Return the points by the place of their names, so that no two names overlap. Some names, the original model last,
     are left out.
 
-    The names of points that are left out stand in the table.
+    The table has the names that are left out.
     """
     placed: dict[tuple[str, int, int], list[Spec]] = {side: [] for side in SIDES}
     taken: list[tuple[float, float, float]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.view.drawing.theme import SERIES, WIDE, Spec, along, finish_chart, mark_layer, series_style
+from evenhand.view.drawing.theme import SERIES, WIDE, Spec, along, finish_chart, line_style, mark_layer
 
 if TYPE_CHECKING:
     from evenhand.groups.result import GroupMetrics
@@ -21,18 +21,17 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
     drawn = [one for one in curves if one in largest]
     names = [f"{one.group} ({one.n:,})" for one in drawn]
     rows = [
-        {"group": name, "share": share, "value": value}
+        {"name": name, "share": share, "value": value}
         for name, one in zip(names, drawn, strict=True)
         for share, value in zip(one.shares, one.values, strict=True)
     ]
     unit = "" if result.outcome.unit is None else f" ({result.outcome.unit})"
-    legend = {"columns": 1 if width < 600 else 3}
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
         x=along("share", (0, 1), title="share of the group's people", format=".0%", tickCount=5, offset=5),
         y=along("value", zero=False, title=f"{result.outcome.name}{unit}, at most", tickCount=5, offset=5),
-        **series_style("group", names, legend),
+        **line_style(names, width),
     )
     medians = "; ".join(
         f"{name}: median {one.values[len(one.values) // 2]:,.4g}" for name, one in zip(names, drawn, strict=True)

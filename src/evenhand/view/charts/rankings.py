@@ -23,7 +23,7 @@ SCALE = 70
 
 HEIGHT = 260
 HIGHEST = 3.0
-"""Where bands are cut off, so that groups with few candidates leave the others room; values are never."""
+"""Upper end of bands, so that groups with few candidates leave room for the others."""
 
 
 def plot_rankings(result: RankingResult) -> Spec:

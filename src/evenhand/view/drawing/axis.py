@@ -33,7 +33,7 @@ class Axis:
 def spread(
     low: float, high: float, texts: Callable[[Sequence[float]], list[str]], *, about: int = 5, whole: bool = False
 ) -> Axis:
-    """Return an axis with about so many round numbers at equal distances; a ``whole`` one ends at one of them."""
+    """Build an axis with about ``about`` round ticks. If ``whole``, the axis ends at a tick."""
     step = _step(low, high, about)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if whole and last * step < high:
@@ -72,7 +72,7 @@ def differences(values: Sequence[float]) -> list[str]:
 
 
 def _step(low: float, high: float, about: int) -> float:
-    """Return 1, 2 or 5 times a power of ten, so that about so many of them lie between the ends."""
+    """Compute the distance of ticks: 1, 2 or 5 times a power of ten."""
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     return power * (

@@ -1,4 +1,4 @@
-"""How wide a text is: advance widths of Helvetica, which Arial and Liberation Sans share."""
+"""Widths of texts: advance widths of Helvetica, Arial and Liberation Sans."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _advances(bold: bool) -> dict[str, int]:
 
 
 def text_width(text: str, size: float = 12, *, bold: bool = False) -> float:
-    """Return how many pixels wide a text is.
+    """Compute the width of a text in pixels.
 
     >>> round(text_width("undecided"), 1), round(text_width("undecided", bold=True), 1)
     (55.4, 60.0)
@@ -44,7 +44,7 @@ def text_width(text: str, size: float = 12, *, bold: bool = False) -> float:
 
 
 def wrap_text(text: str, room: float, *, lines: int = 2) -> list[str]:
-    """Break a text into lines no wider than ``room`` pixels, between words if it can; what is left over is cut.
+    """Wrap a text into lines of at most ``room`` pixels, between words if possible. The remainder is cut.
 
     >>> wrap_text("provably the same decision", 90)
     ['provably the', 'same decision']

@@ -1,4 +1,4 @@
-"""Charts of rows: a name, and beside it dots with intervals, bars or ticks, on an axis that all rows share."""
+"""Charts of rows: names, with dots, intervals, bars or ticks on a common axis."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One axis with what is drawn over it.
+    """Axis with reference lines.
 
     Attributes:
-        title: stands above it.
+        title: title above the panel.
         axis: of all rows.
         lines: upright lines through all rows.
     """
@@ -106,10 +106,10 @@ class Row:
     """One row of every panel.
 
     Attributes:
-        name: what it is about.
-        marks: what is drawn in each panel, in order.
-        figures: numbers beside the name, under the block's headings.
-        aside: the same numbers in words, for where there is no room beside.
+        name: name of the row.
+        marks: marks of each panel, in order.
+        figures: numbers after the name, one per heading of the block.
+        aside: the same numbers in words, for narrow screens.
         indent: how deep it is nested under rows above it.
         role: colour of the words.
     """
@@ -129,9 +129,9 @@ class Block:
     Attributes:
         rows: from top to bottom.
         panels: side by side, or below each other where there is no room.
-        title: stands above them.
+        title: title above the rows.
         headings: above the rows' figures.
-        names: pixels for the names beside the panels, at most.
+        names: maximum width of the names in pixels.
         place: where the names stand: ``beside`` the panels, or above each row where there is no room; ``left`` of them
             at any width (short names); ``above`` each row at any width.
         height: pixels of a row.
@@ -147,13 +147,13 @@ class Block:
 
     @property
     def name_width(self) -> int:
-        """Pixels that its own names need beside the panels."""
+        """Width of the names in pixels."""
         widths = (text_width(row.name) + INDENT * row.indent for row in self.rows)
         return min(self.names, math.ceil(max(widths, default=0)) + 2)
 
     @property
     def name_lines(self) -> int:
-        """How many lines of a name a row has room for; what is longer ends in an ellipsis."""
+        """Maximum number of lines of a name in a notebook."""
         return max(1, self.height // LINE)
 
     @property
@@ -168,9 +168,9 @@ class RowChart:
     """Blocks of rows below each other.
 
     Attributes:
-        description: what it shows, in words, for those who cannot see it.
+        description: content in words, for screen readers.
         blocks: from top to bottom.
-        legend: role of a colour -> what it stands for.
+        legend: role of a colour -> its meaning.
     """
 
     description: str
@@ -179,7 +179,7 @@ class RowChart:
 
     @property
     def name_width(self) -> int:
-        """Pixels that names beside panels take, the same in all blocks, so that their axes stand below each other."""
+        """Width of the names in pixels, equal in all blocks, so that their axes are aligned."""
         return max((block.name_width for block in self.blocks), default=0)
 
     @property
@@ -201,7 +201,7 @@ def together(charts: Iterable[RowChart]) -> RowChart:
 
 
 FIGURE = 104
-"""Pixels for a figure beside a name."""
+"""Width of a figure in pixels."""
 
 Y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
 
@@ -301,7 +301,7 @@ def _labels(rows: list[Spec], x: Any) -> list[Spec]:
 
 
 _DRAWN = {Bar: _bars, Span: _spans, Dot: _dots, Tick: _ticks, Label: _labels}
-"""How each kind of mark is drawn, from the bottom up."""
+"""Functions that draw each kind of mark, from the bottom up."""
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> Spec:

@@ -40,7 +40,7 @@ LIGHT = {
     "paper": "#fffffe",
 }
 """Role -> colour on a light page. Blue and orange differ for every kind of colour vision and, printed in grey, in
-brightness; nothing is said by colour alone."""
+brightness; colours are never the only distinction."""
 
 DARK = {
     "ink": "#e8eaed",
@@ -57,7 +57,7 @@ DARK = {
 """Role -> colour on a dark page."""
 
 SERIES = ("same", "different", "third", "fourth", "muted")
-"""Roles of lines that are told apart, in order; each comes with its own dash too."""
+"""Roles of lines, in order. Each line also has its own dashes."""
 
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4))
 
@@ -122,37 +122,28 @@ def along(field: str, domain: Sequence[float] | None = None, *, zero: bool = Tru
 
 
 def literal_color(field: str) -> Spec:
-    """Return a colour taken as it stands in the rows."""
+    """Return a colour channel without a scale."""
     return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
-def series_style(field: str, names: Sequence[str], legend: Spec | None = None) -> dict[str, Spec]:
-    """Return the encodings of lines by name: each has a colour and dashes of its own."""
-    ranges: dict[str, list[Any]] = {
-        "color": [LIGHT[role] for role in SERIES],
-        "strokeDash": [list(dash) for dash in DASHES],
-    }
+def line_style(names: Sequence[str], width: int) -> dict[str, Spec]:
+    """Return the encodings of lines by ``name``: each has its own colour, dashes and legend entry."""
+    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
+    legend["columns"] = 1 if width < WIDE else 3
+    ranges = {"color": [LIGHT[role] for role in SERIES], "strokeDash": [list(dash) for dash in DASHES]}
     return {
         channel: {
-            "field": field,
+            "field": "name",
             "type": "nominal",
             "scale": {"domain": list(names), "range": values[: len(names)]},
-            "legend": legend,
+            "legend": legend if len(names) > 1 else None,
         }
         for channel, values in ranges.items()
     }
 
 
-def line_style(names: Sequence[str], width: int) -> dict[str, Spec]:
-    """Return the encodings of lines by ``name`` with a legend, in a column on narrow screens."""
-    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
-    if width < WIDE:
-        legend["direction"] = "vertical"
-    return series_style("name", names, legend)
-
-
 def finish_chart(spec: Spec, description: str) -> Spec:
-    """Finish a chart: the house's look, and what it shows in words for those who cannot see it."""
+    """Add the theme and the description, which is for screen readers, to a chart."""
     frame = {"background": "transparent", "padding": {"left": 2, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
     shown: Spec = _strip_texts(spec | {"description": description})
     return shown | frame
@@ -226,7 +217,7 @@ def to_svg(spec: Spec, *, name: str) -> str:
     width, height = re.findall(r'(?:width|height)="(\d+(?:\.\d+)?)"', head)[:2]
     body = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', body)
     body = re.sub(r'="url\(#([^"]*)\)"', rf'="url(#{name}-\1)"', body)
-    # The drawing is one image with one description; its parts are in the tables beside it.
+    # The drawing is one image with one description; its parts are in the tables.
     body = re.sub(r'\s(?:role|aria-[a-z]+)="[^"]*"', "", body)
     body = _shorten_drawing(fix_widths(body))
     described = spec["description"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
@@ -245,7 +236,7 @@ _UNSEEN = re.compile(
 
 
 def _shorten_drawing(body: str) -> str:
-    """Leave out of a drawing what cannot be seen, and round places to a tenth of a pixel."""
+    """Remove invisible parts of a drawing, and round positions to a tenth of a pixel."""
     body = _UNSEEN.sub("", body)
     return _PLACES.sub(lambda found: _DIGITS.sub(lambda number: f"{round(float(number[0]), 1):g}", found[0]), body)
 
@@ -261,7 +252,7 @@ def dark_stylesheet() -> str:
 
 WIDE = 880
 NARROW = 330
-"""A chart that Vega draws is drawn twice, for these widths in pixels; the page shows the one that fits."""
+"""Widths in pixels at which Vega draws a chart. The page shows one of both."""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from evenhand.shields.simulation.comparison import ShieldComparisonResult
 from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, along, finish_chart, mark_layer, stack_charts
 
 HEIGHT = 72
-"""Of the panel of one shield."""
+"""Height of the panel of a shield in pixels."""
 NO_SHIELD = "no shield"
 
 
 def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spec:
-    """Draw a panel for each shield, and one for none: median bias, the band of nine of ten runs, and what is fair."""
+    """Draw a panel per shield and one without: median bias, band of nine in ten runs, and the bound."""
     first = result.simulations[0]
     kappa = float(Fraction(first.kappa))
     panels = [

@@ -46,7 +46,7 @@ def plot_shield_inspection(result: ShieldInspection) -> Spec:
 
 
 def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) -> Spec:
-    """Return how often the shield intervenes, by decisions made and by the difference between the groups so far.
+    """Draw the frequency of interventions by decisions made and by the difference between the groups.
 
     One panel per group of the person who comes. Blue: accepted against the recommendation; orange: rejected; grey: the
     recommendation is followed; nothing: no run gets there. The dashed lines are plus and minus kappa, and nine in ten
@@ -78,7 +78,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
 
 
 def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
-    """Return what happens to people of either group, by how many of each were accepted so far, at a few times."""
+    """Draw the actions for each group, by the numbers of accepted people, at several times."""
     times = list(dict.fromkeys(one.time for one in result.stretches))
     names = [group.name for group in result.groups]
     columns = 4 if width >= WIDE else 2

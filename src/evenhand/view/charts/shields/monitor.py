@@ -1,4 +1,4 @@
-"""The course of a monitored gap: the mean so far inside its interval, and what was seen of late."""
+"""Chart of a monitored gap: its mean with its interval, and the recent mean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCALE = 76
 """Pixels left of the course for its scale."""
 HEIGHT = 190
 WIDEST = 4.0
-"""Of intervals, the first are cut at so many times the largest estimate; a ratio is at most this."""
+"""Multiple of the largest estimate at which early intervals are cut, and maximum ratio."""
 
 
 def plot_monitor(result: MonitorResult) -> Spec:
@@ -44,7 +44,7 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
     seen = [
         abs(float(value)) for point in known[len(known) // 8 :] for value in (point[1], point[4]) if value is not None
     ]
-    # Where the interval ends now is always to be seen; where it was wider at first, it is cut.
+    # The current interval is shown in full; wider, earlier intervals are cut.
     ends = [1.15 * abs(float(value)) for point in known[-1:] for value in point[2:4] if value is not None]
     limit = WIDEST if ratio else max(3 * max(seen, default=1.0), 3 * tolerated[1], *ends, 1.0)
     low, high = (0.0, limit) if ratio else (-limit, limit)

@@ -21,7 +21,7 @@ def plot_shield_simulation(result: ShieldSimulationResult) -> Spec:
 
 
 def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec:
-    """Draw median bias as lines inside bands of nine of ten runs; grey: what is fair. Dots: the checks."""
+    """Draw the median bias and the band of nine in ten runs; grey: within the bound. Dots: the checks."""
     kappa = _parse_kappa(result)
     top = _scale_top(result, kappa)
     rows = [
@@ -165,7 +165,7 @@ def _parse_kappa(result: ShieldSimulationResult) -> float:
 
 
 def _fair_class_count(result: ShieldSimulationResult) -> int:
-    """Return how many classes of the histogram are fair: those that end at the bound or before."""
+    """Count the classes of the histogram that end at or below the bound."""
     bound = 1.0 if _parse_kappa(result) else 0.0
     return sum(edge <= bound for edge in result.normalised.edges[1:])
 
