@@ -408,6 +408,3 @@ function plain(text) {
 }
 
 const kindOf = (data) => (data.startsWith("/9j/") ? "image/jpeg" : data.startsWith("UklGR") ? "image/webp" : data.startsWith("R0lG") ? "image/gif" : "image/png");
-
-/** Only this service's own addresses are loaded. */
-const own = (url) => (url && new URL(url, location.href).origin === location.origin ? url : null);
