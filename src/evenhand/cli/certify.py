@@ -40,19 +40,20 @@ class CertificateSource(ModelOptions):
 
     schema: Annotated[
         Path | None,
-        typer.Option("--schema", help="Schema file (YAML); without it and --data the domain is as the file states it."),
+        typer.Option(help="Schema file (YAML); without it and --data the domain is as the file states it."),
     ] = None
-    data: Annotated[str | None, typer.Option("--data", help="Data that the population should be that of.")] = None
+    data: Annotated[str | None, typer.Option(help="Data that the population should be that of.")] = None
     protected: ProtectedOption = None
-    where: Annotated[
-        list[str] | None, typer.Option("--where", help="Condition on the people asked about; may be repeated.")
+    where: Annotated[list[str] | None, typer.Option(help="Condition on the people asked about; may be repeated.")] = (
+        None
+    )
+    population: Annotated[str | None, typer.Option(help="uniform, or independent: each attribute as in --data.")] = None
+    threshold: Annotated[float | None, typer.Option(help="Decision threshold asked about.")] = None
+    tolerance: Annotated[float | None, typer.Option(help="By how much a number may change.")] = None
+    bands: Annotated[list[str] | None, typer.Option(help="Scores that cut bands: 0.3,0.6.")] = None
+    relax: Annotated[
+        list[str] | None, typer.Option(help="NAME=NUMBER: by how much people compared may differ besides.")
     ] = None
-    population: Annotated[
-        str | None, typer.Option("--population", help="uniform, or independent: each attribute as in --data.")
-    ] = None
-    threshold: Annotated[float | None, typer.Option("--threshold", help="Decision threshold asked about.")] = None
-    tolerance: Annotated[float | None, typer.Option("--tolerance", help="By how much a number may change.")] = None
-    bands: Annotated[list[str] | None, typer.Option("--bands", help="Scores that cut bands: 0.3,0.6.")] = None
 
     def question(self, people: DataSource | None) -> AskedQuestion:
         """Return the question that is asked, with the data if there are any.
@@ -99,16 +100,14 @@ def check_certificate(
     model: Annotated[
         str | None, typer.Argument(help="The model that it should be about; a refutation has none.")
     ] = None,
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")
-    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Prove so many boxes again, drawn at random.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again, however long it takes.")] = False,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", help="File that stores confirmed boxes, and that a later run continues from."),
+        typer.Option(help="File that stores confirmed boxes, and that a later run continues from."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Of the draw; by default it cannot be known beforehand.")
+        int | None, typer.Option(min=0, help="Of the draw; by default it cannot be known beforehand.")
     ] = None,
 ) -> None:
     """Check a certificate, independently of its proof engine.
@@ -211,17 +210,16 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
 class DomainOptions(ModelOptions):
     """For whom a certificate holds."""
 
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (YAML).")] = None
+    schema: Annotated[Path | None, typer.Option(help="Schema file (YAML).")] = None
     population: Annotated[
         str,
         typer.Option(
-            "--population",
             help="uniform over the domain; data: as in --data; or independent: each attribute as in --data.",
         ),
     ] = "uniform"
-    data: Annotated[
-        str | None, typer.Option("--data", help="CSV, JSON lines, Parquet or Excel file, or a data set's name.")
-    ] = None
+    data: Annotated[str | None, typer.Option(help="CSV, JSON lines, Parquet or Excel file, or a data set's name.")] = (
+        None
+    )
     protected: ProtectedOption = None
     seed: SeedOption = 0
 
@@ -262,7 +260,7 @@ def certify(
     domain: DomainOptions,
     output: OutputOptions,
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
+        Path | None, typer.Option(help="Write every box and its proof for check-certificate.")
     ] = None,
     workers: WorkersOption = None,
 ) -> None:

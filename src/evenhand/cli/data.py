@@ -31,7 +31,7 @@ def schema(
     table: TableOptions,
     ignore: IgnoreOption = None,
     accept_proposals: AcceptOption = False,
-    save: Annotated[Path | None, typer.Option("--save", help="File for the schema, instead of the terminal.")] = None,
+    save: Annotated[Path | None, typer.Option(help="File for the schema, instead of the terminal.")] = None,
 ) -> None:
     """Infer a schema file from data, for people to edit.
 

@@ -28,9 +28,7 @@ def dossier(
         str | None,
         typer.Argument(help=DATA_HELP),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="What the columns mean, and who says so (YAML).")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="What the columns mean, and who says so (YAML).")] = None,
     for_: Annotated[
         list[str] | None, typer.Option("--for", help="Dossier, such as ll144 (--list has all); may be repeated.")
     ] = None,
@@ -43,19 +41,19 @@ def dossier(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the files (default evenhand-dossier; none with --json).")
+        Path | None, typer.Option(help="Folder for the files (default evenhand-dossier; none with --json).")
     ] = None,
     final: Annotated[bool, typer.Option("--final", help="Exit with 1 while a required entry is open.")] = False,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="DATE", help="Make it by the law of another day than the audit's.")
+        str | None, typer.Option(metavar="DATE", help="Make it by the law of another day than the audit's.")
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option("--template", metavar="NAME", help="Print a config with every entry, and nothing else."),
+        typer.Option(metavar="NAME", help="Print a config with every entry, and nothing else."),
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option("--check", metavar="FILE", help="Compute this dossier.json again from DATA; 1 if a cell differs."),
+        typer.Option(metavar="FILE", help="Compute this dossier.json again from DATA; 1 if a cell differs."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List dossiers and the law that they cite.")] = False,
 ) -> None:
@@ -194,7 +192,7 @@ def _list_dossiers() -> None:
 
 def card(
     report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
-    save: Annotated[Path | None, typer.Option("--save", help="File for the card, instead of the terminal.")] = None,
+    save: Annotated[Path | None, typer.Option(help="File for the card, instead of the terminal.")] = None,
 ) -> None:
     """Write an audit as a section of a model card.
 

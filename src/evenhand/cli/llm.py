@@ -47,9 +47,7 @@ class AskOptions:
 
     resume: Annotated[
         Path | None,
-        typer.Option(
-            "--resume", metavar="FILE", help="File that stores every answer, and that a later run continues from."
-        ),
+        typer.Option(metavar="FILE", help="File that stores every answer, and that a later run continues from."),
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what is forecast, without a --budget.")] = False
 

@@ -40,7 +40,7 @@ REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
 )
 
 TestOption = Annotated[
-    str | None, typer.Option("--test", help="Test set, in no training set; by default a part of DATA is held out.")
+    str | None, typer.Option(help="Test set, in no training set; by default a part of DATA is held out.")
 ]
 
 
@@ -50,7 +50,7 @@ def mitigate(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    save: Annotated[Path, typer.Option("--save", help="File of the new model, of the first method.")],
+    save: Annotated[Path, typer.Option(help="File of the new model, of the first method.")],
     test: TestOption = None,
 ) -> None:
     """Train fairer models, and compare them with the original."""
@@ -82,7 +82,7 @@ def alternatives(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    save: Annotated[Path, typer.Option("--save", help="File of the chosen alternative.")],
+    save: Annotated[Path, typer.Option(help="File of the chosen alternative.")],
     test: TestOption = None,
 ) -> None:
     """Search for less discriminatory alternatives."""
@@ -105,13 +105,11 @@ def refute(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    features: Annotated[Path, typer.Option("--features", help="Conditions that define the features (YAML).")],
+    features: Annotated[Path, typer.Option(help="Conditions that define the features (YAML).")],
     model: Annotated[
-        str | None, typer.Option("--model", help="Model whose accuracy a rule must reach, instead of --accuracy.")
+        str | None, typer.Option(help="Model whose accuracy a rule must reach, instead of --accuracy.")
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option("--save", help="File of the rule found, linear or tree (.joblib or .pkl).")
-    ] = None,
+    save: Annotated[Path | None, typer.Option(help="File of the rule found, linear or tree (.joblib or .pkl).")] = None,
 ) -> None:
     """Prove how small the gap of simple rules can be."""
     from evenhand import mitigation, view

@@ -45,12 +45,11 @@ class FollowOptions:
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more lines, until interrupted.")] = False
     stop: Annotated[bool, typer.Option("--stop", help="End at the first alarm.")] = False
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="File that stores the state, and that a later run continues from.")
+        Path | None, typer.Option(help="File that stores the state, and that a later run continues from.")
     ] = None
     prometheus: Annotated[
         Path | None,
         typer.Option(
-            "--prometheus",
             metavar="FILE",
             help="Keep figures in this .prom file, for node_exporter to read.",
         ),
@@ -289,7 +288,7 @@ def monitor(
             help="Decisions and labels: JSON lines, the log of a served shield, a .csv file; - is standard input."
         ),
     ],
-    config: Annotated[Path, typer.Option("--config", help="What is watched: a YAML or TOML file.")],
+    config: Annotated[Path, typer.Option(help="What is watched: a YAML or TOML file.")],
     following: FollowOptions,
     output: PageOptions,
 ) -> None:

@@ -72,9 +72,9 @@ def name_options(text: str, options: Collection[str] | None = None) -> str:
     return PARAMETER.sub(replace_parameter, text)
 
 
-TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label, or number.")]
+TargetOption = Annotated[str | None, typer.Option(help="Column of the true label, or number.")]
 ProtectedOption = Annotated[
-    list[str] | None, typer.Option("--protected", help="Attribute that a decision must not depend on; may be repeated.")
+    list[str] | None, typer.Option(help="Attribute that a decision must not depend on; may be repeated.")
 ]
 FavourableOption = Annotated[
     str | None,
@@ -83,7 +83,6 @@ FavourableOption = Annotated[
 KindOption = Annotated[
     str | None,
     typer.Option(
-        "--kind",
         help="What is decided: label, labels (each is compared), number, or grades such as 'low < medium < high'; by "
         "default inferred from the column.",
     ),
@@ -93,10 +92,10 @@ AcceptOption = Annotated[
     typer.Option("--accept-proposals", help="Accept the proposals for columns that cannot be attributes as they are."),
 ]
 SchemaOption = Annotated[
-    Path | None, typer.Option("--schema", help="Schema file (YAML). Without it the schema is inferred from the data.")
+    Path | None, typer.Option(help="Schema file (YAML). Without it the schema is inferred from the data.")
 ]
 IgnoreOption = Annotated[
-    list[str] | None, typer.Option("--ignore", help="Column that is not an attribute (an identifier); may be repeated.")
+    list[str] | None, typer.Option(help="Column that is not an attribute (an identifier); may be repeated.")
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
@@ -109,14 +108,14 @@ OutputKindOption = Annotated[
         help="What the model's numbers are: probability, logit or score; by default decided by their values.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
 JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
+    str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Explain all numbers, instead of at most 40 lines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 SheetOption = Annotated[
-    str | None, typer.Option("--sheet", help="Sheet of an Excel workbook; by default the only one that is not empty.")
+    str | None, typer.Option(help="Sheet of an Excel workbook; by default the only one that is not empty.")
 ]
 
 ShowPeopleOption = Annotated[
@@ -126,8 +125,8 @@ ShowPeopleOption = Annotated[
         help="Show records of real people. By default only aggregates and invented profiles are shown and written.",
     ),
 ]
-TableOption = Annotated[Path | None, typer.Option("--table", help="File for all findings: .csv or .parquet.")]
-HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
+TableOption = Annotated[Path | None, typer.Option(help="File for all findings: .csv or .parquet.")]
+HtmlOption = Annotated[Path | None, typer.Option(help="Write a page to read.")]
 ModelArgument = Annotated[
     str,
     typer.Argument(

@@ -49,16 +49,12 @@ def search(
     rows: PeopleOptions,
     text_column: Annotated[
         str | None,
-        typer.Option(
-            "--text-column", help="Column of texts that the model decides about: identity terms in it are swapped."
-        ),
+        typer.Option(help="Column of texts that the model decides about: identity terms in it are swapped."),
     ] = None,
     terms: Annotated[
-        list[Path] | None, typer.Option("--terms", help="For texts: a list of identity terms (YAML); may be repeated.")
+        list[Path] | None, typer.Option(help="For texts: a list of identity terms (YAML); may be repeated.")
     ] = None,
-    save_tests: Annotated[
-        Path | None, typer.Option("--save-tests", help="Write a pytest file that asks a new model again.")
-    ] = None,
+    save_tests: Annotated[Path | None, typer.Option(help="Write a pytest file that asks a new model again.")] = None,
 ) -> None:
     """Search for decisions that depend on protected attributes.
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 def serve(
     config: Annotated[
-        Path | None, typer.Option("--config", help="The service's file, in TOML; without one a demo is served.")
+        Path | None, typer.Option(help="The service's file, in TOML; without one a demo is served.")
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the file's.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on, instead of the file's.")] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Port, instead of the file's; 0: any that is free.")
+        int | None, typer.Option(min=0, max=65535, help="Port, instead of the file's; 0: any that is free.")
     ] = None,
 ) -> None:
     """Serve shields, guards and monitors over HTTP."""
@@ -100,19 +100,19 @@ def replay(
         Path | None, typer.Argument(metavar="LOG", help="A stream's log, as the service exported it.")
     ] = None,
     store: Annotated[
-        str | None, typer.Option("--store", metavar="URL", help="Read the logs straight from a service's store.")
+        str | None, typer.Option(metavar="URL", help="Read the logs straight from a service's store.")
     ] = None,
-    stream: Annotated[str | None, typer.Option("--stream", help="This stream of the store alone.")] = None,
+    stream: Annotated[str | None, typer.Option(help="This stream of the store alone.")] = None,
     policy: Annotated[
         list[Path] | None,
-        typer.Option("--policy", help="A shield's policy file, if it was not made from a plan; may be repeated."),
+        typer.Option(help="A shield's policy file, if it was not made from a plan; may be repeated."),
     ] = None,
     head: Annotated[
-        str | None, typer.Option("--head", metavar="HASH", help="An entry's hash noted down before: it must be there.")
+        str | None, typer.Option(metavar="HASH", help="An entry's hash noted down before: it must be there.")
     ] = None,
     heads: Annotated[
         Path | None,
-        typer.Option("--heads", metavar="FILE", help="What GET /v1/streams answered before: all of it must be there."),
+        typer.Option(metavar="FILE", help="What GET /v1/streams answered before: all of it must be there."),
     ] = None,
 ) -> None:
     """Replay the logs of the service, and verify each entry.
@@ -188,7 +188,7 @@ def _existing_store(given: str) -> str:
 
 SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
 
-ConfigOption = Annotated[Path, typer.Option("--config", help="The service's file, which says where its store is.")]
+ConfigOption = Annotated[Path, typer.Option(help="The service's file, which says where its store is.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the key's holder.")]
 CONFIG = Path("evenhand.toml")
 
@@ -197,18 +197,18 @@ def add(
     name: NameArgument,
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="decide, generate, read or admin (all of it); may be repeated."),
+        typer.Option(help="decide, generate, read or admin (all of it); may be repeated."),
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option("--role", help="For people, in place of scopes: viewer or admin."),
+        typer.Option(help="For people, in place of scopes: viewer or admin."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
+        str | None, typer.Option(metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
     ] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option("--stream", help="For this shield, guard or monitor alone; may be repeated. Else for all."),
+        typer.Option(help="For this shield, guard or monitor alone; may be repeated. Else for all."),
     ] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
@@ -250,9 +250,7 @@ def _check_streams(config: Path, given: list[str]) -> None:
 
 def rotate(
     name: NameArgument,
-    overlap: Annotated[
-        str, typer.Option("--overlap", metavar="TIME", help="The old key ends after this: 7d, 24h or 30m.")
-    ] = "24h",
+    overlap: Annotated[str, typer.Option(metavar="TIME", help="The old key ends after this: 7d, 24h or 30m.")] = "24h",
     config: ConfigOption = CONFIG,
 ) -> None:
     """Make another key for the same holder, with the same scopes, and show it; the old one ends later."""

@@ -54,7 +54,7 @@ def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str,
 
 
 def simulate(
-    config: Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")],
+    config: Annotated[Path, typer.Option(help="What the shield is to keep: a YAML or TOML file.")],
     people: DataOptions,
     output: PageOptions,
     model: Annotated[
@@ -65,19 +65,17 @@ def simulate(
         str | None,
         typer.Argument(help="People who are drawn: CSV, JSON lines, Parquet or Excel file, or a data set's name."),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs, all independent.")] = 1000,
+    runs: Annotated[int, typer.Option(min=1, help="Runs, all independent.")] = 1000,
     periods: Annotated[
-        int | None, typer.Option("--periods", min=1, help="Horizons in each run; 10 for shields that work in periods.")
+        int | None, typer.Option(min=1, help="Horizons in each run; 10 for shields that work in periods.")
     ] = None,
     arrivals: Annotated[
         str,
-        typer.Option("--arrivals", help="Order of arrivals: random, one-group-first, alternating, worst or greedy."),
+        typer.Option(help="Order of arrivals: random, one-group-first, alternating, worst or greedy."),
     ] = "random",
     shield_kind: Annotated[
         list[str] | None,
-        typer.Option(
-            "--shield-kind", help="Kind of shield, instead of the file's. May be repeated: all meet the same people."
-        ),
+        typer.Option(help="Kind of shield, instead of the file's. May be repeated: all meet the same people."),
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
@@ -113,13 +111,13 @@ def simulate(
 
 # ``evenhand shield ...``: make, look at and replay shields that keep a classifier's decisions fair.
 
-ConfigOption = Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")]
+ConfigOption = Annotated[Path, typer.Option(help="What the shield is to keep: a YAML or TOML file.")]
 PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file, made by shield synthesize.")]
 
 
 def synthesize(
     config: ConfigOption,
-    save: Annotated[Path | None, typer.Option("--save", help="File for the policy.")] = None,
+    save: Annotated[Path | None, typer.Option(help="File for the policy.")] = None,
     *,
     output: OutputOptions,
 ) -> None:

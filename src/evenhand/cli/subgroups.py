@@ -57,10 +57,10 @@ def subgroups(
     rows: PeopleOptions,
     text_column: Annotated[
         str | None,
-        typer.Option("--text-column", help="Column of texts that the model decides about: subgroups by their terms."),
+        typer.Option(help="Column of texts that the model decides about: subgroups by their terms."),
     ] = None,
     terms: Annotated[
-        list[Path] | None, typer.Option("--terms", help="For texts: a file of identity terms; may be repeated.")
+        list[Path] | None, typer.Option(help="For texts: a file of identity terms; may be repeated.")
     ] = None,
 ) -> None:
     """Search for subgroups that a model treats differently."""

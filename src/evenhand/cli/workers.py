@@ -15,7 +15,6 @@ from evenhand.errors import MissingExtraError, OptionError
 WorkersOption = Annotated[
     str | None,
     typer.Option(
-        "--workers",
         metavar="N|dask://HOST:PORT",
         help="Number of worker processes, or the address of a Dask scheduler.",
     ),

@@ -43,11 +43,11 @@ def audit(
     model: Annotated[str | None, typer.Argument(help="Model file, http(s) URL or module:function.")] = None,
     data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
     example: Annotated[
-        str | None, typer.Option("--example", help="Train a model on this data set and audit it, e.g. adult.")
+        str | None, typer.Option(help="Train a model on this data set and audit it, e.g. adult.")
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", help="Minimum score of a favourable decision, instead of the model's decisions."),
+        typer.Option(help="Minimum score of a favourable decision, instead of the model's decisions."),
     ] = None,
 ) -> None:
     """Audit a model on people, and write a report."""

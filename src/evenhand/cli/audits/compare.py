@@ -24,9 +24,7 @@ def compare(
     gating: GateOptions,
     before: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
     after: Annotated[str, typer.Argument(help="report.json of another audit, or its folder.")],
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the comparison as Markdown, for a pull request.")
-    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the comparison as Markdown, for a pull request.")] = None,
 ) -> None:
     """Compare two audits, of two models, releases or periods.
 

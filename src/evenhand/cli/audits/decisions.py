@@ -42,17 +42,15 @@ SETTINGS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
 class DecisionOptions(RoleOptions, SourceOptions):
     """Columns of DATA that hold decisions."""
 
-    decision: Annotated[str | None, typer.Option("--decision", help="Column of the decisions.")] = None
-    favourable_target: Annotated[
-        str | None, typer.Option("--favourable-target", help="Favourable true label in the --target column.")
-    ] = None
+    decision: Annotated[str | None, typer.Option(help="Column of the decisions.")] = None
+    favourable_target: Annotated[str | None, typer.Option(help="Favourable true label in the --target column.")] = None
     score: Annotated[
         str | None,
-        typer.Option("--score", help="Column of scores of the favourable decision; with --threshold, they decide."),
+        typer.Option(help="Column of scores of the favourable decision; with --threshold, they decide."),
     ] = None
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", help="Minimum score of a favourable decision, instead of recorded decisions."),
+        typer.Option(help="Minimum score of a favourable decision, instead of recorded decisions."),
     ] = None
     low_is_good: Annotated[
         bool, typer.Option("--low-is-good", help="Low scores are favourable, as for risks: select up to --threshold.")

@@ -33,9 +33,7 @@ class GateOptions:
 
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-on", help="Exit with 1 if this condition holds, e.g. 'flip_rate > 0.01'; may be repeated."
-        ),
+        typer.Option(help="Exit with 1 if this condition holds, e.g. 'flip_rate > 0.01'; may be repeated."),
     ] = None
     allow_unassessable: Annotated[
         bool,
@@ -46,7 +44,6 @@ class GateOptions:
     gate_report: Annotated[
         list[Path] | None,
         typer.Option(
-            "--gate-report",
             metavar="FILE",
             help="Report of the conditions: FILE.sarif (SARIF 2.1.0), FILE.xml (JUnit) or github (job summary and "
             "annotations); may be repeated.",

@@ -25,18 +25,14 @@ def audit_rankings(
     table: SourceOptions,
     output: ReportOptions,
     gating: GateOptions,
-    rank: Annotated[
-        str | None, typer.Option("--rank", help="Column of the recorded ranks, from 1 for the first.")
-    ] = None,
-    rank_by: Annotated[
-        str | None, typer.Option("--rank-by", help="Column of scores; the highest score has rank 1.")
-    ] = None,
+    rank: Annotated[str | None, typer.Option(help="Column of the recorded ranks, from 1 for the first.")] = None,
+    rank_by: Annotated[str | None, typer.Option(help="Column of scores; the highest score has rank 1.")] = None,
     query: Annotated[
-        str | None, typer.Option("--query", help="Column of the list of each row, e.g. a search; default: one list.")
+        str | None, typer.Option(help="Column of the list of each row, e.g. a search; default: one list.")
     ] = None,
     relevance: Annotated[
         str | None,
-        typer.Option("--relevance", help="Column of the relevance of each candidate, e.g. clicks or grades."),
+        typer.Option(help="Column of the relevance of each candidate, e.g. clicks or grades."),
     ] = None,
     protected: ProtectedOption = None,
     seed: SeedOption = 0,

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from evenhand.groups.rankings.result import RankingResult
 
 WeightOption = Annotated[
-    str | None, typer.Option("--weight", help="Column of sample weights, for numbers of groups and subgroups.")
+    str | None, typer.Option(help="Column of sample weights, for numbers of groups and subgroups.")
 ]
 MembershipOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--membership",
         metavar="NAME=GROUP:COLUMN,...",
         help="Columns of group probabilities, e.g. race=white:p_white,black:p_black; may be repeated.",
     ),
@@ -30,7 +29,6 @@ MembershipOption = Annotated[
 MetricOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--metric",
         metavar="NAME=MODULE:FUNCTION",
         help="Custom metric: function of y_true and y_pred (or y_score), e.g. cost=mymodule:cost. The module is "
         "imported. May be repeated.",
@@ -44,9 +42,7 @@ class ReportOptions(OutputOptions):
 
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Folder for report.html and report.json (default evenhand-report; none with --json)."
-        ),
+        typer.Option(help="Folder for report.html and report.json (default evenhand-report; none with --json)."),
     ] = None
 
     @property

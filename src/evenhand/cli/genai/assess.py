@@ -29,29 +29,26 @@ class ColumnOptions:
 
     group_column: Annotated[
         list[str] | None,
-        typer.Option("--group-column", help="Column of labels; with --config GROUP=COLUMN. May be repeated."),
+        typer.Option(help="Column of labels; with --config GROUP=COLUMN. May be repeated."),
     ] = None
     condition_column: Annotated[
         list[str] | None,
-        typer.Option("--condition-column", help="Only items with this value, like asked=leader; may be repeated."),
+        typer.Option(help="Only items with this value, like asked=leader; may be repeated."),
     ] = None
     sequence_column: Annotated[
         str | None,
-        typer.Option("--sequence-column", help="Assess the sequences named in this column apart; run=3: only that."),
+        typer.Option(help="Assess the sequences named in this column apart; run=3: only that."),
     ] = None
-    image_column: Annotated[
-        str | None, typer.Option("--image-column", help="Column of picture files, shown in the page.")
-    ] = None
+    image_column: Annotated[str | None, typer.Option(help="Column of picture files, shown in the page.")] = None
     repeated: Annotated[
         list[str] | None,
         typer.Option(
-            "--repeated",
             help="Every value again within so many items: 6; or 5,6,6,9; or sex=6; or sex+age=20. May be repeated.",
         ),
     ] = None
     values: Annotated[
         list[str] | None,
-        typer.Option("--values", help="Values that are to appear, like sex=female,male; else all in the file."),
+        typer.Option(help="Values that are to appear, like sex=female,male; else all in the file."),
     ] = None
 
     @property
@@ -66,18 +63,16 @@ class LiveOptions:
 
     prompt: Annotated[
         list[str] | None,
-        typer.Option("--prompt", help="Ask the configured generator this, instead of reading SEQUENCE; repeatable."),
+        typer.Option(help="Ask the configured generator this, instead of reading SEQUENCE; repeatable."),
     ] = None
-    prompts: Annotated[Path | None, typer.Option("--prompts", help="A text file with a prompt on every line.")] = None
+    prompts: Annotated[Path | None, typer.Option(help="A text file with a prompt on every line.")] = None
     requests: Annotated[
         int | None,
-        typer.Option(
-            "--requests", min=1, help="How many items; prompts are gone through again and again. Each once unless set."
-        ),
+        typer.Option(min=1, help="How many items; prompts are gone through again and again. Each once unless set."),
     ] = None
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder that keeps the items; the same command goes on with it.")
-    ] = None
+    out: Annotated[Path | None, typer.Option(help="Folder that keeps the items; the same command goes on with it.")] = (
+        None
+    )
 
     def refuse(self, needed: str, prompts: list[str], **others: object) -> None:
         """Refuse options that need something else.
@@ -122,7 +117,7 @@ def assess(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="Conditions, groups, values and deadlines: a YAML or TOML file."),
+        typer.Option(help="Conditions, groups, values and deadlines: a YAML or TOML file."),
     ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run functions that the configuration names.")] = False,
 ) -> None:

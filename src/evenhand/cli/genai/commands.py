@@ -27,12 +27,10 @@ VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
 
 
 def check(
-    config: Annotated[Path, typer.Option("--config", help="What is to be kept: a YAML or TOML file.")],
+    config: Annotated[Path, typer.Option(help="What is to be kept: a YAML or TOML file.")],
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state", help="What an enforcer counted so far: its state as JSON. Else as the simulation says."
-        ),
+        typer.Option(help="What an enforcer counted so far: its state as JSON. Else as the simulation says."),
     ] = None,
     *,
     output: OutputOptions,
@@ -108,16 +106,13 @@ def confusion(
 class GenerateOptions:
     """How prompts are answered, and what the exit code says."""
 
-    in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, help="How many are answered at once; 1 unless set.")
-    ] = 1
+    in_flight: Annotated[int, typer.Option(min=1, help="How many are answered at once; 1 unless set.")] = 1
     again: Annotated[
         bool, typer.Option("--again", help="Answer the same prompts once more, though all of them were answered.")
     ] = False
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-on",
             help="Exit with 1 if any request is violation, unguarded or refused; or if a deadline is missed.",
         ),
     ] = None
@@ -132,16 +127,14 @@ class GenerateOptions:
 def generate(
     config: Annotated[
         Path,
-        typer.Option("--config", help="What is to be kept, and the generator, classifier and judge: YAML or TOML."),
+        typer.Option(help="What is to be kept, and the generator, classifier and judge: YAML or TOML."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for items, requests.csv and the state to go on with.")],
+    out: Annotated[Path, typer.Option(help="Folder for items, requests.csv and the state to go on with.")],
     *,
-    prompts: Annotated[
-        str | None, typer.Option("--prompts", metavar="FILE", help="A prompt per line; - is standard input.")
-    ] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="One prompt, instead of a file.")] = None,
+    prompts: Annotated[str | None, typer.Option(metavar="FILE", help="A prompt per line; - is standard input.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="One prompt, instead of a file.")] = None,
     requests: Annotated[
-        int | None, typer.Option("--requests", min=1, help="How many; the prompts are gone through again and again.")
+        int | None, typer.Option(min=1, help="How many; the prompts are gone through again and again.")
     ] = None,
     run: GenerateOptions,
     output: OutputOptions,
@@ -207,14 +200,14 @@ def _read_prompts(source: str | None, one: str | None) -> list[str]:
 
 
 def simulate(
-    config: Annotated[Path, typer.Option("--config", help="What is to be kept, and who is simulated: YAML or TOML.")],
-    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 10_000,
+    config: Annotated[Path, typer.Option(help="What is to be kept, and who is simulated: YAML or TOML.")],
+    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 10_000,
     in_flight: Annotated[
-        int | None, typer.Option("--in-flight", min=1, help="How many are under way at once; else as configured, or 1.")
+        int | None, typer.Option(min=1, help="How many are under way at once; else as configured, or 1.")
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", help="free, published, before or after; may be repeated. All of them unless set."),
+        typer.Option(help="free, published, before or after; may be repeated. All of them unless set."),
     ] = None,
     seed: SeedOption = 0,
     *,
