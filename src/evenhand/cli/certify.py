@@ -114,7 +114,7 @@ def check_certificate(
 
     The file, the model, the question, the totals and the proofs of the boxes are checked.
     """
-    from evenhand import checker, models, view
+    from evenhand import checker, models
     from evenhand.checker.refutation import is_refutation
     from evenhand.schema.people import encode
     from evenhand.schema.schema import read_schema
@@ -142,7 +142,7 @@ def check_certificate(
             model, described, like=like, trust=source.trust, untyped=untyped, output=source.output
         )
 
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         result = checker.check_certificate(
             file,
             load,
@@ -159,7 +159,7 @@ def check_certificate(
 
 def _check_refutation(file: Path, model: str | None, source: CertificateSource, output: OutputOptions) -> None:
     """Check a refutation, and count its people again where their data are named."""
-    from evenhand import checker, view
+    from evenhand import checker
     from evenhand.schema.people import ColumnRoles
 
     if model is not None:
@@ -176,7 +176,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
         roles = ColumnRoles(str(held["target"]), held["protected"] or None, favourable, schema=read.schema)
         return replace(roles.read(read.frame, location=read.name), untyped=read.untyped)
 
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         progress("adding up the proof", 0.0)
         result = checker.check_refutation(file, people=None if source.data is None else people)
     output.finish(result, result.document)
@@ -269,7 +269,7 @@ def certify(
     The result is the share of the population whose decision provably does not depend on protected attributes.
     """
     from evenhand import certification as certifying
-    from evenhand import models, view
+    from evenhand import models
     from evenhand.population.mixture import choose_population
 
     config = SETTINGS.read(settings, seed=domain.seed)
@@ -283,7 +283,7 @@ def certify(
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)
-    with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
+    with output.progress() as progress, open_workers(workers) as number:
         result = certifying.certify(
             network,
             config,

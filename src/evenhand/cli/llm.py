@@ -76,19 +76,19 @@ def audit(
     rows: PeopleOptions,
 ) -> None:
     """Audit a language model for gaps beyond its own noise."""
-    from evenhand import llm, view
+    from evenhand import llm
 
     gates, config = gating.read(), SETTINGS.read(settings)
     output.check_places(resume=run.resume)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         progress("forecasting", 0.0)
         forecast = llm.forecast_language_model(file, people, config)
     for gate in gates:
         gate.check_language(forecast.groups)
     run.agree(config, forecast)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         result = llm.audit_language_model(
             file,
             people,
@@ -132,7 +132,7 @@ def compare(
     output: FindingsOptions,
 ) -> None:
     """Compare two models or prompts on the same questions."""
-    from evenhand import llm, view
+    from evenhand import llm
 
     gates, config = gating.read(), COMPARED.read(settings, findings=0)
     for gate in gates:
@@ -141,7 +141,7 @@ def compare(
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         result = llm.compare_language_models(
             before, after, people, config, answers=run.resume, data_name=name, progress=progress
         )

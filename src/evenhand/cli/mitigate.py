@@ -54,20 +54,20 @@ def mitigate(
     test: TestOption = None,
 ) -> None:
     """Train fairer models, and compare them with the original."""
-    from evenhand import mitigation, view
+    from evenhand import mitigation
     from evenhand.mitigation.analysis import forecast_queries
     from evenhand.mitigation.split import put_in_one_table
 
     config = SETTINGS.read(settings, seed=people.seed)
     _check_outputs([model, data, test, people.schema, *map(str, config.findings)], save, output)
     _check_methods(config)
-    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
+    with _refusing_texts(model, config, trust=people.trust), output.progress() as progress:
         subject, held_out, name = _read_people(model, data, test, people, progress)
         if held_out is not None:
             subject, held_out = put_in_one_table(subject, held_out)
         forecast = forecast_queries(subject.people, config, test=held_out)
     subject.ledger.budget = approve_queries(model, config.budget, forecast)
-    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
+    with _refusing_texts(model, config, trust=people.trust), output.progress() as progress:
         try:
             mitigated = mitigation.mitigate(subject, config, test=held_out, test_name=name, out=save, progress=progress)
         except KeyboardInterrupt:
@@ -86,11 +86,11 @@ def alternatives(
     test: TestOption = None,
 ) -> None:
     """Search for less discriminatory alternatives."""
-    from evenhand import mitigation, view
+    from evenhand import mitigation
 
     config = ALTERNATIVES.read(settings, seed=people.seed)
     _check_outputs([model, data, test, people.schema], save, output)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         subject, held_out, name = _read_people(model, data, test, people, progress)
         rows = len(subject.people) + (0 if held_out is None else len(held_out))
         subject.ledger.budget = approve_queries(model, config.budget, 2 * rows)
@@ -112,7 +112,7 @@ def refute(
     save: Annotated[Path | None, typer.Option(help="File of the rule found, linear or tree (.joblib or .pkl).")] = None,
 ) -> None:
     """Prove how small the gap of simple rules can be."""
-    from evenhand import mitigation, view
+    from evenhand import mitigation
 
     config = REFUTATION.read(settings, seed=people.seed)
     output.check_places(save=save)
@@ -126,7 +126,7 @@ def refute(
             "add --family linear or --family tree" if config.family == "any" else "rename it, e.g. --save rule.joblib"
         )
         raise OptionError(f"expected {expected}, got {received}", location="--save", hint=hint)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         progress("reading the people", 0.0)
         source = people.read(data)
         if model is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
@@ -266,6 +267,12 @@ class OutputOptions:
     def silent(self) -> bool:
         """Whether nothing but JSON, or nothing at all, is printed."""
         return self.quiet or self.json == "-"
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        """Show progress at a terminal, unless nothing is printed."""
+        from evenhand import view
+
+        return view.show_progress(quiet=self.silent)
 
     def check_places(self, **places: Path | None) -> None:
         """Refuse files that cannot be written before any work is done, by the options that name them."""

@@ -60,7 +60,6 @@ def search(
 
     The profiles of a pair differ only in protected attributes, and the model decides them differently.
     """
-    from evenhand import view
     from evenhand.individual import search as searching
     from evenhand.individual.search.analysis import forecast_queries
     from evenhand.individual.search.methods.choice import METHODS
@@ -86,7 +85,7 @@ def search(
     else:
         if terms:
             raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
-        with view.show_progress(quiet=output.silent) as progress:
+        with output.progress() as progress:
             subject = people.read_subject(model, data, progress)
         subject.people.schema.target.require_labels("a search for individuals")
         config = ROWS.read(settings, seed=people.seed)
@@ -94,7 +93,7 @@ def search(
             known = f"one of: {', '.join(METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
         subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
-        with view.show_progress(quiet=output.silent) as progress:
+        with output.progress() as progress:
             result = profiles = searching.search(subject.scorer, subject.people, config, progress=progress)
         if profiles.queries == 0 and not profiles.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
@@ -117,7 +116,6 @@ def _search_texts(
     output: OutputOptions,
 ) -> TextSearchResult:
     """Swap identity terms in a column of texts."""
-    from evenhand import view
     from evenhand.individual import search as searching
 
     config = TEXTS.read(settings, favourable=people.favourable)
@@ -125,7 +123,7 @@ def _search_texts(
     source.require(column)
     frame, reading = source.with_text(column)
     approve_queries(model, config.budget, None)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         result = searching.search_texts(
             model,
             frame[column].astype(str).tolist(),

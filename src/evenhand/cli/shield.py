@@ -83,7 +83,6 @@ def simulate(
 
     Without MODEL and DATA, arrivals follow the configuration. With them, people are drawn from the data.
     """
-    from evenhand import view
     from evenhand.shields.simulation.comparison import compare_shields, plans_of_kinds
     from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield
     from evenhand.shields.simulation.streams import parse_order
@@ -97,7 +96,7 @@ def simulate(
     plans = plans_of_kinds(plan, shield_kind) if shield_kind else [plan]
     if len(plans) > 1 and workers is not None:
         raise OptionError("one shield is simulated by several workers at a time", location="--workers")
-    with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
+    with output.progress() as progress, open_workers(workers) as number:
         source = _read_arrivals(plan, people, model, data, progress) if model and data else None
         settings = ShieldRunsConfig(runs=runs, periods=periods, order=wanted, seed=people.seed)
         result = (
@@ -122,14 +121,13 @@ def synthesize(
     output: OutputOptions,
 ) -> None:
     """Synthesize the cheapest shield that never fails."""
-    from evenhand import view
     from evenhand.shields.policy.file import save_policy
     from evenhand.shields.simulation.wording import policy_document
     from evenhand.shields.spec.configuration import read_plan
 
     output.check_places(save=save)
     plan = read_plan(config)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         policy = _synthesize_policy(plan, lambda done, of: progress("synthesis", done / of))
     written = None if save is None else save_policy(policy, save)
     made = {
@@ -153,14 +151,13 @@ def inspect(
 
     Exit code 1 if a run ends unfairly.
     """
-    from evenhand import view
     from evenhand.shields.policy.file import policy_from_bytes, read_policy_bytes
     from evenhand.shields.simulation.inspection import inspect_policy
 
     output.check_places()
     data = read_policy_bytes(policy)
     read = policy_from_bytes(data, location=str(policy))
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         found = inspect_policy(
             read,
             file=data,

@@ -64,7 +64,7 @@ def subgroups(
     ] = None,
 ) -> None:
     """Search for subgroups that a model treats differently."""
-    from evenhand import subgroups, view
+    from evenhand import subgroups
     from evenhand.subgroups.analysis import forecast_queries
 
     output.check_places()
@@ -79,19 +79,19 @@ def subgroups(
         fields = {"attributes": people.protected or None, "seed": people.seed}
         if not settings.keys() <= ROWS.options().keys() | NUMBERS.options().keys():
             ROWS.read(settings, **fields)  # refuses what is about texts alone, before anything is read
-        with view.show_progress(quiet=output.silent) as progress:
+        with output.progress() as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
             subject = people.read_subject(model, data, progress, varied=False)
         if subject.people.schema.target.is_number:
             numbers = NUMBERS.read(settings, **fields)
             subject.ledger.budget = approve_queries(model, numbers.budget, len(subject.people))
-            with view.show_progress(quiet=output.silent) as progress:
+            with output.progress() as progress:
                 found = subgroups.find_number_subgroups(subject.regressor, subject.people, numbers, progress=progress)
         else:
             config = ROWS.read(settings, **fields)
             forecast = forecast_queries(subject.people, config)
             subject.ledger.budget = approve_queries(model, config.budget, forecast)
-            with view.show_progress(quiet=output.silent) as progress:
+            with output.progress() as progress:
                 found = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress)
         card = subject.card
     found = rows.hide(found)
@@ -114,7 +114,6 @@ def _search_texts(
     output: OutputOptions,
 ) -> tuple[TextSubgroupResult, SubjectCard]:
     """Search a column of texts; the result and what it is about."""
-    from evenhand import view
     from evenhand.core.document import SubjectCard
     from evenhand.subgroups.text.analysis import find_text_subgroups
 
@@ -124,7 +123,7 @@ def _search_texts(
     source.require(column, *([target] if target is not None else []))
     frame, reading = source.with_text(column)
     approve_queries(model, None, None)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         found = find_text_subgroups(
             model,
             frame[column].astype(str).tolist(),

@@ -51,13 +51,13 @@ def audit(
     ] = None,
 ) -> None:
     """Audit a model on people, and write a report."""
-    from evenhand import auditing, view
+    from evenhand import auditing
     from evenhand.auditing.analysis import forecast_queries
 
     gates = gating.read()
     output.check_places()
     config = SETTINGS.read(settings, seed=people.seed, threshold=threshold)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         if example is not None:
             if model is not None:
                 raise OptionError("--example includes a model and data", hint="leave MODEL and DATA out")
@@ -71,7 +71,7 @@ def audit(
     for gate in gates:
         gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         result = auditing.audit(subject, config, progress=progress)
     result = rows.hide(result)
     output.publish(result)

@@ -106,7 +106,7 @@ def audit_decisions(
     metric: MetricOption = None,
 ) -> None:
     """Audit recorded decisions, without a model."""
-    from evenhand import auditing, view
+    from evenhand import auditing
     from evenhand.groups.custom import read_metrics
 
     metrics = read_metrics(metric or ())
@@ -114,7 +114,7 @@ def audit_decisions(
     output.check_places()
     config = SETTINGS.read(settings)
     by_row = bool(metrics or config.thresholds)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         decisions, source = columns.read_decisions(data, progress, by_row=by_row)
         for gate in gates:
             gate.check_attributes((*decisions.people.schema.names, *(columns.roles.membership or {})))

@@ -38,14 +38,13 @@ def audit_rankings(
     seed: SeedOption = 0,
 ) -> None:
     """Audit recorded rankings, without a model."""
-    from evenhand import view
     from evenhand.groups.rankings.analysis import measure_rankings
     from evenhand.schema.rankings import RankingRoles
 
     gates = gating.read()
     output.check_places()
     config = SETTINGS.read(settings, seed=seed)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         progress("reading the rankings", 0.0)
         source = table.read(data)
         roles = RankingRoles(rank, rank_by, query, relevance, protected, source.schema)

@@ -145,7 +145,7 @@ def assess(
                 )
             if columns.given:
                 raise OptionError("columns are those of a table, and none is given")
-            with view.show_progress(quiet=output.silent) as progress:
+            with output.progress() as progress:
                 result = configured.assess_live(prompts, live.requests or len(prompts), live.out, progress)
             folder, html = live.out, html or live.out / "assessment.html"
         else:

@@ -144,7 +144,6 @@ def generate(
 
     An interrupted run is continued first.
     """
-    from evenhand import view
     from evenhand.genai.enforcement.generate import generate_items
     from evenhand.genai.pipeline import build_pipeline
     from evenhand.genai.spec.specification import GenerationConfig
@@ -156,7 +155,7 @@ def generate(
     asked = _read_prompts(prompts, prompt)
     many = len(asked) if requests is None else requests
     pipeline = build_pipeline(GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         made = generate_items(
             pipeline,
             [asked[k % len(asked)] for k in range(many)],
@@ -214,13 +213,12 @@ def simulate(
     output: PageOptions,
 ) -> None:
     """Simulate requests under one or several policies."""
-    from evenhand import view
     from evenhand.genai.simulation.simulate import simulate_requests
     from evenhand.genai.spec.specification import GenerationConfig
 
     output.check_places()
     read = GenerationConfig.read(config)
-    with view.show_progress(quiet=output.silent) as progress:
+    with output.progress() as progress:
         result = simulate_requests(
             read, requests=requests, in_flight=in_flight, policies=policy or (), seed=seed, progress=progress
         )
