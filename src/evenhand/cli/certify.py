@@ -152,7 +152,7 @@ def check_certificate(
             state=resume,
             progress=progress,
         )
-    output.finish(result, result.document, interrupted=result.interrupted)
+    output.finish(result, interrupted=result.interrupted)
     if result.verdict != "confirmed":
         raise typer.Exit(RESTRICTED_CODE if result.verdict == "restricted" else 1)
 
@@ -179,7 +179,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
     with output.progress() as progress:
         progress("adding up the proof", 0.0)
         result = checker.check_refutation(file, people=None if source.data is None else people)
-    output.finish(result, result.document)
+    output.finish(result)
     if result.verdict != "confirmed":
         raise typer.Exit(1)
 
@@ -297,7 +297,7 @@ def certify(
     interrupted = result.stopped_by == "interrupt"
     if result.boxes == 0 and not interrupted:
         raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")
-    output.finish(result, result.document, interrupted=interrupted)
+    output.finish(result, interrupted=interrupted)
 
 
 def parse_edges(given: Sequence[str]) -> tuple[float, ...]:

@@ -15,8 +15,8 @@ from evenhand.cli.options import (
     OutputOptions,
     RoleOptions,
     TableOptions,
+    save_text,
 )
-from evenhand.core.files import write_atomically
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -70,12 +70,9 @@ def schema(
     for name, words in _describe_reading(people).items():
         remarks[name] = "; ".join([*([remarks[name]] if name in remarks else []), *words])
     text = schema_to_yaml(described, proposals, remarks)
-    output.emit_text(add_proposals(described, proposals).model_dump_json(indent=2, exclude_defaults=True))
+    output.emit(add_proposals(described, proposals).model_dump_json(indent=2, exclude_defaults=True))
     if save is not None:
-        try:
-            write_atomically(save, text)
-        except OSError as error:
-            raise OptionError(f"the schema cannot be written: {error}", location="--save") from None
+        save_text(save, text, "--save")
     elif not output.silent:
         typer.echo(text, nl=False)
 
@@ -109,12 +106,12 @@ def datasets(
 
     if name is not None:
         card = datasets.dataset_card(name)
-        output.emit_text(card.model_dump_json(indent=2))
+        output.emit(card.model_dump_json(indent=2))
         if not output.silent:
             _show_dataset(card)
         return
     cards = datasets.dataset_cards()
-    output.emit_text(jsonlib.dumps([card.model_dump(mode="json") for card in cards], indent=2))
+    output.emit(jsonlib.dumps([card.model_dump(mode="json") for card in cards], indent=2))
     if not output.silent:
         _list_datasets(cards)
 

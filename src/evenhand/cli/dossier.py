@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_places, choose_folder, open_data
+from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_files, choose_folder, open_data
 from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, EvenhandError, OptionError
 
@@ -89,8 +89,7 @@ def dossier(
 
     result = _compute(data, table, described, compute)
     written = view.write_dossier(result, folder) if folder is not None else ()
-    output.emit(result)
-    output.show(result.document, written)
+    output.finish(result, written=written)
     if folder is not None and not can_print() and not output.silent:
         typer.echo("note: for PDF and DOCX files install the extra: pip install '.[dossier]'", err=True)
     if final and result.open_fields:
@@ -201,7 +200,7 @@ def card(
     from evenhand import auditing
     from evenhand.dossier.cards import write_card
 
-    check_places({"--save": save})
+    check_files(save=save)
     text = write_card(auditing.read_audit(report))
     if save is None:
         typer.echo(text, nl=False)

@@ -210,8 +210,8 @@ def add_command(
 
     Args:
         app: Application or group.
-        function: Function of the command. A parameter whose type is a data class takes the options of its fields; the
-            parameter ``settings`` takes those of the configurations.
+        function: Function of the command. A parameter whose type is a data class takes the options of its fields, whose
+            method ``check``, if any, is called first. The parameter ``settings`` takes those of the configurations.
         sources: Configurations whose fields are options.
         name: Name of the command. Default: the name of the function.
         title: Title in the help of the application.
@@ -253,6 +253,9 @@ def _flatten(function: Callable[..., None]) -> Callable[..., None]:
             name: group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
             for name, group in groups.items()
         }
+        for argument in arguments.values():
+            if hasattr(argument, "check"):
+                argument.check()
         if "settings" in values:
             values["settings"] = values["settings"].meta[SETTINGS]
         function(**arguments, **values)

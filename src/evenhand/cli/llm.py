@@ -16,6 +16,7 @@ from evenhand.cli.options import (
     OutputOptions,
     PeopleOptions,
     TableOptions,
+    check_files,
     require_agreement,
 )
 
@@ -43,7 +44,7 @@ FileArgument = Annotated[
 
 @dataclass(frozen=True)
 class AskOptions:
-    """What may be asked of the service, and where answers are kept."""
+    """Storage of answers, and agreement to calls."""
 
     resume: Annotated[
         Path | None,
@@ -51,16 +52,20 @@ class AskOptions:
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what is forecast, without a --budget.")] = False
 
+    def check(self) -> None:
+        """Refuse a file that cannot be written."""
+        check_files(resume=self.resume)
+
     def agree(self, config: LanguageModelConfig, *forecasts: LanguageModelForecast) -> None:
-        """Show what will be asked at most, and ask for agreement where neither an option nor a person gave it.
+        """Ask for agreement to the forecast, unless an option states it.
 
         Raises:
-            OptionError: there is no one to ask.
-            typer.Abort: the person said no.
+            OptionError: Nobody can be asked.
+            typer.Abort: The person disagrees.
         """
         if self.yes or config.calls is not None or config.money is not None:
             return
-        message = "; ".join(one.sentence for one in forecasts)
+        message = "; ".join(forecast.sentence for forecast in forecasts)
         hint = "agree with --yes, or set a ceiling: --budget CALLS or --money AMOUNT"
         require_agreement(message, hint)
 
@@ -79,7 +84,6 @@ def audit(
     from evenhand import llm
 
     gates, config = gating.read(), SETTINGS.read(settings)
-    output.check_places(resume=run.resume)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     with output.progress() as progress:
@@ -98,9 +102,7 @@ def audit(
             progress=progress,
         )
     result = rows.hide(result)
-    written = output.write_findings(result, result.document)
-    output.emit(result)
-    output.show(result.document, written)
+    output.finish(result)
     gating.leave(result, gates, str(file))
 
 
@@ -113,12 +115,11 @@ def cost(
     """
     from evenhand import llm
 
-    output.check_places()
     config = SETTINGS.read(settings)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     result = llm.forecast_language_model(file, people, config, data_name=name)
-    output.finish(result, result.document)
+    output.finish(result)
 
 
 def compare(
@@ -137,7 +138,6 @@ def compare(
     gates, config = gating.read(), COMPARED.read(settings, findings=0)
     for gate in gates:
         gate.check_language(None)
-    output.check_places(resume=run.resume)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
@@ -145,7 +145,5 @@ def compare(
         result = llm.compare_language_models(
             before, after, people, config, answers=run.resume, data_name=name, progress=progress
         )
-    written = output.write_findings(result, result.document)
-    output.emit(result)
-    output.show(result.document, written)
+    output.finish(result)
     gating.leave(result, gates, str(after))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import DataArgument, DataOptions, ModelArgument, PageOptions, approve_queries
+from evenhand.cli.options import DataArgument, DataOptions, ModelArgument, PageOptions, approve_queries, check_files
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, EvenhandError, OptionError
 
@@ -115,7 +115,7 @@ def refute(
     from evenhand import mitigation
 
     config = REFUTATION.read(settings, seed=people.seed)
-    output.check_places(save=save)
+    check_files(save=save)
     _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json, "--save": save})
     if save is not None and (config.family == "any" or save.suffix not in (".joblib", ".pkl")):
         expected = (
@@ -144,9 +144,7 @@ def refute(
     written: list[Path] = []
     if save is not None and result.witness is not None:
         written += mitigation.save_witness(result, encoded.schema, save)
-    output.finish(
-        result, result.document, [*written, *output.write_page(result.document)], interrupted=result.interrupted
-    )
+    output.finish(result, written=written, interrupted=result.interrupted)
 
 
 def _finish(
@@ -157,9 +155,9 @@ def _finish(
 ) -> None:
     """Write the new model and the result. An interrupted run exits with 130, unless its time limit ended it."""
     result = mitigated.result
-    written = [*mitigated.save(save), *output.write_page(result.document)]
+    written = mitigated.save(save)
     timed_out = config.time_limit is not None and result.seconds >= config.time_limit
-    output.finish(result, result.document, written, interrupted=result.interrupted and not timed_out)
+    output.finish(result, written=written, interrupted=result.interrupted and not timed_out)
 
 
 def _read_people(
@@ -227,7 +225,7 @@ def _check_outputs(inputs: Sequence[str | Path | None], save: Path, output: Page
     Raises:
         OptionError: An input would be lost, a folder does not exist, or the file has no extension.
     """
-    output.check_places(save=save)
+    check_files(save=save)
     # A network may be written with a schema, whose name is derived from that of the network.
     for model in (save, save.with_name(save.stem + ".schema.yaml")):
         _check_kept(inputs, {"--save": model, "--html": output.html, "--json": output.json})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.options import PageOptions
+from evenhand.cli.options import PageOptions, check_files
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED, InterruptCounter
 from evenhand.core.text import format_count
@@ -55,8 +55,9 @@ class FollowOptions:
         ),
     ] = None
 
-    def check_prometheus(self) -> None:
-        """Refuse a file that node_exporter would not read."""
+    def check(self) -> None:
+        """Refuse files that cannot be written, and one that node_exporter does not read."""
+        check_files(resume=self.resume, prometheus=self.prometheus)
         if self.prometheus is not None and self.prometheus.suffix != ".prom":
             raise OptionError(
                 f"expected a file that ends in .prom, got {str(self.prometheus)!r}",
@@ -265,7 +266,8 @@ class MonitorRun:
         self._write_figures()
         document = partial(result.document, self.name)
         written = self.output.write_page(document)
-        self.output.emit(result)
+        if self.output.json is not None:
+            self.output.emit(result.to_json())
         if not self.streamed:
             self.output.show(document, written)
         elif not self.output.quiet:
@@ -300,8 +302,6 @@ def monitor(
     """
     from evenhand.monitoring.config import read_monitor_config
 
-    following.check_prometheus()
-    output.check_places(resume=following.resume, prometheus=following.prometheus)
     settings = read_monitor_config(config)
     if data != "-" and not Path(data).is_file():
         raise OptionError(f"there is no file {data!r}", hint="give a file of decisions, or - for standard input")

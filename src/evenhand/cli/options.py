@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import typer
 
+from evenhand.cli.factory import flag
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, OptionError
@@ -257,7 +258,7 @@ class DataOptions(RoleOptions, ModelOptions):
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where a command says what it found."""
+    """Output of a command."""
 
     json: JsonOption = None
     quiet: QuietOption = False
@@ -268,59 +269,76 @@ class OutputOptions:
         """Whether nothing but JSON, or nothing at all, is printed."""
         return self.quiet or self.json == "-"
 
+    def check(self) -> None:
+        """Refuse files that cannot be written. It is called before the command does any work."""
+        check_files(json=None if self.json in (None, "-") else Path(str(self.json)))
+
     def progress(self) -> AbstractContextManager[Progress]:
         """Show progress at a terminal, unless nothing is printed."""
         from evenhand import view
 
         return view.show_progress(quiet=self.silent)
 
-    def check_places(self, **places: Path | None) -> None:
-        """Refuse files that cannot be written before any work is done, by the options that name them."""
-        given = None if self.json in (None, "-") else Path(str(self.json))
-        check_places({f"--{name.replace('_', '-')}": path for name, path in places.items()} | {"--json": given})
-
-    def emit(self, result: Result) -> None:
-        """Write the result's JSON where ``--json`` says."""
-        emit_result(result, self.json)
-
-    def emit_text(self, text: str) -> None:
-        """Write JSON where ``--json`` says."""
-        emit_json(text, self.json)
+    def emit(self, text: str) -> None:
+        """Write JSON to the file of ``--json``, or to standard output."""
+        if self.json == "-":
+            sys.stdout.write(text.rstrip("\n") + "\n")
+        elif self.json is not None:
+            save_text(Path(self.json), text.rstrip("\n") + "\n", "--json")
 
     def show(self, document: Callable[[], Document], written: Sequence[Path] = ()) -> None:
-        """Show a document, and the files that were written, unless nothing is to be printed."""
+        """Print a document and the written files, unless nothing is printed."""
         from evenhand import view
 
         if not self.silent:
             view.show_document(document(), written=written, verbose=self.verbose)
 
+    def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
+        """Write the files of other options, and return them."""
+        return []
+
     def finish(
         self,
         result: Result,
-        document: Callable[[], Document],
+        document: Callable[[], Document] | None = None,
         written: Sequence[Path] = (),
         *,
         interrupted: bool = False,
     ) -> None:
-        """Write the JSON, show the document, and leave with exit code 130 after an interrupt."""
-        self.emit(result)
-        self.show(document, written)
+        """Write and print a result.
+
+        Args:
+            result: Result.
+            document: Function that builds its document. Default: ``result.document``.
+            written: Files that were written before.
+            interrupted: Whether the command exits with the code of an interrupt.
+        """
+        document = document or result.document
+        files = [*written, *self.write_files(result, document)]
+        if self.json is not None:
+            self.emit(result.to_json())
+        self.show(document, files)
         if interrupted:
             raise typer.Exit(INTERRUPTED)
 
 
 @dataclass(frozen=True)
 class PageOptions(OutputOptions):
-    """Where a command says what it found, with a page."""
+    """Output of a command, with an HTML page."""
 
     html: HtmlOption = None
 
-    def check_places(self, **places: Path | None) -> None:
-        """Refuse files that cannot be written before any work is done, by the options that name them."""
-        super().check_places(html=self.html, **places)
+    def check(self) -> None:
+        """Refuse files that cannot be written."""
+        super().check()
+        check_files(html=self.html)
+
+    def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
+        """Write the page."""
+        return self.write_page(document)
 
     def write_page(self, document: Callable[[], Document]) -> list[Path]:
-        """Write the page if one is wanted; the files written."""
+        """Write the page, and return its path."""
         from evenhand import view
 
         if self.html is None:
@@ -331,20 +349,21 @@ class PageOptions(OutputOptions):
 
 @dataclass(frozen=True)
 class FindingsOptions(PageOptions):
-    """Where a command says what it found, with a page and a table."""
+    """Output of a command, with an HTML page and a table."""
 
     table: TableOption = None
 
-    def check_places(self, **places: Path | None) -> None:
-        """Refuse files that cannot be written before any work is done, by the options that name them."""
+    def check(self) -> None:
+        """Refuse files that cannot be written."""
         from evenhand.individual.search.save import check_table
 
-        super().check_places(table=self.table, **places)
+        super().check()
+        check_files(table=self.table)
         if self.table is not None:
             check_table(self.table)
 
-    def write_findings(self, result: Result, document: Callable[[], Document]) -> list[Path]:
-        """Write the table and the page if they are wanted; the files written."""
+    def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
+        """Write the table and the page."""
         from evenhand.individual.search.save import save_table
 
         if self.table is not None:
@@ -368,7 +387,7 @@ class PeopleOptions:
             if path is not None and not self.show_people:
                 raise OptionError(
                     "expected --show-people, because the file contains rows of the data",
-                    location=f"--{name.replace('_', '-')}",
+                    location=flag(name),
                     hint="add --show-people, or leave the file out",
                 )
 
@@ -394,18 +413,18 @@ class DataSource:
     untyped: bool = False
 
     def require(self, *columns: str) -> None:
-        """Refuse a column that is not there.
+        """Refuse a column that does not exist.
 
         Raises:
-            DataError: it is not.
+            DataError: A column does not exist.
         """
         for name in columns:
             if name not in self.frame.columns:
-                known = ", ".join(map(str, self.frame.columns))
-                raise DataError(f"there is no column {name!r}", location=self.name, hint=f"the columns are: {known}")
+                names = ", ".join(map(str, self.frame.columns))
+                raise DataError(f"there is no column {name!r}", location=self.name, hint=f"the columns are: {names}")
 
     def with_text(self, column: str) -> tuple[Any, TableReading]:
-        """Select the rows that have a text; also return how the table was read."""
+        """Select the rows that have a text. Also return how the table was read."""
         from evenhand.core.reading import TableReading
 
         frame = self.frame.dropna(subset=[column])
@@ -415,13 +434,13 @@ class DataSource:
 
 
 def open_data(data: str, *, schema: Path | None) -> DataSource | None:
-    """Open DATA whose rows are counted where they are: many of them, a folder of files, or a table of a database.
+    """Open large DATA, whose rows are aggregated by their engine.
 
     Returns:
-        None where DATA is small enough to be read, or a data set's name.
+        The table; None if it is small enough for memory, or a data set's name.
 
     Raises:
-        EvenhandError: it cannot be opened.
+        EvenhandError: It cannot be opened.
     """
     from evenhand import datasets
     from evenhand.datasets.rows import names_rows
@@ -432,36 +451,49 @@ def open_data(data: str, *, schema: Path | None) -> DataSource | None:
     return None if rows is None else DataSource(rows, None if schema is None else read_schema(schema), name)
 
 
-def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | IdentityCategory] | None:
-    """Return the categories of identity terms: those named, and those of files; None for all that are known."""
+def read_terms(names: list[str] | None, files: list[Path]) -> list[str | IdentityCategory] | None:
+    """Return categories of identity terms by name, and those of files. None for all bundled categories."""
     from evenhand.datasets.identity.lists import read_categories
 
-    return [*(protected or ()), *(one for path in files for one in read_categories(path))] or None
+    return [*(names or ()), *(category for path in files for category in read_categories(path))] or None
 
 
-def check_places(places: Mapping[str, Path | None]) -> None:
-    """Refuse files that cannot be written, by the option that names them, before any work is done.
+def check_files(**files: Path | None) -> None:
+    """Refuse files that cannot be written, by option, before any work is done.
 
     Raises:
-        OptionError: a folder is not there, or the file is one.
+        OptionError: The folder of a file does not exist, or the file is a folder.
     """
-    for option, path in places.items():
+    for name, path in files.items():
         if path is not None and not path.absolute().parent.is_dir():
-            raise OptionError(f"there is no folder {path.absolute().parent}", location=option, hint="make it first")
+            folder = path.absolute().parent
+            raise OptionError(f"there is no folder {folder}", location=flag(name), hint="create it first")
         if path is not None and path.is_dir():
-            raise OptionError(f"{path} is a folder, not a file", location=option)
+            raise OptionError(f"expected a file, got the folder {path}", location=flag(name))
 
 
 def choose_folder(out: Path | None, json: str | None, default: str) -> Path | None:
-    """Return the folder for the files of a command: none by default where JSON is written.
+    """Return the folder of the files of a command. By default none if JSON is written.
 
     Raises:
-        OptionError: a file is in its place.
+        OptionError: It is a file.
     """
     folder = out if out is not None else None if json is not None else Path(default)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
     return folder
+
+
+def save_text(path: Path, text: str, option: str) -> None:
+    """Write a text file.
+
+    Raises:
+        OptionError: It cannot be written.
+    """
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}", location=option) from None
 
 
 def approve_queries(
@@ -507,26 +539,3 @@ def require_agreement(message: str, hint: str) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise OptionError(f"{message}; this requires your agreement", hint=hint)
     typer.confirm(f"{message[0].upper()}{message[1:]}. Continue?", err=True, abort=True)
-
-
-def emit_json(text: str, destination: str | None) -> None:
-    """Write JSON where ``--json`` says: nowhere, to standard output, or to a file.
-
-    Raises:
-        OptionError: the file cannot be written.
-    """
-    if destination is None:
-        return
-    if destination == "-":
-        sys.stdout.write(text.rstrip("\n") + "\n")
-        return
-    try:
-        write_atomically(Path(destination), text.rstrip("\n") + "\n")
-    except OSError as error:
-        raise OptionError(f"the JSON file cannot be written: {error}", location="--json") from None
-
-
-def emit_result(result: Result, destination: str | None) -> None:
-    """Write a result's JSON where ``--json`` says."""
-    if destination is not None:
-        emit_json(result.to_json(), destination)

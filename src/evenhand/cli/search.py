@@ -17,6 +17,7 @@ from evenhand.cli.options import (
     OutputOptions,
     PeopleOptions,
     approve_queries,
+    check_files,
     read_terms,
 )
 from evenhand.errors import LimitError, OptionError
@@ -64,7 +65,7 @@ def search(
     from evenhand.individual.search.analysis import forecast_queries
     from evenhand.individual.search.methods.choice import METHODS
 
-    output.check_places(save_tests=save_tests)
+    check_files(save_tests=save_tests)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -99,7 +100,7 @@ def search(
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
         result = profiles = rows.hide(profiles)
         document = partial(profiles.document, subject.card)
-    written = output.write_findings(result, document)
+    written: list[Path] = []
     if save_tests is not None and isinstance(result, searching.SearchResult) and result.profiles:
         searching.save_tests(result, save_tests)
         written.append(save_tests)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import JsonOption, OutputOptions, emit_json
+from evenhand.cli.options import OutputOptions
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.core.text import format_count, suggest_name
 from evenhand.errors import MissingExtraError, OptionError, StoreError
@@ -149,7 +149,7 @@ def replay(
             result = replay_stored_logs(database, policies=policies, heads=known, stream=stream)
         finally:
             database.close()
-    output.finish(result, result.document)
+    output.finish(result)
     if not result.all_agree:
         raise typer.Exit(1)
 
@@ -269,7 +269,7 @@ def revoke(
             typer.echo(f"revoked {key.id} of {key.name}")
 
 
-def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
+def list_keys(output: OutputOptions, config: ConfigOption = CONFIG) -> None:
     """List all keys that there ever were; never the keys themselves."""
     with _open_keys(config) as ring:
         keys, now = ring.keys(), ring.now
@@ -287,8 +287,8 @@ def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
         }
         for key in keys
     ]
-    emit_json(dumps({"keys": rows}), json)
-    if json == "-":
+    output.emit(dumps({"keys": rows}))
+    if output.silent:
         return
     if not keys:
         typer.echo("there are no keys\n  -> evenhand keys add NAME --scope decide")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import DataOptions, OutputOptions, PageOptions
+from evenhand.cli.options import DataOptions, OutputOptions, PageOptions, check_files
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
@@ -88,7 +88,6 @@ def simulate(
     from evenhand.shields.simulation.streams import parse_order
     from evenhand.shields.spec.configuration import read_plan
 
-    output.check_places()
     wanted = parse_order(arrivals)
     if model is not None and data is None:
         raise OptionError("expected MODEL and DATA, got MODEL alone", hint="add DATA, or leave MODEL out")
@@ -104,8 +103,7 @@ def simulate(
             if len(plans) > 1
             else simulate_shield(plans[0], source, settings, workers=number, progress=progress)
         )
-    written = output.write_page(result.document)
-    output.finish(result, result.document, written, interrupted=result.interrupted)
+    output.finish(result, interrupted=result.interrupted)
 
 
 # ``evenhand shield ...``: make, look at and replay shields that keep a classifier's decisions fair.
@@ -125,7 +123,7 @@ def synthesize(
     from evenhand.shields.simulation.wording import policy_document
     from evenhand.shields.spec.configuration import read_plan
 
-    output.check_places(save=save)
+    check_files(save=save)
     plan = read_plan(config)
     with output.progress() as progress:
         policy = _synthesize_policy(plan, lambda done, of: progress("synthesis", done / of))
@@ -137,7 +135,7 @@ def synthesize(
         "bytes": policy.bytes,
         "seconds": policy.seconds,
     }
-    output.emit_text(dumps(made))
+    output.emit(dumps(made))
     path = None if save is None else str(save)
     document = partial(policy_document, policy, path=path, file_bytes=written)
     output.show(document, [] if save is None else [save])
@@ -154,7 +152,6 @@ def inspect(
     from evenhand.shields.policy.file import policy_from_bytes, read_policy_bytes
     from evenhand.shields.simulation.inspection import inspect_policy
 
-    output.check_places()
     data = read_policy_bytes(policy)
     read = policy_from_bytes(data, location=str(policy))
     with output.progress() as progress:
@@ -165,7 +162,7 @@ def inspect(
         )
     document = partial(found.document, policy.name)
     written = output.write_page(document)
-    output.emit_text(found.to_json(indent=None))
+    output.emit(found.to_json(indent=None))
     output.show(document, written)
     if found.verified is False:
         raise typer.Exit(1)
@@ -186,14 +183,13 @@ def replay(
     from evenhand.shields.runtime.log import read_log_file, replay_log
     from evenhand.shields.runtime.shield import Shield
 
-    output.check_places()
     read = load_policy(policy)
     labelled = read.plan.property.labelled
     # Labels are often logged whether the property needs them or not.
     found = replay_log(
         Shield(read, advisory=advisory), (one for one in read_log_file(log) if labelled or "label" not in one)
     )
-    output.emit_text(dumps(found.to_dict()))
+    output.emit(dumps(found.to_dict()))
     output.show(partial(found.document, log.name))
     if found.difference is not None:
         raise typer.Exit(1)

@@ -67,7 +67,6 @@ def subgroups(
     from evenhand import subgroups
     from evenhand.subgroups.analysis import forecast_queries
 
-    output.check_places()
     found: SubgroupResult
     if text_column is not None:
         if people.schema is not None:
@@ -96,9 +95,8 @@ def subgroups(
         card = subject.card
     found = rows.hide(found)
     document = partial(found.document, card)
-    written = output.write_findings(found, document)
     timed_out = found.time_limited
-    output.finish(found, document, written, interrupted=found.interrupted and not timed_out)
+    output.finish(found, document, interrupted=found.interrupted and not timed_out)
 
 
 # ``evenhand subgroups --text-column COLUMN``: subgroups of texts, by the identity terms in them.

@@ -55,7 +55,6 @@ def audit(
     from evenhand.auditing.analysis import forecast_queries
 
     gates = gating.read()
-    output.check_places()
     config = SETTINGS.read(settings, seed=people.seed, threshold=threshold)
     with output.progress() as progress:
         if example is not None:

@@ -9,7 +9,7 @@ import typer
 
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import PageOptions
+from evenhand.cli.options import PageOptions, check_files
 from evenhand.core.files import write_atomically
 
 if TYPE_CHECKING:
@@ -33,16 +33,13 @@ def compare(
     from evenhand import auditing
     from evenhand.auditing.comparison import own_metrics
 
-    output.check_places(markdown=markdown)
+    check_files(markdown=markdown)
     config = SETTINGS.read(settings)
     audits = [auditing.read_audit(path) for path in (before, after)]
     own = {name for audit in audits for name in own_metrics(audit)}
     gates = gating.read(own)
     result = auditing.compare_audits(audits[0], audits[1], config)
-    paths = output.write_page(result.document)
     if markdown is not None:
         write_atomically(markdown, result.to_markdown().rstrip("\n") + "\n")
-        paths = [*paths, markdown]
-    output.emit(result)
-    output.show(result.document, paths)
+    output.finish(result, written=[markdown] if markdown else [])
     gating.leave(result, gates, after)

@@ -111,7 +111,6 @@ def audit_decisions(
 
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
-    output.check_places()
     config = SETTINGS.read(settings)
     by_row = bool(metrics or config.thresholds)
     with output.progress() as progress:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import check_places
+from evenhand.cli.options import check_files
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import OptionError
@@ -67,7 +67,7 @@ class GateOptions:
                 raise OptionError(
                     f"expected a file that ends in .sarif or .xml, or github, got {path}", location="--gate-report"
                 )
-            check_places({"--gate-report": path})
+            check_files(gate_report=path)
         if files and not self.fail_on:
             raise OptionError(
                 "expected conditions, got none", location="--gate-report", hint="add --fail-on, e.g. 'flip_rate > 0.01'"

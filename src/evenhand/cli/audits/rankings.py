@@ -42,7 +42,6 @@ def audit_rankings(
     from evenhand.schema.rankings import RankingRoles
 
     gates = gating.read()
-    output.check_places()
     config = SETTINGS.read(settings, seed=seed)
     with output.progress() as progress:
         progress("reading the rankings", 0.0)

@@ -50,9 +50,9 @@ class ReportOptions(OutputOptions):
         """Folder of the report, if one is written."""
         return choose_folder(self.out, self.json, "evenhand-report")
 
-    def check_places(self, **places: Path | None) -> None:
-        """Refuse files that cannot be written, and a file in place of the folder, before any work is done."""
-        super().check_places(**places)
+    def check(self) -> None:
+        """Refuse files that cannot be written, and a file in place of the folder."""
+        super().check()
         choose_folder(self.out, self.json, "evenhand-report")
 
     def publish(self, result: AuditResult | RankingResult) -> None:
@@ -60,9 +60,7 @@ class ReportOptions(OutputOptions):
         from evenhand import view
 
         folder = self.folder
-        written = () if folder is None else view.write_report(result, folder)
-        self.emit(result)
-        self.show(result.document, written)
+        self.finish(result, written=() if folder is None else view.write_report(result, folder))
 
 
 def read_membership(texts: Sequence[str] | None) -> dict[str, dict[str, str]]:

@@ -124,7 +124,6 @@ def assess(
     """Assess whether a generator shows every value regularly."""
     from evenhand import view
 
-    output.check_places()
     terms = SETTINGS.read(settings)
     prompts, html = live.read_prompts(), output.html
     if config is None:

@@ -42,9 +42,8 @@ def check(
     from evenhand.genai.assessment.check import check_configuration
     from evenhand.genai.spec.specification import GenerationConfig
 
-    output.check_places()
     found = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
-    output.emit_text(_json.dumps(found.to_dict()))
+    output.emit(_json.dumps(found.to_dict()))
     output.show(partial(found.document, config.name))
     if not found.feasibility.feasible:
         raise typer.Exit(VERDICT_CODES[found.feasibility.verdict])
@@ -94,9 +93,8 @@ def confusion(
     """Measure the accuracy of a classifier on labelled items."""
     from evenhand.genai.classifiers.confusion import measure_confusion
 
-    output.check_places()
     result = measure_confusion(sample, CONFUSION.read(settings))
-    output.finish(result, result.document)
+    output.finish(result)
 
 
 # ``evenhand genai generate``: a guard around the configured generator, from the command line.
@@ -148,8 +146,6 @@ def generate(
     from evenhand.genai.pipeline import build_pipeline
     from evenhand.genai.spec.specification import GenerationConfig
 
-    output.check_places()
-    run.check()
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file, not a folder", location="--out")
     asked = _read_prompts(prompts, prompt)
@@ -164,7 +160,7 @@ def generate(
             again=run.again,
             progress=progress,
         )
-    output.emit_text(dumps(made.to_dict()))
+    output.emit(dumps(made.to_dict()))
     output.show(partial(made.document, str(config)), [made.table])
     failing = made.failing(run.fail_on or ())
     for condition in failing:
@@ -216,11 +212,10 @@ def simulate(
     from evenhand.genai.simulation.simulate import simulate_requests
     from evenhand.genai.spec.specification import GenerationConfig
 
-    output.check_places()
     read = GenerationConfig.read(config)
     with output.progress() as progress:
         result = simulate_requests(
             read, requests=requests, in_flight=in_flight, policies=policy or (), seed=seed, progress=progress
         )
     document = partial(result.document, config.name)
-    output.finish(result, document, output.write_page(document), interrupted=result.interrupted)
+    output.finish(result, document, interrupted=result.interrupted)
