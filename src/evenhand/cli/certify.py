@@ -1,4 +1,4 @@
-"""``evenhand check-certificate FILE MODEL``: an independent check of a certificate."""
+"""``evenhand certify MODEL --schema S.yaml`` and ``evenhand check-certificate FILE MODEL``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, Settings
+from evenhand.cli.factory import ConfigOptions, Settings, flag
 from evenhand.cli.options import (
     DataSource,
     ModelOptions,
@@ -21,7 +21,7 @@ from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 RESTRICTED_CODE = 4
-"""Exit code for a certificate that holds, and answers another question than the one asked."""
+"""Exit code of a valid certificate that answers another question."""
 
 if TYPE_CHECKING:
     from evenhand.certification.config import CertifyConfig
@@ -36,30 +36,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CertificateSource(ModelOptions):
-    """The question that a certificate should answer."""
+    """Question that a certificate should answer."""
 
     schema: Annotated[
         Path | None,
         typer.Option(help="Schema file (YAML); without it and --data the domain is as the file states it."),
     ] = None
-    data: Annotated[str | None, typer.Option(help="Data that the population should be that of.")] = None
+    data: Annotated[str | None, typer.Option(help="Data of the population.")] = None
     protected: ProtectedOption = None
-    where: Annotated[list[str] | None, typer.Option(help="Condition on the people asked about; may be repeated.")] = (
+    where: Annotated[list[str] | None, typer.Option(help="Condition on the population; may be repeated.")] = None
+    population: Annotated[str | None, typer.Option(help="uniform, or independent: each attribute as in --data.")] = None
+    threshold: Annotated[float | None, typer.Option(help="Decision threshold.")] = None
+    tolerance: Annotated[float | None, typer.Option(help="Largest allowed change of a numeric target.")] = None
+    bands: Annotated[list[str] | None, typer.Option(help="Scores that separate the bands: 0.3,0.6.")] = None
+    relax: Annotated[list[str] | None, typer.Option(help="Allowed further difference in an attribute, e.g. age=2.")] = (
         None
     )
-    population: Annotated[str | None, typer.Option(help="uniform, or independent: each attribute as in --data.")] = None
-    threshold: Annotated[float | None, typer.Option(help="Decision threshold asked about.")] = None
-    tolerance: Annotated[float | None, typer.Option(help="By how much a number may change.")] = None
-    bands: Annotated[list[str] | None, typer.Option(help="Scores that cut bands: 0.3,0.6.")] = None
-    relax: Annotated[
-        list[str] | None, typer.Option(help="NAME=NUMBER: by how much people compared may differ besides.")
-    ] = None
 
     def question(self, people: DataSource | None) -> AskedQuestion:
-        """Return the question that is asked, with the data if there are any.
+        """Build the question.
 
         Raises:
-            OptionError: a population without data, or one that a certificate file cannot be about.
+            OptionError: The population requires data, or no certificate file has such a population.
         """
         from evenhand.checker.question import AskedQuestion
         from evenhand.population.independent import product_of_marginals
@@ -67,13 +65,9 @@ class CertificateSource(ModelOptions):
 
         kind = self.population or ("uniform" if people is None else "independent")
         if kind not in ("uniform", "independent"):
-            raise OptionError(
-                f"no certificate file is about a population {kind!r}",
-                location="--population",
-                hint="uniform or independent",
-            )
+            raise OptionError(f"expected uniform or independent, got {kind!r}", location="--population")
         if kind == "independent" and people is None:
-            raise OptionError("--population independent needs the data", hint="--data FILE")
+            raise OptionError("--population independent requires data", hint="add --data FILE")
 
         def drawn_from(schema: Schema) -> ProductPopulation:
             assert people is not None
@@ -93,22 +87,20 @@ class CertificateSource(ModelOptions):
 def check_certificate(
     file: Annotated[
         Path,
-        typer.Argument(help="Certificate of evenhand certify --certificate, or JSON of evenhand mitigate --refute."),
+        typer.Argument(help="Certificate of evenhand certify, or JSON of evenhand refute."),
     ],
     source: CertificateSource,
     output: OutputOptions,
-    model: Annotated[
-        str | None, typer.Argument(help="The model that it should be about; a refutation has none.")
+    model: Annotated[str | None, typer.Argument(help="Model of the certificate; a refutation has none.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Number of boxes, drawn at random, that are proved again.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Prove so many boxes again, drawn at random.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again, however long it takes.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again.")] = False,
     resume: Annotated[
         Path | None,
         typer.Option(help="File that stores confirmed boxes, and that a later run continues from."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the draw; by default it cannot be known beforehand.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draw; by default unpredictable.")] = None,
 ) -> None:
     """Check a certificate, independently of its proof engine.
 
@@ -123,14 +115,12 @@ def check_certificate(
         _check_refutation(file, model, source, output)
         return
     if model is None:
-        raise OptionError(
-            "expected the model that the certificate is about", hint="evenhand check-certificate FILE MODEL"
-        )
+        raise OptionError("expected the model of the certificate", hint="evenhand check-certificate FILE MODEL")
 
     people = None if source.data is None else source.read(source.data)
     question = source.question(people)
     if everything and sample is not None:
-        raise OptionError("--all proves every box, and --sample some of them", hint="give one of the two")
+        raise OptionError("expected --all or --sample, got both", hint="leave one out")
 
     def load(stated: Schema) -> AdditiveNetwork | TreeEnsemble:
         described = stated if source.schema is None else read_schema(source.schema)
@@ -158,33 +148,29 @@ def check_certificate(
 
 
 def _check_refutation(file: Path, model: str | None, source: CertificateSource, output: OutputOptions) -> None:
-    """Check a refutation, and count its people again where their data are named."""
+    """Check a refutation. With ``--data``, its people are counted again."""
     from evenhand import checker
     from evenhand.schema.people import ColumnRoles
 
     if model is not None:
-        raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")
-    for name in ("protected", "where", "population", "threshold", "tolerance", "bands"):
+        raise OptionError("expected no model for a refutation, got one", hint="pass the people: --data DATA")
+    for name in ("protected", "where", "population", "threshold", "tolerance", "bands", "relax"):
         if getattr(source, name) is not None:
-            raise OptionError(
-                f"--{name} is about certificates of models, and this is a refutation", hint="leave it out"
-            )
+            raise OptionError(f"{flag(name)} does not apply to refutations", hint="leave it out")
 
-    def people(held: Mapping[str, Any]) -> People:
-        read = source.read(str(source.data))
-        favourable = None if read.schema is not None else str(held["favourable"])
-        roles = ColumnRoles(str(held["target"]), held["protected"] or None, favourable, schema=read.schema)
-        return replace(roles.read(read.frame, location=read.name), untyped=read.untyped)
+    def people(refutation: Mapping[str, Any]) -> People:
+        table = source.read(str(source.data))
+        favourable = None if table.schema is not None else str(refutation["favourable"])
+        target, protected = str(refutation["target"]), refutation["protected"] or None
+        roles = ColumnRoles(target, protected, favourable, schema=table.schema)
+        return replace(roles.read(table.frame, location=table.name), untyped=table.untyped)
 
     with output.progress() as progress:
-        progress("adding up the proof", 0.0)
+        progress("checking the proof", 0.0)
         result = checker.check_refutation(file, people=None if source.data is None else people)
     output.finish(result)
     if result.verdict != "confirmed":
         raise typer.Exit(1)
-
-
-# ``evenhand certify MODEL --schema S.yaml``: for which share of everybody the decision provably stays the same.
 
 
 SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
@@ -202,13 +188,13 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
         "target_undecided",
         "device",
     ),
-    parsed={"bands": lambda given: parse_edges(given)},
+    parsed={"relax": lambda options: _parse_tolerances(options), "bands": lambda options: parse_edges(options)},
 )
 
 
 @dataclass(frozen=True)
 class DomainOptions(ModelOptions):
-    """For whom a certificate holds."""
+    """Population of a certificate."""
 
     schema: Annotated[Path | None, typer.Option(help="Schema file (YAML).")] = None
     population: Annotated[
@@ -224,10 +210,10 @@ class DomainOptions(ModelOptions):
     seed: SeedOption = 0
 
     def describe(self) -> tuple[Schema, People | None]:
-        """Return the schema in force, and the people of the data if there are any.
+        """Return the schema, and the people of the data, if there are any.
 
         Raises:
-            OptionError: nothing says what the domain is.
+            OptionError: The domain is unknown.
         """
         from evenhand.population.mixture import PopulationKind
         from evenhand.schema.people import encode
@@ -235,17 +221,15 @@ class DomainOptions(ModelOptions):
 
         if self.population not in get_args(PopulationKind):
             raise OptionError(
-                f"there is no population {self.population!r}",
-                location="--population",
-                hint="uniform, data or independent",
+                f"expected uniform, data or independent, got {self.population!r}", location="--population"
             )
         if self.population != "uniform" and self.data is None:
-            raise OptionError(f"--population {self.population} needs the data", hint="--data FILE")
+            raise OptionError(f"--population {self.population} requires data", hint="add --data FILE")
         source = self.read(self.data) if self.data is not None else None
         described = source.schema if source is not None else read_schema(self.schema) if self.schema else None
         if described is None:
-            hint = "--schema S.yaml (see `evenhand schema`)"
-            raise OptionError("a certificate needs to know the domain", hint=hint)
+            hint = "add --schema S.yaml (see `evenhand schema`)"
+            raise OptionError("a certificate requires a schema", hint=hint)
         if self.protected:
             described = described.with_protected(self.protected)
         if source is None:
@@ -256,11 +240,11 @@ class DomainOptions(ModelOptions):
 
 def certify(
     settings: Settings,
-    model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
+    model: Annotated[str, typer.Argument(help="Model file, or module:function that returns a white-box model.")],
     domain: DomainOptions,
     output: OutputOptions,
     certificate: Annotated[
-        Path | None, typer.Option(help="Write every box and its proof for check-certificate.")
+        Path | None, typer.Option(help="File for every box and its proof, for check-certificate.")
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
@@ -296,20 +280,44 @@ def certify(
         result = result.model_copy(update={"table_reading": people.reading})
     interrupted = result.stopped_by == "interrupt"
     if result.boxes == 0 and not interrupted:
-        raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")
+        raise LimitError("the limit was reached before any proof", hint="allow more time or boxes")
     output.finish(result, interrupted=interrupted)
 
 
-def parse_edges(given: Sequence[str]) -> tuple[float, ...]:
-    """Return the scores that cut bands, from ``0.3,0.6`` or several options.
+def parse_edges(options: Sequence[str]) -> tuple[float, ...]:
+    """Parse the scores that separate bands, such as ``0.3,0.6``.
 
     Raises:
-        OptionError: something given is not a number.
+        OptionError: A score is not a number.
     """
-    texts = [text.strip() for one in given for text in one.split(",")]
+    texts = [text.strip() for option in options for text in option.split(",")]
     try:
         return tuple(float(text) for text in texts)
     except ValueError:
         raise OptionError(
-            f"expected scores, got {', '.join(given)!r}", location="--bands", hint="such as 0.3,0.6"
+            f"expected scores, got {', '.join(texts)!r}", location="--bands", hint="write them as 0.3,0.6"
         ) from None
+
+
+def _parse_tolerances(options: Sequence[str]) -> dict[str, float]:
+    """Parse ``NAME=NUMBER`` to the tolerance of each attribute.
+
+    Raises:
+        OptionError: A text has another form, or repeats an attribute.
+    """
+    tolerances: dict[str, float] = {}
+    for text in options:
+        name, _, number = text.rpartition("=")
+        name = name.strip()
+        try:
+            tolerance = float(number)
+        except ValueError:
+            tolerance = math.nan
+        if not name or math.isnan(tolerance):
+            raise OptionError(
+                f"expected a tolerance, got {text!r}", location="--relax", hint="write NAME=NUMBER, e.g. age=2"
+            )
+        if name in tolerances:
+            raise OptionError(f"{name!r} is repeated", location="--relax", hint="pass each name once")
+        tolerances[name] = tolerance
+    return tolerances

@@ -1,4 +1,4 @@
-"""``evenhand schema DATA``: the inferred schema as a file to look at and edit."""
+"""``evenhand schema DATA`` and ``evenhand datasets [NAME]``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def schema(
     if source.schema is not None and roles.target is None:
         described = source.schema.with_protected(roles.protected) if roles.protected else source.schema
     elif roles.target is None:
-        raise OptionError("what is decided about these people?", hint="name the column: --target NAME")
+        raise OptionError("expected the column of the true label, got none", hint="name it: --target NAME")
     else:
         described = infer_schema(
             source.frame,
@@ -61,9 +61,11 @@ def schema(
             outcome=roles.outcome,
             accept_proposals=accept_proposals,
         )
-        found = propose_columns(source.frame, target=roles.target, protected=roles.protected or (), ignore=ignore or ())
-        remarks = {one.column: one.problem if accept_proposals else str(one) for one in found}
-    # Labels do not matter here, not even those that are missing.
+        proposed = propose_columns(
+            source.frame, target=roles.target, protected=roles.protected or (), ignore=ignore or ()
+        )
+        remarks = {proposal.column: proposal.problem if accept_proposals else str(proposal) for proposal in proposed}
+    # Missing labels are no error here.
     frame = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
     people = encode(described, frame, location=source.name)
     proposals = propose_rules(people, np.random.default_rng(0))
@@ -86,15 +88,12 @@ def _describe_reading(people: People) -> dict[str, list[str]]:
     assert reading is not None  # ``encode`` sets it
     for name, kind in reading.types.items():
         word = next(filter(is_unusual_number, people.schema[name].values or ()), None)
-        why = "the cells are words" if word is None else f"{word!r} is not the usual spelling of a number"
-        remarks[name] = [f"read as {kind}: {why}"]
+        reason = "the cells are words" if word is None else f"{word!r} is not the usual spelling of a number"
+        remarks[name] = [f"read as {kind}: {reason}"]
     for name, counts in reading.unknown.items():
         listed = ", ".join(f"{word or 'empty cells'} ({number:,})" for word, number in counts.items())
         remarks[name] = remarks.get(name, []) + ([f"unknown: {listed}"] if listed else [])
     return {name: words for name, words in remarks.items() if words}
-
-
-# ``evenhand datasets [NAME]``: which data sets are known by name, and all about one of them.
 
 
 def datasets(

@@ -1,4 +1,4 @@
-"""``evenhand dossier DATA --config D.yaml --for ll144``: tables by the letter of a rule, for auditors."""
+"""``evenhand dossier DATA --config D.yaml --for ll144`` and ``evenhand card REPORT``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def dossier(
         str | None,
         typer.Argument(help=DATA_HELP),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="What the columns mean, and who says so (YAML).")] = None,
+    config: Annotated[Path | None, typer.Option(help="Meaning of the columns, with its source (YAML).")] = None,
     for_: Annotated[
-        list[str] | None, typer.Option("--for", help="Dossier, such as ll144 (--list has all); may be repeated.")
+        list[str] | None, typer.Option("--for", help="Dossier, e.g. ll144 (see --list); may be repeated.")
     ] = None,
     results: Annotated[
         list[Path] | None,
@@ -43,19 +43,19 @@ def dossier(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the files (default evenhand-dossier; none with --json).")
     ] = None,
-    final: Annotated[bool, typer.Option("--final", help="Exit with 1 while a required entry is open.")] = False,
+    final: Annotated[bool, typer.Option("--final", help="Exit with 1 if a required entry is missing.")] = False,
     as_of: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Make it by the law of another day than the audit's.")
+        str | None, typer.Option(metavar="DATE", help="Apply the law of this day instead of the day of the audit.")
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Print a config with every entry, and nothing else."),
+        typer.Option(metavar="NAME", help="Print a configuration with every entry."),
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Compute this dossier.json again from DATA; 1 if a cell differs."),
+        typer.Option(metavar="FILE", help="Recompute this dossier.json from DATA; exit with 1 if a cell differs."),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List dossiers and the law that they cite.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the dossiers and the law that they cite.")] = False,
 ) -> None:
     """Write the tables that a regulation requires.
 
@@ -73,14 +73,16 @@ def dossier(
         typer.echo(write_template(_dossier_names([template], "--template")), nl=False)
         return
     if data is None:
-        raise OptionError("a dossier needs DATA", hint="evenhand dossier people.csv --config dossier.yaml --for ll144")
+        raise OptionError(
+            "expected DATA, got none", hint="evenhand dossier people.csv --config dossier.yaml --for ll144"
+        )
     if check is not None:
         _check_dossier(check, results or [], data, table, quiet=output.silent)
         return
     names = _dossier_names(for_ or [], "--for")
     if config is None:
-        hint = f"print one to fill: evenhand dossier --template {names[0]}"
-        raise OptionError("a dossier needs --config", hint=hint)
+        hint = f"print one to fill in: evenhand dossier --template {names[0]}"
+        raise OptionError("expected --config, got none", hint=hint)
     folder = choose_folder(out, output.json, "evenhand-dossier")
     described, day = read_dossier_config(config), _read_day(as_of)
 
@@ -93,21 +95,21 @@ def dossier(
     if folder is not None and not can_print() and not output.silent:
         typer.echo("note: for PDF and DOCX files install the extra: pip install '.[dossier]'", err=True)
     if final and result.open_fields:
-        for one in result.open_fields:
-            typer.echo(f"--final: to be filled: {one.field} ({one.asks})", err=True)
+        for entry in result.open_fields:
+            typer.echo(f"--final: to be filled: {entry.field} ({entry.asks})", err=True)
         raise typer.Exit(1)
 
 
-def _dossier_names(given: list[str], option: str) -> tuple[DossierName, ...]:
+def _dossier_names(names: list[str], option: str) -> tuple[DossierName, ...]:
     from evenhand.dossier.outline import OUTLINES
 
-    known = ", ".join(OUTLINES)
-    for name in given:
+    hint = f"one of: {', '.join(OUTLINES)}"
+    for name in names:
         if name not in OUTLINES:
-            raise OptionError(f"there is no dossier {name!r}", location=option, hint=f"one of: {known}")
-    if not given:
-        raise OptionError("which dossier?", hint=f"--for with one of: {known}")
-    return cast("tuple[DossierName, ...]", tuple(given))
+            raise OptionError(f"there is no dossier {name!r}", location=option, hint=hint)
+    if not names:
+        raise OptionError("expected a dossier, got none", location=option, hint=hint)
+    return cast("tuple[DossierName, ...]", tuple(names))
 
 
 def _read_day(text: str | None) -> dt.date | None:
@@ -116,14 +118,11 @@ def _read_day(text: str | None) -> dt.date | None:
     try:
         return dt.date.fromisoformat(text)
     except ValueError:
-        raise OptionError(f"expected a date, got {text!r}", location="--as-of", hint="such as 2026-06-30") from None
+        raise OptionError(f"expected a date, got {text!r}", location="--as-of", hint="write it as 2026-06-30") from None
 
 
 def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callable[[Any, DataFile], T]) -> T:
-    """Return what is made of the people of DATA; many rows are counted where they are.
-
-    Of a single file that cannot be counted all rows are read, as those of a small one are.
-    """
+    """Apply a function to the people of DATA. Large tables are counted by their engine, if it can."""
     from evenhand.dossier.result import DataFile
 
     large = None if config.proxy is not None else open_data(data, schema=None)
@@ -138,7 +137,7 @@ def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callabl
 
 
 def _read_people(data: str, table: TableOptions) -> tuple[Any, DataFile]:
-    """Return the people of DATA, with every cell as a word, and the file that was read."""
+    """Read the people of DATA, with every cell as a word."""
     from evenhand.dossier.result import DataFile
 
     path, source = Path(data), table.read_table(data, words=True)
@@ -151,7 +150,7 @@ def _hash_file(path: Path) -> str:
 
 
 def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptions, *, quiet: bool) -> None:
-    """Compute a dossier again, and leave with 1 if a cell differs."""
+    """Recompute a dossier, and exit with 1 if a cell differs."""
     from evenhand.dossier.analysis import find_changed_cells
     from evenhand.dossier.result import DossierResult
 
@@ -159,20 +158,20 @@ def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptio
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the dossier cannot be read: {error}", location=str(path)) from None
-    written = DossierResult.from_json(text)
+    dossier = DossierResult.from_json(text)
 
     def compare(frame: Any, source: DataFile) -> tuple[list[str], DataFile]:
-        return find_changed_cells(written, frame, results=results), source
+        return find_changed_cells(dossier, frame, results=results), source
 
-    changed, source = _compute(data, table, written.config, compare)
-    for one in changed:
-        typer.echo(one, err=True)
-    if written.data.sha256 != source.sha256:
-        typer.echo(f"note: {source.name} is not the very file that was read for it (another SHA-256)", err=True)
+    changed, source = _compute(data, table, dossier.config, compare)
+    for cell in changed:
+        typer.echo(cell, err=True)
+    if dossier.data.sha256 != source.sha256:
+        typer.echo(f"note: {source.name} is another file than that of the dossier (another SHA-256)", err=True)
     if changed:
         raise typer.Exit(1)
     if not quiet:
-        typer.echo(f"{path}: every cell is as computed from {source.name}")
+        typer.echo(f"{path}: every cell agrees with {source.name}")
 
 
 def _list_dossiers() -> None:
@@ -181,12 +180,10 @@ def _list_dossiers() -> None:
 
     for name, outline in OUTLINES.items():
         typer.echo(f"{name}: {outline.title}. {outline.about}")
-    for one in list_citations():
-        valid = f", from {one.valid_from}" if one.valid_from else ""
-        until = f", until {one.valid_to}" if one.valid_to else ""
-        typer.echo(
-            f"  {one.citation} ({', '.join(one.dossiers)}): {one.status}{valid}{until}; checked {one.checked_on}"
-        )
+    for law in list_citations():
+        start = f", from {law.valid_from}" if law.valid_from else ""
+        end = f", until {law.valid_to}" if law.valid_to else ""
+        typer.echo(f"  {law.citation} ({', '.join(law.dossiers)}): {law.status}{start}{end}; checked {law.checked_on}")
 
 
 def card(

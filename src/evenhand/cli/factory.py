@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ConfigT = TypeVar("ConfigT", bound="Config")
 Settings: TypeAlias = Mapping[str, Any]
-"""Options of a command that set fields of its configurations, without those that were left out."""
+"""Options that the user typed and that set fields of configurations."""
 
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
@@ -120,7 +120,7 @@ class ConfigOptions(Generic[ConfigT]):
 
 
 def flag(option: str) -> str:
-    """Return an option as it is typed. The ``_`` at the end of a Python keyword is dropped."""
+    """Format the name of an option. The ``_`` at the end of a Python keyword is dropped."""
     return f"--{option.rstrip('_').replace('_', '-')}"
 
 

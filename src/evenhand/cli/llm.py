@@ -1,4 +1,4 @@
-"""``evenhand llm ...``: language models that decide about people."""
+"""``evenhand llm ...``: audits of language models that decide about people."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMPARED: ConfigOptions[LanguageModelConfig] = ConfigOptions(
 )
 
 FileArgument = Annotated[
-    Path, typer.Argument(help="File of a language model (YAML): service, prompt, answers, people.")
+    Path, typer.Argument(help="File of a language model (YAML): service, prompt, answers and people.")
 ]
 
 
@@ -50,7 +50,7 @@ class AskOptions:
         Path | None,
         typer.Option(metavar="FILE", help="File that stores every answer, and that a later run continues from."),
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to what is forecast, without a --budget.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the forecast cost, without a --budget.")] = False
 
     def check(self) -> None:
         """Refuse a file that cannot be written."""
@@ -60,7 +60,7 @@ class AskOptions:
         """Ask for agreement to the forecast, unless an option states it.
 
         Raises:
-            OptionError: Nobody can be asked.
+            OptionError: The command does not run at a terminal.
             typer.Abort: The person disagrees.
         """
         if self.yes or config.calls is not None or config.money is not None:

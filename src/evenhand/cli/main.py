@@ -1,8 +1,7 @@
-"""The command ``evenhand``: parses, calls the library, renders; turns errors into one message and an exit code.
+"""The command ``evenhand``.
 
-Exit codes: 0 done, 1 a --fail-on condition holds or a certificate is not confirmed, 2 bad input, 3 stopped by a limit
-before any result,
-130 interrupted and 143 ended by SIGTERM (what was found so far is still written), 70 a fault in Evenhand itself.
+Exit codes: 0 done; 1 a --fail-on condition holds, or a certificate is not confirmed; 2 bad input; 3 a limit ended the run
+before any result; 70 a fault in Evenhand itself; 130 interrupted, 143 ended by SIGTERM (results so far are written).
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show: bool) -> None:
+    if show:
         typer.echo(f"evenhand {__version__}")
         raise typer.Exit
 
@@ -70,7 +69,7 @@ def _root_options(
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise OptionError("the current folder is no longer there", hint="change to a folder that exists") from None
+        raise OptionError("the current folder was deleted", hint="change to another folder") from None
 
 
 TEST, PROVE, IMPROVE, ENFORCE, DATA = (
@@ -125,10 +124,10 @@ add_command(app, data.datasets, title=DATA)
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
-    sys.path.insert(0, "")  # modules of the current directory are found, as by `python -m`
+    """Run the command line, and exit with its code."""
+    sys.path.insert(0, "")  # modules of the current folder can be imported, as with `python -m`
     with StopSignals() as signals, warnings.catch_warnings():
-        # Warnings of the libraries underneath are not meant for users of a command.
+        # Warnings of other libraries are not for users of a command.
         warnings.filterwarnings("ignore")
         if "--quiet" not in sys.argv:
             for category in (GuessedEncodingWarning, TableWarning):

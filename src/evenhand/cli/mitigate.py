@@ -189,7 +189,7 @@ def _read_people(
 
 @contextmanager
 def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Iterator[None]:
-    """Replace errors that are caused by findings or a model of texts by one that names the alternative.
+    """Explain errors whose cause is that the findings or the model concern texts.
 
     Raises:
         DataError: The findings or the model are about texts.

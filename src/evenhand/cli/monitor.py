@@ -1,4 +1,4 @@
-"""What ``evenhand monitor`` is asked."""
+"""``evenhand monitor DATA --config M.yaml``: monitor decisions for gaps between groups."""
 
 from __future__ import annotations
 
@@ -25,22 +25,21 @@ if TYPE_CHECKING:
     from evenhand.monitoring.result import Alarm
 
 
-# One run of ``evenhand monitor``: lines in, alarms out, the state and the page kept up to date.
-
-
 SAVE_SECONDS = 1.0
-"""Between two saves of the state, at least, while lines come."""
+"""Minimum interval between two saves of the state while lines arrive."""
 PAGE_SECONDS = 5.0
+"""Minimum interval between two renderings of the page."""
 PAUSE_SECONDS = 0.2
-"""Until a file is looked at again."""
+"""Interval between two reads of a file without new lines."""
 FAULTS_SHOWN = 5
+"""Maximum number of faulty lines that are printed."""
 UNWATCHED = 3
 """Exit code if no groups were compared, or a configured value never occurred."""
 
 
 @dataclass(frozen=True)
 class FollowOptions:
-    """How long events are waited for, and where the monitor is kept."""
+    """End of the run, and files of the monitor."""
 
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more lines, until interrupted.")] = False
     stop: Annotated[bool, typer.Option("--stop", help="End at the first alarm.")] = False
@@ -51,12 +50,12 @@ class FollowOptions:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep figures in this .prom file, for node_exporter to read.",
+            help="File for the metrics, which ends in .prom, for node_exporter.",
         ),
     ] = None
 
     def check(self) -> None:
-        """Refuse files that cannot be written, and one that node_exporter does not read."""
+        """Refuse files that cannot be written, or that node_exporter does not read."""
         check_files(resume=self.resume, prometheus=self.prometheus)
         if self.prometheus is not None and self.prometheus.suffix != ".prom":
             raise OptionError(
@@ -67,7 +66,7 @@ class FollowOptions:
 
 
 class MonitorRun:
-    """One run of the command: lines in, alarms out, the state and the page kept up to date."""
+    """One run of the command: it reads lines, prints alarms, and updates the state and the page."""
 
     def __init__(self, data: str, config: MonitorConfig, following: FollowOptions, output: PageOptions) -> None:
         from evenhand.monitoring.lines import LineFile, LinePipe, LineReader
@@ -88,7 +87,7 @@ class MonitorRun:
         self.posted = int(kept.get("posted", len(self.monitor.alarms)))
         self.poster = AlarmPoster(config.webhook, self.name)
         self.words: dict[tuple[str, str], list[LineFault]] = {}
-        """Lines with a decision or label of no meaning, by field and word."""
+        """Lines with an unknown decision or label, by field and word."""
         table = data.lower().endswith(".csv")
         self.reader = LineReader(self.monitor, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
         self._note()
@@ -107,7 +106,7 @@ class MonitorRun:
         return read_state(data, config, location=str(path))
 
     def take_all(self, signals: InterruptCounter) -> None:
-        """Take lines until they end, the first alarm, or an interrupt."""
+        """Read lines until their end, the first alarm with ``--stop``, or an interrupt."""
         from evenhand import view
 
         with view.show_progress(quiet=self.output.silent or self.streamed) as progress:
@@ -131,13 +130,13 @@ class MonitorRun:
         self.save()
 
     def _is_ended(self) -> bool:
-        """Return whether no more lines will come; wait a little if they may."""
+        """Whether no more lines will come. If they may, wait a little."""
         ended = getattr(self.lines, "ended", None)
         if ended is not None:
             return bool(ended)
         if not self.following.follow:
             return True
-        if self.lines.reopen():  # type: ignore[union-attr]  # a pipe was answered above
+        if self.lines.reopen():  # type: ignore[union-attr]  # a pipe has the attribute ``ended``
             self._note()
         else:
             time.sleep(PAUSE_SECONDS)
@@ -154,7 +153,7 @@ class MonitorRun:
                 self.words.setdefault((fault.error.field, fault.error.word), []).append(fault)
             self.fault = self.fault or f"line {fault.line}: {fault.error}"
             if self.skipped <= FAULTS_SHOWN and not self.output.quiet:
-                typer.echo(f"note: line {fault.line} takes no part: {fault.error.message}", err=True)
+                typer.echo(f"note: line {fault.line} is skipped: {fault.error.message}", err=True)
         update = self.monitor.take(events)
         self.changed = True
         if self.streamed and not self.output.silent:
@@ -162,10 +161,10 @@ class MonitorRun:
                 self._print({"audit": id})
         for alarm in update.alarms:
             self._tell(alarm)
-        said = describe_selection(self.monitor.selection.result())
-        if said and not self.selected and not self.output.quiet:
-            typer.echo(f"note: {said}", err=True)
-        self.selected = bool(said)
+        bias = describe_selection(self.monitor.selection.result())
+        if bias and not self.selected and not self.output.quiet:
+            typer.echo(f"note: {bias}", err=True)
+        self.selected = bool(bias)
 
     def _tell(self, alarm: Alarm) -> None:
         """Print an alarm."""
@@ -173,7 +172,7 @@ class MonitorRun:
             self._print({"text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")})
 
     def _post(self, *, last: bool = False) -> None:
-        """Post the alarms that were not yet; one that is not taken is posted again later, or by the next run."""
+        """Post new alarms. Failed posts are repeated later, or by the next run."""
 
         def keep(number: int) -> None:
             self.posted, self.changed = number, True
@@ -199,7 +198,7 @@ class MonitorRun:
             typer.echo(f"note: {self.lines.note}", err=True)
 
     def save(self) -> None:
-        """Write the state, if it is kept and anything changed."""
+        """Write the state, if it changed."""
         from evenhand.monitoring.state import write_state
 
         if self.following.resume is not None and self.changed:
@@ -219,7 +218,7 @@ class MonitorRun:
         self.changed, self.saved = False, time.monotonic()
 
     def _draw(self) -> None:
-        """Write the page and the figures of where everything stands."""
+        """Write the page and the metrics."""
         if self.output.html is not None and self.monitor.measures:
             result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
             self.output.write_page(partial(result.document, self.name))
@@ -234,10 +233,10 @@ class MonitorRun:
             try:
                 write_atomically(place, format_figures(self.monitor, self.name).encode())
             except OSError as error:
-                raise DataError(f"the figures cannot be written: {error.strerror}", location=str(place)) from None
+                raise DataError(f"the metrics cannot be written: {error.strerror}", location=str(place)) from None
 
     def _list_words(self) -> str:
-        """Return the words of decisions and labels that have no meaning, each with its lines and the first of them."""
+        """Describe unknown decisions and labels, each with the number of its lines and the first line."""
         return "; ".join(
             f"{format_count(len(faults), 'line', 'lines')}, the first of them line {faults[0].line}: "
             f"{faults[0].error.message}"
@@ -245,20 +244,20 @@ class MonitorRun:
         )
 
     def finish(self, *, interrupted: bool) -> None:
-        """Write the result; exit with 1 after an alarm, with 3 if something configured was not watched.
+        """Write the result. Exit with 1 after an alarm, and with 3 if the monitor is not complete.
 
         Raises:
-            DataError: there is no decision, or decisions or labels of a file have words without a meaning.
+            DataError: There is no decision, or a file has unknown decisions or labels.
         """
         if self.words and not self.streamed:
             hint = next(iter(self.words.values()))[0].error.hint
-            raise DataError(f"words without a meaning: {self._list_words()}", location=self.name, hint=hint)
+            raise DataError(f"unknown words: {self._list_words()}", location=self.name, hint=hint)
         if not self.monitor.decisions and not self.monitor.waiting:
             if interrupted:
                 raise typer.Exit(INTERRUPTED)
             raise DataError(
                 f"there is no decision in {self.name}" + (f": {self.fault}" if self.fault else ""),
-                hint='a decision is a line such as {"sex": "female", "decision": 1}',
+                hint='write a line such as {"sex": "female", "decision": 1}',
             )
         from evenhand.monitoring.result import list_cautions
 
@@ -274,7 +273,7 @@ class MonitorRun:
             for caution in list_cautions(result):
                 typer.echo(f"note: {caution}", err=True)
             if self.words:
-                typer.echo(f"note: words without a meaning: {self._list_words()}", err=True)
+                typer.echo(f"note: unknown words: {self._list_words()}", err=True)
         if interrupted:
             raise typer.Exit(INTERRUPTED)
         if result.alarms:
@@ -287,10 +286,10 @@ def monitor(
     data: Annotated[
         str,
         typer.Argument(
-            help="Decisions and labels: JSON lines, the log of a served shield, a .csv file; - is standard input."
+            help="Decisions and labels: JSON lines, the log of a shield, or a .csv file; - is standard input."
         ),
     ],
-    config: Annotated[Path, typer.Option(help="What is watched: a YAML or TOML file.")],
+    config: Annotated[Path, typer.Option(help="Configuration of the monitor: a YAML or TOML file.")],
     following: FollowOptions,
     output: PageOptions,
 ) -> None:
@@ -304,7 +303,7 @@ def monitor(
 
     settings = read_monitor_config(config)
     if data != "-" and not Path(data).is_file():
-        raise OptionError(f"there is no file {data!r}", hint="give a file of decisions, or - for standard input")
+        raise OptionError(f"there is no file {data!r}", hint="pass a file of decisions, or - for standard input")
     with InterruptCounter() as signals:
         run = MonitorRun(data, settings, following, output)
         try:

@@ -1,4 +1,4 @@
-"""What several commands share: their options, reading DATA, writing JSON."""
+"""Options that several commands share, and functions to read DATA and to write results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OPTIONS = {
 """Options whose name differs from that of the parameter of the library."""
 
 SCHEMA_OPTIONS = ("accept_proposals", "ignore", "kind")
-"""Options of ``evenhand schema``, for what a schema file can state."""
+"""Options of ``evenhand schema`` that other commands may lack."""
 
 
 def name_options(text: str, options: Collection[str] | None = None) -> str:
@@ -74,10 +74,8 @@ def name_options(text: str, options: Collection[str] | None = None) -> str:
     return PARAMETER.sub(replace_parameter, text)
 
 
-TargetOption = Annotated[str | None, typer.Option(help="Column of the true label, or number.")]
-ProtectedOption = Annotated[
-    list[str] | None, typer.Option(help="Attribute that a decision must not depend on; may be repeated.")
-]
+TargetOption = Annotated[str | None, typer.Option(help="Column of the true label or number.")]
+ProtectedOption = Annotated[list[str] | None, typer.Option(help="Protected attribute; may be repeated.")]
 FavourableOption = Annotated[
     str | None,
     typer.Option("--favourable", "--favorable", help="Favourable label. For numbers: higher or lower."),
@@ -85,7 +83,7 @@ FavourableOption = Annotated[
 KindOption = Annotated[
     str | None,
     typer.Option(
-        help="What is decided: label, labels (each is compared), number, or grades such as 'low < medium < high'; by "
+        help="Kind of decision: label, labels (each is compared), number, or grades such as 'low < medium < high'; by "
         "default inferred from the column.",
     ),
 ]
@@ -93,11 +91,9 @@ AcceptOption = Annotated[
     bool,
     typer.Option("--accept-proposals", help="Accept the proposals for columns that cannot be attributes as they are."),
 ]
-SchemaOption = Annotated[
-    Path | None, typer.Option(help="Schema file (YAML). Without it the schema is inferred from the data.")
-]
+SchemaOption = Annotated[Path | None, typer.Option(help="Schema file (YAML); by default inferred from the data.")]
 IgnoreOption = Annotated[
-    list[str] | None, typer.Option(help="Column that is not an attribute (an identifier); may be repeated.")
+    list[str] | None, typer.Option(help="Column that is not an attribute, e.g. an identifier; may be repeated.")
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
@@ -107,28 +103,28 @@ OutputKindOption = Annotated[
     typer.Option(
         "--output",
         metavar="KIND",
-        help="What the model's numbers are: probability, logit or score; by default decided by their values.",
+        help="Kind of the model's output: probability, logit or score; by default inferred from its values.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
 JsonOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
+    str | None, typer.Option(metavar="FILE", help="File for the result as JSON; - is standard output.")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Explain all numbers, instead of at most 40 lines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 SheetOption = Annotated[
-    str | None, typer.Option(help="Sheet of an Excel workbook; by default the only one that is not empty.")
+    str | None, typer.Option(help="Sheet of an Excel workbook; by default the only sheet with data.")
 ]
 
 ShowPeopleOption = Annotated[
     bool,
     typer.Option(
         "--show-people",
-        help="Show records of real people. By default only aggregates and invented profiles are shown and written.",
+        help="Show and write records of real people, not only aggregates and invented profiles.",
     ),
 ]
 TableOption = Annotated[Path | None, typer.Option(help="File for all findings: .csv or .parquet.")]
-HtmlOption = Annotated[Path | None, typer.Option(help="Write a page to read.")]
+HtmlOption = Annotated[Path | None, typer.Option(help="File for the report as an HTML page.")]
 ModelArgument = Annotated[
     str,
     typer.Argument(
@@ -145,20 +141,20 @@ DataArgument = Annotated[str, typer.Argument(help=DATA_HELP)]
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How DATA is read."""
+    """Reading of DATA."""
 
     sheet: SheetOption = None
 
     def read_table(self, data: str, *, schema: Path | None = None, words: bool = False) -> DataSource:
-        """Read DATA: a file, or else a data set's name (which brings its own schema).
+        """Read DATA. A data set has its own schema.
 
         Args:
-            data: file, folder, pattern, table of DuckDB or name of a data set.
-            schema: schema file.
-            words: keep every cell of a file as a word.
+            data: File, folder, pattern, table of DuckDB or name of a data set.
+            schema: Schema file.
+            words: Whether every cell of a file is read as a word.
 
         Raises:
-            EvenhandError: neither a file nor a known name, or it cannot be read.
+            EvenhandError: DATA does not exist, or cannot be read.
         """
         from evenhand import datasets
         from evenhand.datasets.rows import is_text_table, names_rows
@@ -166,19 +162,19 @@ class TableOptions:
         from evenhand.schema.schema import read_schema
 
         described = read_schema(schema) if schema is not None else None
-        many = names_rows(data)
-        if not many and not Path(data).exists():
+        is_pattern = names_rows(data)
+        if not is_pattern and not Path(data).exists():
             if data in datasets.dataset_names():
                 dataset = datasets.load_dataset(data)
                 return DataSource(dataset.frame, described or dataset.schema, f"data set {data}")
             raise OptionError(
                 f"there is no file {data!r}, and no data set of that name",
-                hint="give a CSV, JSON lines, Parquet or Excel file, a folder of Parquet files, or one of:"
-                f"  {', '.join(datasets.dataset_names())}",
+                hint="pass a CSV, JSON lines, Parquet or Excel file, a folder of Parquet files, or one of: "
+                f"{', '.join(datasets.dataset_names())}",
             )
         read = read_words if words else datasets.read_frame
         frame = read(data, sheet=self.sheet)
-        name = data if many else Path(data).name
+        name = data if is_pattern else Path(data).name
         return DataSource(frame, described, name, untyped=is_text_table(data))
 
 
@@ -511,10 +507,10 @@ def approve_queries(
         model: MODEL of the command.
         budget: Value of ``--budget``.
         forecast: Maximum number of rows that the command sends. None if it is not known.
-        hint: Instruction if nobody can be asked.
+        hint: Instruction if the command does not run at a terminal.
 
     Raises:
-        OptionError: Nobody can be asked.
+        OptionError: The command does not run at a terminal.
         typer.Abort: The person disagrees.
     """
     if budget is not None or model is None or not re.match(r"https?://", model, re.IGNORECASE):
@@ -530,10 +526,10 @@ def require_agreement(message: str, hint: str) -> None:
 
     Args:
         message: Forecast, without a full stop.
-        hint: Instruction if nobody can be asked.
+        hint: Instruction if the command does not run at a terminal.
 
     Raises:
-        OptionError: Nobody can be asked.
+        OptionError: The command does not run at a terminal.
         typer.Abort: The person disagrees.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -1,4 +1,4 @@
-"""``evenhand search MODEL DATA``: people whom a model decides differently when only protected attributes change."""
+"""``evenhand search MODEL DATA``: search for decisions that depend on protected attributes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def search(
     terms: Annotated[
         list[Path] | None, typer.Option(help="For texts: a list of identity terms (YAML); may be repeated.")
     ] = None,
-    save_tests: Annotated[Path | None, typer.Option(help="Write a pytest file that asks a new model again.")] = None,
+    save_tests: Annotated[Path | None, typer.Option(help="File for pytest tests that query a new model.")] = None,
 ) -> None:
     """Search for decisions that depend on protected attributes.
 
@@ -68,36 +68,36 @@ def search(
     check_files(save_tests=save_tests)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
-            f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
+            f"expected a Python file, got {save_tests}", location="--save-tests", hint="name it test_....py"
         )
     result: SearchResult | TextSearchResult
     document: Callable[[], Document]
     if text_column is not None:
         rows.require_shown(table=output.table)
-        for option, given in (
+        for option, value in (
             ("--html", output.html),
             ("--schema", people.schema),
             ("--save-tests", save_tests),
         ):
-            if given is not None:
-                raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
+            if value is not None:
+                raise OptionError(f"{option} does not apply to texts", location="--text-column", hint="leave it out")
         result = texts = rows.hide(_search_texts(settings, model, data, text_column, terms or [], people, output))
         document = texts.document
     else:
         if terms:
-            raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
+            raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
         with output.progress() as progress:
             subject = people.read_subject(model, data, progress)
         subject.people.schema.target.require_labels("a search for individuals")
         config = ROWS.read(settings, seed=people.seed)
         if config.method not in METHODS:
-            known = f"one of: {', '.join(METHODS)}"
-            raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
+            hint = f"one of: {', '.join(METHODS)}"
+            raise OptionError(f"there is no method {config.method!r}", location="--method", hint=hint)
         subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
         with output.progress() as progress:
             result = profiles = searching.search(subject.scorer, subject.people, config, progress=progress)
         if profiles.queries == 0 and not profiles.rates:
-            raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
+            raise LimitError("the search was stopped before any query", hint="allow more time or budget")
         result = profiles = rows.hide(profiles)
         document = partial(profiles.document, subject.card)
     written: list[Path] = []

@@ -1,4 +1,4 @@
-"""``evenhand subgroups MODEL DATA``: subgroups that a model treats differently, with statistics that hold."""
+"""``evenhand subgroups MODEL DATA``: search for subgroups that a model treats differently."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(
     about="texts",
     hint="leave it out, or leave --text-column out",
     renamed={"judged": "judge"},
-    parsed={"judge": lambda given: tuple(map(_parse_rules, given))},
+    parsed={"judge": lambda options: tuple(map(_parse_rules, options))},
 )
 
 
@@ -67,39 +67,35 @@ def subgroups(
     from evenhand import subgroups
     from evenhand.subgroups.analysis import forecast_queries
 
-    found: SubgroupResult
+    result: SubgroupResult
     if text_column is not None:
         if people.schema is not None:
-            raise OptionError("a schema is about people, not about texts", location="--schema", hint="leave it out")
-        found, card = _search_texts(settings, model, data, text_column, terms or [], people, output)
+            raise OptionError("--schema does not apply to texts", location="--schema", hint="leave it out")
+        result, card = _search_texts(settings, model, data, text_column, terms or [], people, output)
     elif terms:
-        raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
+        raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
     else:
         fields = {"attributes": people.protected or None, "seed": people.seed}
         if not settings.keys() <= ROWS.options().keys() | NUMBERS.options().keys():
-            ROWS.read(settings, **fields)  # refuses what is about texts alone, before anything is read
+            ROWS.read(settings, **fields)  # refuses options of texts before any data are read
         with output.progress() as progress:
-            # Attributes that are compared need not be such as can be varied: numbers become ranges.
+            # Attributes are only compared, not varied: numbers become ranges.
             subject = people.read_subject(model, data, progress, varied=False)
         if subject.people.schema.target.is_number:
             numbers = NUMBERS.read(settings, **fields)
             subject.ledger.budget = approve_queries(model, numbers.budget, len(subject.people))
             with output.progress() as progress:
-                found = subgroups.find_number_subgroups(subject.regressor, subject.people, numbers, progress=progress)
+                result = subgroups.find_number_subgroups(subject.regressor, subject.people, numbers, progress=progress)
         else:
             config = ROWS.read(settings, **fields)
             forecast = forecast_queries(subject.people, config)
             subject.ledger.budget = approve_queries(model, config.budget, forecast)
             with output.progress() as progress:
-                found = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress)
+                result = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress)
         card = subject.card
-    found = rows.hide(found)
-    document = partial(found.document, card)
-    timed_out = found.time_limited
-    output.finish(found, document, interrupted=found.interrupted and not timed_out)
-
-
-# ``evenhand subgroups --text-column COLUMN``: subgroups of texts, by the identity terms in them.
+    result = rows.hide(result)
+    interrupted = result.interrupted and not result.time_limited
+    output.finish(result, partial(result.document, card), interrupted=interrupted)
 
 
 def _search_texts(
@@ -111,7 +107,7 @@ def _search_texts(
     people: DataOptions,
     output: OutputOptions,
 ) -> tuple[TextSubgroupResult, SubjectCard]:
-    """Search a column of texts; the result and what it is about."""
+    """Search a column of texts. Return the result and its subject."""
     from evenhand.core.document import SubjectCard
     from evenhand.subgroups.text.analysis import find_text_subgroups
 
@@ -122,7 +118,7 @@ def _search_texts(
     frame, reading = source.with_text(column)
     approve_queries(model, None, None)
     with output.progress() as progress:
-        found = find_text_subgroups(
+        result = find_text_subgroups(
             model,
             frame[column].astype(str).tolist(),
             protected=read_terms(people.protected, terms),
@@ -131,26 +127,26 @@ def _search_texts(
             trust=people.trust,
             progress=progress,
         )
-    subject = SubjectCard(model, source.name, found.people, target or "label", found.favourable, False)
-    return found.model_copy(update={"table_reading": reading}), subject
+    subject = SubjectCard(model, source.name, result.people, target or "label", result.favourable, False)
+    return result.model_copy(update={"table_reading": reading}), subject
 
 
 def _parse_rules(condition: str) -> dict[str, str]:
-    """``gender == women and religion == Muslims`` as rules.
+    """Parse ``gender == women and religion == Muslims`` to the group of each category.
 
     Raises:
-        OptionError: it is written otherwise.
+        OptionError: The text has another form.
     """
     from evenhand.core.expressions import Comparison, Logic, parse_expression
 
     parsed = parse_expression(condition, location="--judge")
-    tree, found = parsed.tree, {}
+    tree, groups = parsed.tree, {}
     for rule in tree.operands if isinstance(tree, Logic) and tree.word == "and" else (tree,):
         if not isinstance(rule, Comparison) or [sign.text for sign in rule.signs] != ["=="]:
             hint = "write for example 'gender == women and religion == Muslims'"
-            raise parsed.fault("this is not of the form CATEGORY == GROUP", rule, hint)
+            raise parsed.fault("expected CATEGORY == GROUP", rule, hint)
         category, group = map(parsed.word, rule.operands)
-        if category in found:
-            raise parsed.fault(f"the category {category!r} is there twice", rule, "name each category once")
-        found[category] = group
-    return found
+        if category in groups:
+            raise parsed.fault(f"the category {category!r} is repeated", rule, "name each category once")
+        groups[category] = group
+    return groups

@@ -51,7 +51,7 @@ class ReportOptions(OutputOptions):
         return choose_folder(self.out, self.json, "evenhand-report")
 
     def check(self) -> None:
-        """Refuse files that cannot be written, and a file in place of the folder."""
+        """Refuse outputs that cannot be written."""
         super().check()
         choose_folder(self.out, self.json, "evenhand-report")
 
