@@ -67,10 +67,10 @@ def test_a_template_can_be_filled_and_the_list_names_the_law():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "needs DATA"),
-        (("people.csv",), "which dossier"),
+        ((), "expected DATA"),
+        (("people.csv",), "expected a dossier"),
         (("people.csv", "--for", "gdpr"), "no dossier 'gdpr'"),
-        (("people.csv", "--for", "ll144"), "needs --config"),
+        (("people.csv", "--for", "ll144"), "expected --config"),
         (("people.csv", "--for", "ll144", "--config", "dossier.yaml", "--as-of", "soon"), "expected a date"),
         (("people.csv", "--for", "ll144", "--config", "absent.yaml"), "cannot be read"),
         (("absent.csv", "--for", "ll144", "--config", "dossier.yaml"), "no file 'absent.csv'"),

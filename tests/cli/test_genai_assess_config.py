@@ -188,21 +188,24 @@ def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "there is nothing to assess"),
-        (["--config", "{config}"], "there is nothing to assess"),
-        (["--config", "{config}", "--prompt", "a leader"], "there is nothing to assess"),
+        ([], "expected SEQUENCE"),
+        (["--config", "{config}"], "expected SEQUENCE"),
+        (["--config", "{config}", "--prompt", "a leader"], "expected SEQUENCE"),
         (["--config", "{config}", "{table}", "--prompt", "a leader"], "--prompt: --prompt goes with prompts"),
         (["{table}", "--group-column", "age", "--prompt", "x"], "--prompt goes with --config"),
         (["{table}", "--group-column", "age", "--inherent", "judged"], "--inherent goes with --config"),
-        (["--config", "{config}", "{table}", "--repeated", "4"], "deadlines and values stand in the configuration"),
+        (["--config", "{config}", "{table}", "--repeated", "4"], "deadlines and values are part of the configuration"),
         (
             ["--config", "{config}", "{table}", "--inherent", "guessed"],
             "--inherent: expected one of: judged",
         ),
-        (["--config", "{config}", "--prompt", "x", "--out", "{out}", "--group-column", "a=b"], "none is given"),
+        (
+            ["--config", "{config}", "--prompt", "x", "--out", "{out}", "--group-column", "a=b"],
+            "columns require SEQUENCE",
+        ),
         (["--config", "{config}", "--prompt", "a cat", "--out", "{out}"], "no prompt meets a condition"),
         (["--config", "{config}", "--prompts", "{out}", "--out", "{out}"], "cannot be read"),
-        (["--config", "{config}", "{table}", "--group-column", "gender"], "does not say which value"),
+        (["--config", "{config}", "{table}", "--group-column", "gender"], "expected NAME=VALUE"),
         (
             ["--config", "{config}", "--prompt", "a leader", "--out", "{out}", "--bar", "0.2"],
             "--bar: expected a number",

@@ -137,7 +137,7 @@ def test_a_check_counts_on_what_an_enforcer_saw(evenhand, config, tmp_path):
     assert ran.json["success"]["least"] == rate["low"] > 0.98
     assert ran.json["smallest"][0]["enough"] is True
     state.write_text("[1]")
-    refused(evenhand("genai", "check", "--config", path, "--state", state), "this is not a state of an enforcer")
+    refused(evenhand("genai", "check", "--config", path, "--state", state), "expected the state of an enforcer")
     refused(evenhand("genai", "check", "--config", path, "--state", tmp_path / "none.json"), "the file cannot be read")
     state.write_text('{"leader: gender": {"counts": {"asked": 1, "obeyed": 2}}}')
     refused(evenhand("genai", "check", "--config", path, "--state", state), "2 of 1 attempts")

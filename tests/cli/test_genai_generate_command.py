@@ -150,8 +150,8 @@ def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "what is asked of the generator?"),
-        (["--prompt", "a", "--prompts", "b"], "prompts are given twice"),
+        ([], "expected --prompts or --prompt, got none"),
+        (["--prompt", "a", "--prompts", "b"], "expected --prompts or --prompt, got both"),
         (["--prompt", "  "], "--prompt: there is no prompt in it"),
         (["--prompts", "nowhere.txt"], "nowhere.txt cannot be read"),
     ],

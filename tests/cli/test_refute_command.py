@@ -98,4 +98,4 @@ def test_a_check_needs_what_the_file_is_about(evenhand, folder, case):
     assert "no refutation" in ran.err
     ran = evenhand("check-certificate", "other.json", case.model)
     assert ran.code == 2
-    assert "not about a model" in ran.err
+    assert "expected no model for a refutation" in ran.err

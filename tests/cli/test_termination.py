@@ -89,7 +89,7 @@ def test_a_stop_before_there_is_any_result_says_so(evenhand, case, monkeypatch, 
 
     monkeypatch.setattr("evenhand.datasets.read_frame", stop)
     ran = evenhand("audit", case.model, case.data, "--schema", case.schema)
-    assert (ran.code, ran.err) == (code, "interrupted before there was any result\n")
+    assert (ran.code, ran.err) == (code, "interrupted before any result\n")
 
 
 def test_a_current_folder_that_is_gone_is_a_clear_error(evenhand, case, tmp_path, monkeypatch):
@@ -99,5 +99,5 @@ def test_a_current_folder_that_is_gone_is_a_clear_error(evenhand, case, tmp_path
     gone.rmdir()
     ran = evenhand("audit", "--example", "german")
     assert (ran.code, ran.out) == (2, "")
-    assert "the current folder is no longer there" in ran.err
+    assert "the current folder was deleted" in ran.err
     monkeypatch.chdir(tmp_path)

@@ -97,10 +97,10 @@ def test_the_commands_prove_what_they_copied(evenhand: Any, tmp_path: Path) -> N
     backup, config = tmp_path / "monday.backup", ("--config", tmp_path / "one.toml")
     code, out, _ = evenhand("store", "backup", backup, *config)
     assert code == 0
-    assert f"{backup} has 1 log, and a replay derived every entry again" in out
+    assert f"{backup} has 1 log, the replay confirmed every entry" in out
     assert list(tmp_path.glob("*.partial*")) == []
     code, _, err = evenhand("store", "backup", backup, *config)
-    assert (code, "there is a file" in err) == (2, True)
+    assert (code, "exists" in err) == (2, True)
     code, again, _ = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
     assert (code, out.splitlines()[1:]) == (0, again.splitlines()[1:])
     code, _, err = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")

@@ -274,11 +274,11 @@ def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
     _database, url = kept
     (tmp_path / "no.jsonl").write_text("a,b\n1,2\n", "utf-8")
     for arguments, said in (
-        ((), "give a log, or a store"),
-        (("x.jsonl", "--store", url), "give a log, or a store"),
+        ((), "expected a log or a store"),
+        (("x.jsonl", "--store", url), "expected a log or a store"),
         (("x.jsonl",), "the log cannot be read"),
         ((tmp_path / "no.jsonl",), "this is not a log of the service"),
-        (("x.jsonl", "--stream", "loans"), "--stream: a log is of one stream already"),
+        (("x.jsonl", "--stream", "loans"), "--stream: --stream requires --store"),
         (("--store", url, "--head", "f" * 64), "--head: each stream has a head of its own"),
         (("--store", url, "--stream", "nobody"), "--stream: there is no stream 'nobody'"),
         (("--store", f"sqlite:///{tmp_path / 'none.db'}"), "--store: there is no store"),

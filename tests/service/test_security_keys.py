@@ -494,7 +494,7 @@ def test_the_command_makes_lists_rotates_and_revokes(run, database):
     made = run("add", "ann", "--scope", "decide", "--scope", "read", "--expires", "90d")
     key = made.stdout.strip()
     assert re.fullmatch(PREFIX + r"[A-Za-z0-9_-]{43}", key), "the key alone, for scripts"
-    assert "only time" in made.stderr
+    assert "not shown again" in made.stderr
     assert asked(KeyCache(database), key).scopes == {"decide", "read"}
     new = run("rotate", "ann", "--overlap", "30m").stdout.strip()
     listed = run("list")

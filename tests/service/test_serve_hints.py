@@ -36,5 +36,5 @@ def test_a_demo_that_cannot_use_the_store_it_finds_says_how_to_begin_anew(tmp_pa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreError) as told:
         serve(None, None, 0)
-    assert "starts afresh in a folder without an evenhand.db" in told.value.hint
+    assert "in a folder without an evenhand.db" in told.value.hint
     assert (tmp_path / "evenhand.db").read_text() == "a shopping list"

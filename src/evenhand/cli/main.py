@@ -1,7 +1,8 @@
 """The command ``evenhand``.
 
-Exit codes: 0 done; 1 a --fail-on condition holds, or a certificate is not confirmed; 2 bad input; 3 a limit ended the run
-before any result; 70 a fault in Evenhand itself; 130 interrupted, 143 ended by SIGTERM (results so far are written).
+Exit codes: 0 done; 1 a --fail-on condition holds, or a certificate is not confirmed; 2 bad input; 3 a limit ended the
+run before any result; 70 a fault in Evenhand itself; 130 interrupted, and 143 ended by SIGTERM. The results so far are
+written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``evenhand serve``, ``replay``, ``keys`` and ``store``: the service, its log, who may ask it, and its backups."""
+"""``evenhand serve``, ``replay``, ``keys`` and ``store``: the service, its logs, its keys and its backups."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 
 
 def serve(
-    config: Annotated[
-        Path | None, typer.Option(help="The service's file, in TOML; without one a demo is served.")
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on, instead of the file's.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration of the service (TOML); by default a demo.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address, instead of the configured one.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port, instead of the file's; 0: any that is free.")
+        int | None, typer.Option(min=0, max=65535, help="Port, instead of the configured one; 0 for a free port.")
     ] = None,
 ) -> None:
     """Serve shields, guards and monitors over HTTP."""
@@ -47,18 +45,18 @@ def serve(
 
     settings = demo_config() if config is None else ServiceConfig.read(config)
     try:
-        answered = run_server(settings.with_address(host, port), ready=_print_address)
+        completed = run_server(settings.with_address(host, port), ready=_print_address)
     except StoreError as error:
         if config is None:
-            error.hint = f"{error.hint or 'see the file'}; the demo starts afresh in a folder without an evenhand.db"
+            error.hint = f"{error.hint or 'see the file'}; or start the demo in a folder without an evenhand.db"
         raise
-    typer.echo("stopped" if answered else "stopped before everything was answered")
-    if not answered:
+    typer.echo("stopped" if completed else "stopped before all requests were answered")
+    if not completed:
         raise typer.Exit(INTERRUPTED)
 
 
 def _print_address(context: ServiceContext, url: str) -> None:
-    """What is served, and where."""
+    """Print the address and the streams of the service."""
     settings = context.settings
     lines = [
         f"evenhand serves at {url}",
@@ -79,7 +77,7 @@ def _print_address(context: ServiceContext, url: str) -> None:
 
 
 def _describe_keys(context: ServiceContext) -> str:
-    """Return whether callers need a key; while there is none yet, how to make the first one."""
+    """Describe whether callers need a key, and how the first one is made."""
     from evenhand.service.state_machines import KEY_STREAM
     from evenhand.service.store.database import read_state
 
@@ -87,32 +85,25 @@ def _describe_keys(context: ServiceContext) -> str:
         return "not needed: only this machine should reach it"
     with context.database.reading() as connection:
         state = read_state(connection, KEY_STREAM)
-    made = state is not None and state["keys"]
-    return "needed" if made else "needed, and there is none: evenhand keys add NAME --scope admin --config FILE"
-
-
-# ``evenhand replay``: does a service's log again, and finds what was changed in it.
+    has_keys = state is not None and state["keys"]
+    return "needed" if has_keys else "needed, and there is none: evenhand keys add NAME --scope admin --config FILE"
 
 
 def replay(
     output: OutputOptions,
-    log: Annotated[
-        Path | None, typer.Argument(metavar="LOG", help="A stream's log, as the service exported it.")
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(metavar="URL", help="Read the logs straight from a service's store.")
-    ] = None,
-    stream: Annotated[str | None, typer.Option(help="This stream of the store alone.")] = None,
+    log: Annotated[Path | None, typer.Argument(metavar="LOG", help="Log of a stream, exported by the service.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of a service, instead of a log.")] = None,
+    stream: Annotated[str | None, typer.Option(help="Stream of the store; by default all.")] = None,
     policy: Annotated[
         list[Path] | None,
-        typer.Option(help="A shield's policy file, if it was not made from a plan; may be repeated."),
+        typer.Option(help="Policy file of a shield without a plan; may be repeated."),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(metavar="HASH", help="An entry's hash noted down before: it must be there.")
+        str | None, typer.Option(metavar="HASH", help="Hash of an entry that the log must contain.")
     ] = None,
     heads: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What GET /v1/streams answered before: all of it must be there."),
+        typer.Option(metavar="FILE", help="Saved response of GET /v1/streams: the logs must contain its heads."),
     ] = None,
 ) -> None:
     """Replay the logs of the service, and verify each entry.
@@ -120,19 +111,19 @@ def replay(
     Exit code 1 if an entry differs.
     """
     if (log is None) == (store is None):
-        raise OptionError("give a log, or a store", hint="evenhand replay LOG, or evenhand replay --store URL")
+        raise OptionError("expected a log or a store", hint="evenhand replay LOG, or evenhand replay --store URL")
     if stream is not None and store is None:
-        raise OptionError("a log is of one stream already", location="--stream", hint="leave it out")
+        raise OptionError("--stream requires --store", location="--stream", hint="leave it out")
     if head is not None and store is not None and stream is None:
-        raise OptionError("each stream has a head of its own", location="--head", hint="name the stream with --stream")
+        raise OptionError("expected one stream for --head, got all", location="--head", hint="add --stream")
     if heads is not None and store is None:
-        raise OptionError("a log is of one stream alone", location="--heads", hint="--head HASH")
+        raise OptionError("--heads requires --store", location="--heads", hint="use --head HASH")
     try:
         from evenhand.service.replay.replay import read_lines, replay_log
         from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
         from evenhand.service.store.database import Database
     except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), extra="serve", purpose="to read what the service wrote") from None
+        raise MissingExtraError(str(error.name), extra="serve", purpose="to read the logs of the service") from None
     from evenhand.service.replay.replay import ServiceReplay
     from evenhand.shields.policy.file import load_policy
 
@@ -141,12 +132,12 @@ def replay(
     if log is not None:
         result = replay_log(read_lines(log), policies=policies, head=head)
     else:
-        known = {} if heads is None else _read_heads(heads)
+        hashes = {} if heads is None else _read_heads(heads)
         if head is not None and stream is not None:
-            known[stream] = head
+            hashes[stream] = head
         database = Database(_existing_store(str(store)), make=False)
         try:
-            result = replay_stored_logs(database, policies=policies, heads=known, stream=stream)
+            result = replay_stored_logs(database, policies=policies, heads=hashes, stream=stream)
         finally:
             database.close()
     output.finish(result)
@@ -155,41 +146,41 @@ def replay(
 
 
 def _read_heads(path: Path) -> dict[str, str]:
-    """Return the hash of each stream's last entry, as a service told it before."""
+    """Read the hash of each stream's last entry from a saved response of the service."""
     try:
-        return {one["name"]: one["hash"] for one in loads(path.read_text("utf-8"))["streams"]}
+        return {stream["name"]: stream["hash"] for stream in loads(path.read_text("utf-8"))["streams"]}
     except OSError as error:
         raise OptionError(f"the heads cannot be read: {error.strerror}", location="--heads") from None
     except (ValueError, KeyError, TypeError):
         raise OptionError(
-            f"expected what GET /v1/streams answers, got another file: {path}",
+            f"expected a response of GET /v1/streams, got {path}",
             location="--heads",
-            hint='{"streams": [{"name": "loans", "number": 1042, "hash": "5f0c..."}]}',
+            hint='save it as {"streams": [{"name": "loans", "number": 1042, "hash": "5f0c..."}]}',
         ) from None
 
 
-def _existing_store(given: str) -> str:
-    """Return the address, if a store can be there: looking for one in a file must not make it."""
+def _existing_store(address: str) -> str:
+    """Check the address of a store, and that its file exists."""
     from evenhand.service.settings import ServiceConfig
 
     try:
-        url = ServiceConfig.read({"service": {"database": given}}).service.database
+        url = ServiceConfig.read({"service": {"database": address}}).service.database
     except OptionError as error:
         raise OptionError(
-            error.message, location="--store", hint="sqlite:///evenhand.db, postgresql://user@host/name"
+            error.message, location="--store", hint="for example sqlite:///evenhand.db or postgresql://user@host/name"
         ) from None
     kind, _, place = url.partition(":///")
     if kind == "sqlite" and not Path(place).is_file():
-        raise OptionError(f"there is no store {place!r}", location="--store", hint="start in the folder of the service")
+        raise OptionError(
+            f"there is no store {place!r}", location="--store", hint="run the command in the folder of the service"
+        )
     return url
 
 
-# ``evenhand keys ...``: who may ask the service, and for what.
-
 SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
 
-ConfigOption = Annotated[Path, typer.Option(help="The service's file, which says where its store is.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the key's holder.")]
+ConfigOption = Annotated[Path, typer.Option(help="Configuration of the service, which names its store.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Holder of the key.")]
 CONFIG = Path("evenhand.toml")
 
 
@@ -197,22 +188,23 @@ def add(
     name: NameArgument,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="decide, generate, read or admin (all of it); may be repeated."),
+        typer.Option(help="decide, generate, read or admin (everything); may be repeated."),
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option(help="For people, in place of scopes: viewer or admin."),
+        typer.Option(help="Role of a person, instead of scopes: viewer or admin."),
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
-    ] = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Lifetime of the key: 90d, 12h or 30m.")] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option(help="For this shield, guard or monitor alone; may be repeated. Else for all."),
+        typer.Option(help="Shield, guard or monitor of the key; may be repeated. By default all."),
     ] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Make a key, and show it: this once, as the store keeps its hash alone."""
+    """Make a key, and print it once.
+
+    The store keeps only its hash.
+    """
     seconds = None if expires is None else _parse_seconds(expires, "--expires")
     with _open_keys(config) as ring:
         if stream:
@@ -221,7 +213,7 @@ def add(
 
 
 def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
-    """Return what a key may be used for."""
+    """Return the scopes of a key."""
     from evenhand.service.auth.keys import ROLES
 
     if (not scope) == (role is None):
@@ -233,16 +225,16 @@ def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
     return list(scope or ROLES[str(role)])
 
 
-def _check_streams(config: Path, given: list[str]) -> None:
-    """Refuse a key for a stream that the file does not name."""
+def _check_streams(config: Path, streams: list[str]) -> None:
+    """Refuse a key for a stream that is not configured."""
     from evenhand.service.settings import ServiceConfig
 
     settings = ServiceConfig.read(config)
-    known = [one.name for one in settings.shields] + [one.name for one in settings.guards]
-    known += [one.name for one in settings.monitors]
-    for name in given:
-        if name not in known:
-            hint = f"{suggest_name(name, known)}one of: {', '.join(known) or 'the file names none'}"
+    names = [shield.name for shield in settings.shields] + [guard.name for guard in settings.guards]
+    names += [monitor.name for monitor in settings.monitors]
+    for name in streams:
+        if name not in names:
+            hint = f"{suggest_name(name, names)}one of: {', '.join(names) or 'none is configured'}"
             raise OptionError(
                 f"expected the name of a shield, guard or monitor, got {name!r}", location="--stream", hint=hint
             )
@@ -250,27 +242,29 @@ def _check_streams(config: Path, given: list[str]) -> None:
 
 def rotate(
     name: NameArgument,
-    overlap: Annotated[str, typer.Option(metavar="TIME", help="The old key ends after this: 7d, 24h or 30m.")] = "24h",
+    overlap: Annotated[
+        str, typer.Option(metavar="TIME", help="Remaining lifetime of the old key: 7d, 24h or 30m.")
+    ] = "24h",
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Make another key for the same holder, with the same scopes, and show it; the old one ends later."""
+    """Replace a key by a new one with the same scopes."""
     seconds = _parse_seconds(overlap, "--overlap")
     with _open_keys(config) as ring:
         _print_key(ring.rotate(name, overlap=seconds))
 
 
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the keys' holder; or the id of one key.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Holder of the keys, or ID of one key.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """End all keys of a holder at once, or one key by its id."""
+    """Revoke all keys of a holder, or one key."""
     with _open_keys(config) as ring:
         for key in ring.revoke(name):
             typer.echo(f"revoked {key.id} of {key.name}")
 
 
 def list_keys(output: OutputOptions, config: ConfigOption = CONFIG) -> None:
-    """List all keys that there ever were; never the keys themselves."""
+    """List the metadata of all keys."""
     with _open_keys(config) as ring:
         keys, now = ring.keys(), ring.now
     rows = [
@@ -319,39 +313,37 @@ def _open_keys(config: Path) -> Iterator[KeyStore]:
 
 
 def _print_key(key: str) -> None:
-    """The key alone on standard output, so that a script can take it up."""
+    """Print the key on standard output, and the note on standard error."""
     typer.echo(key)
-    typer.echo("this is the only time that it is shown: the store keeps its hash alone", err=True)
+    typer.echo("this key is not shown again: the store keeps only its hash", err=True)
 
 
-def _parse_seconds(given: str, location: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,6})([mhd])", given)
-    if found is None:
-        raise OptionError(f"expected a time, got {given!r}", location=location, hint="for example 90d, 24h or 30m")
-    return float(int(found.group(1)) * SECONDS[found.group(2)])
+def _parse_seconds(text: str, location: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
+    if match is None:
+        raise OptionError(f"expected a time, got {text!r}", location=location, hint="for example 90d, 24h or 30m")
+    return float(int(match[1]) * SECONDS[match[2]])
 
 
 def _format_time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-# ``evenhand store ...``: copies of the service's store whose logs were replayed, and a store made from one.
-
-ROWS_TOLD = 100_000
-"""Copied between two lines about it."""
+ROWS_REPORTED = 100_000
+"""Number of rows between two reports of progress."""
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to make; it must not be there yet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file of the backup.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Copy the store into a file while the service goes on, and replay every log in the copy.
+    """Back up the store, and verify the backup.
 
-    The file is there only once all of it agrees. It exits with 1 if a log does not.
+    The service may be running. The file exists only if every log agrees. Otherwise, the exit code is 1.
     """
     settings = _read_settings(config)
     if file.exists():
-        raise OptionError(f"there is a file {file} already", location="FILE", hint="give the backup another name")
+        raise OptionError(f"the file {file} exists", location="FILE", hint="choose another name")
     partial = file.with_name(file.name + ".partial")
     partial.unlink(missing_ok=True)
     try:
@@ -362,22 +354,22 @@ def backup(
             source.close()
         partial.rename(file)
     finally:
-        for one in ("", "-wal", "-shm"):
-            partial.with_name(partial.name + one).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm"):
+            partial.with_name(partial.name + suffix).unlink(missing_ok=True)
     _print_heads(f"{file} has", heads)
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that `evenhand store backup` made.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup of `evenhand store backup`.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Fill the store that the service's file names from a backup, and replay every log in it.
+    """Restore a backup into a new store, and verify it.
 
-    That store must be new. What was decided after the backup is not in it. It exits with 1 if a log does not agree.
+    Decisions after the backup are missing. Exit code 1 if a log does not agree.
     """
     settings = _read_settings(config)
     if not file.is_file():
-        raise OptionError(f"there is no file {file}", location="FILE", hint="name what `evenhand store backup` made")
+        raise OptionError(f"there is no file {file}", location="FILE", hint="name a backup of `evenhand store backup`")
     source = _open_store(f"sqlite:///{file.absolute()}", make=False)
     try:
         heads = _copy_and_replay(source, settings.service.database, settings)
@@ -387,7 +379,7 @@ def restore(
 
 
 def _copy_and_replay(source: Database, target: str, settings: ServiceConfig) -> Mapping[str, tuple[int, str]]:
-    """Copy a store and replay the copy; return its heads."""
+    """Copy a store, replay the copy, and return the heads of its logs."""
     from evenhand.service.replay.replay_store import replay_stored_logs
     from evenhand.service.store.upkeep import copy_store
 
@@ -395,35 +387,35 @@ def _copy_and_replay(source: Database, target: str, settings: ServiceConfig) -> 
     try:
         heads = copy_store(source, copy, _count_rows())
         policies = _read_policies(settings, copy)
-        typer.echo("copied; every log is replayed now", err=True)
+        typer.echo("copied; replaying every log", err=True)
         replay = replay_stored_logs(copy, policies=policies, heads={name: last for name, (_, last) in heads.items()})
     finally:
         copy.close()
-    for one in replay.replays:
-        if one.difference is not None:
-            typer.echo(f"error: the log of {one.stream!r} does not hold: {one.difference}", err=True)
+    for log in replay.replays:
+        if log.difference is not None:
+            typer.echo(f"error: the log of {log.stream!r} differs: {log.difference}", err=True)
     if not replay.all_agree:
-        typer.echo("  -> do not rely on this copy; `evenhand replay --store URL` looks at the store itself", err=True)
+        typer.echo("  -> do not use this copy; check the store with `evenhand replay --store URL`", err=True)
         raise typer.Exit(1)
     return heads
 
 
 def _count_rows() -> Callable[[int], None]:
-    """Return what tells how far a copy is, now and then."""
-    told = 0
+    """Return a function that reports the progress of a copy."""
+    steps = 0
 
-    def tell(rows: int) -> None:
-        nonlocal told
-        if rows // ROWS_TOLD > told:
-            told = rows // ROWS_TOLD
+    def report(rows: int) -> None:
+        nonlocal steps
+        if rows // ROWS_REPORTED > steps:
+            steps = rows // ROWS_REPORTED
             typer.echo(f"{rows:,} rows copied", err=True)
 
-    return tell
+    return report
 
 
 def _print_heads(where: str, heads: Mapping[str, tuple[int, str]]) -> None:
     logs = format_count(len(heads), "log", "logs")
-    typer.echo(f"{where} {logs}, and a replay derived every entry again:")
+    typer.echo(f"{where} {logs}; the replay confirmed every entry:")
     for name, (number, last) in heads.items():
         typer.echo(f"  {name}  {number}  {last}")
 
@@ -435,13 +427,13 @@ def _read_settings(config: Path) -> ServiceConfig:
 
 
 def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolicy]:
-    """Return the policies that the service's file and the logs of the store name, which a replay needs."""
+    """Load the policies that the configuration and the logs of the store name."""
     from evenhand.service.store.database import read_configurations
     from evenhand.shields.policy.file import load_policy
 
     files = [shield.policy for shield in settings.shields]
     files += [configuration.get("policy") for configuration in read_configurations(store)]
-    return [load_policy(settings.folder / one) for one in dict.fromkeys(files) if one]
+    return [load_policy(settings.folder / file) for file in dict.fromkeys(files) if file]
 
 
 def _open_store(url: str, *, make: bool) -> Database:
@@ -452,5 +444,5 @@ def _open_store(url: str, *, make: bool) -> Database:
             raise
         raise MissingExtraError(error.name or "sqlalchemy", extra="serve", purpose="for the service's store") from None
     if not make and url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
-        raise StoreError("there is no such file", location=url, hint="start where the service's file says")
+        raise StoreError("the file does not exist", location=url, hint="run the command in the folder of the service")
     return Database(url, make=make)

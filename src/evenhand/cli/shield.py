@@ -1,4 +1,4 @@
-"""``evenhand shield ...``: make, inspect, simulate and replay shields that keep a classifier's decisions fair."""
+"""``evenhand shield ...``: synthesize, inspect, simulate and replay shields of classifiers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str,
 
 
 def simulate(
-    config: Annotated[Path, typer.Option(help="What the shield is to keep: a YAML or TOML file.")],
+    config: Annotated[Path, typer.Option(help="Configuration of the shield: a YAML or TOML file.")],
     people: DataOptions,
     output: PageOptions,
     model: Annotated[
@@ -65,7 +65,7 @@ def simulate(
         str | None,
         typer.Argument(help="People who are drawn: CSV, JSON lines, Parquet or Excel file, or a data set's name."),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs, all independent.")] = 1000,
+    runs: Annotated[int, typer.Option(min=1, help="Number of independent runs.")] = 1000,
     periods: Annotated[
         int | None, typer.Option(min=1, help="Horizons in each run; 10 for shields that work in periods.")
     ] = None,
@@ -88,16 +88,16 @@ def simulate(
     from evenhand.shields.simulation.streams import parse_order
     from evenhand.shields.spec.configuration import read_plan
 
-    wanted = parse_order(arrivals)
+    order = parse_order(arrivals)
     if model is not None and data is None:
         raise OptionError("expected MODEL and DATA, got MODEL alone", hint="add DATA, or leave MODEL out")
     plan = read_plan(config)
     plans = plans_of_kinds(plan, shield_kind) if shield_kind else [plan]
     if len(plans) > 1 and workers is not None:
-        raise OptionError("one shield is simulated by several workers at a time", location="--workers")
+        raise OptionError("--workers requires one shield", location="--workers", hint="pass --shield-kind once")
     with output.progress() as progress, open_workers(workers) as number:
         source = _read_arrivals(plan, people, model, data, progress) if model and data else None
-        settings = ShieldRunsConfig(runs=runs, periods=periods, order=wanted, seed=people.seed)
+        settings = ShieldRunsConfig(runs=runs, periods=periods, order=order, seed=people.seed)
         result = (
             compare_shields(plans, source, settings, progress=progress)
             if len(plans) > 1
@@ -106,10 +106,8 @@ def simulate(
     output.finish(result, interrupted=result.interrupted)
 
 
-# ``evenhand shield ...``: make, look at and replay shields that keep a classifier's decisions fair.
-
-ConfigOption = Annotated[Path, typer.Option(help="What the shield is to keep: a YAML or TOML file.")]
-PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file, made by shield synthesize.")]
+ConfigOption = Annotated[Path, typer.Option(help="Configuration of the shield: a YAML or TOML file.")]
+PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file of shield synthesize.")]
 
 
 def synthesize(
@@ -127,17 +125,17 @@ def synthesize(
     plan = read_plan(config)
     with output.progress() as progress:
         policy = _synthesize_policy(plan, lambda done, of: progress("synthesis", done / of))
-    written = None if save is None else save_policy(policy, save)
-    made = {
+    size = None if save is None else save_policy(policy, save)
+    summary = {
         "kind": "shield",
         "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
         "states": policy.states,
         "bytes": policy.bytes,
         "seconds": policy.seconds,
     }
-    output.emit(dumps(made))
+    output.emit(dumps(summary))
     path = None if save is None else str(save)
-    document = partial(policy_document, policy, path=path, file_bytes=written)
+    document = partial(policy_document, policy, path=path, file_bytes=size)
     output.show(document, [] if save is None else [save])
 
 
@@ -155,23 +153,23 @@ def inspect(
     data = read_policy_bytes(policy)
     read = policy_from_bytes(data, location=str(policy))
     with output.progress() as progress:
-        found = inspect_policy(
+        inspection = inspect_policy(
             read,
             file=data,
-            progress=lambda done, of: progress("walking through all runs", done / of),
+            progress=lambda done, of: progress("checking all runs", done / of),
         )
-    document = partial(found.document, policy.name)
+    document = partial(inspection.document, policy.name)
     written = output.write_page(document)
-    output.emit(found.to_json(indent=None))
+    output.emit(inspection.to_json(indent=None))
     output.show(document, written)
-    if found.verified is False:
+    if inspection.verified is False:
         raise typer.Exit(1)
 
 
 def replay(
     policy: PolicyArgument,
-    log: Annotated[Path, typer.Argument(help="Decisions that were made, first to last: JSON lines, or .csv.")],
-    advisory: Annotated[bool, typer.Option("--advisory", help="The shield did not decide, it advised.")] = False,
+    log: Annotated[Path, typer.Argument(help="Decisions in their order: JSON lines or .csv.")],
+    advisory: Annotated[bool, typer.Option("--advisory", help="Whether the shield only gave advice.")] = False,
     *,
     output: OutputOptions,
 ) -> None:
@@ -183,15 +181,14 @@ def replay(
     from evenhand.shields.runtime.log import read_log_file, replay_log
     from evenhand.shields.runtime.shield import Shield
 
-    read = load_policy(policy)
-    labelled = read.plan.property.labelled
-    # Labels are often logged whether the property needs them or not.
-    found = replay_log(
-        Shield(read, advisory=advisory), (one for one in read_log_file(log) if labelled or "label" not in one)
-    )
-    output.emit(dumps(found.to_dict()))
-    output.show(partial(found.document, log.name))
-    if found.difference is not None:
+    loaded = load_policy(policy)
+    labelled = loaded.plan.property.labelled
+    # Labels are often logged although the property does not need them.
+    entries = (entry for entry in read_log_file(log) if labelled or "label" not in entry)
+    replayed = replay_log(Shield(loaded, advisory=advisory), entries)
+    output.emit(dumps(replayed.to_dict()))
+    output.show(partial(replayed.document, log.name))
+    if replayed.difference is not None:
         raise typer.Exit(1)
 
 
@@ -204,5 +201,5 @@ def _synthesize_policy(plan: ShieldPlan, progress: Callable[[int, int], None]) -
         raise LimitError(
             f"the table of a shield for {plan.horizon:,} decisions does not fit into memory",
             location="horizon",
-            hint="a shorter horizon, or periods: kind static-bw or dynamic",
+            hint="use a shorter horizon, or periods (kind static-bw or dynamic)",
         ) from None

@@ -1,4 +1,4 @@
-"""``evenhand genai assess``: what a generator shows, recorded or asked now, by options or by a configuration."""
+"""``evenhand genai assess``: assess recorded or new items of a generator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Which columns of a table hold labels, conditions, sequences and pictures, and what is asked of them."""
+    """Roles of the columns of a table, with values and deadlines."""
 
     group_column: Annotated[
         list[str] | None,
@@ -33,73 +33,73 @@ class ColumnOptions:
     ] = None
     condition_column: Annotated[
         list[str] | None,
-        typer.Option(help="Only items with this value, like asked=leader; may be repeated."),
+        typer.Option(help="Condition on the items, e.g. asked=leader; may be repeated."),
     ] = None
     sequence_column: Annotated[
         str | None,
-        typer.Option(help="Assess the sequences named in this column apart; run=3: only that."),
+        typer.Option(help="Column of the sequence of each item; run=3 selects one."),
     ] = None
-    image_column: Annotated[str | None, typer.Option(help="Column of picture files, shown in the page.")] = None
+    image_column: Annotated[str | None, typer.Option(help="Column of picture files, for the page.")] = None
     repeated: Annotated[
         list[str] | None,
         typer.Option(
-            help="Every value again within so many items: 6; or 5,6,6,9; or sex=6; or sex+age=20. May be repeated.",
+            help="Deadlines: each value again within 6; 5,6,6,9; sex=6 or sex+age=20 items. May be repeated.",
         ),
     ] = None
     values: Annotated[
         list[str] | None,
-        typer.Option(help="Values that are to appear, like sex=female,male; else all in the file."),
+        typer.Option(help="Values that must appear, e.g. sex=female,male; by default all in the file."),
     ] = None
 
     @property
-    def given(self) -> bool:
+    def any_column(self) -> bool:
         """Whether any column is named."""
         return bool(self.group_column or self.condition_column or self.sequence_column or self.image_column)
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """What is asked of the configured generator."""
+    """Prompts of the configured generator."""
 
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="Ask the configured generator this, instead of reading SEQUENCE; repeatable."),
+        typer.Option(help="Prompt for the configured generator, instead of SEQUENCE; may be repeated."),
     ] = None
-    prompts: Annotated[Path | None, typer.Option(help="A text file with a prompt on every line.")] = None
+    prompts: Annotated[Path | None, typer.Option(help="Text file with a prompt per line.")] = None
     requests: Annotated[
         int | None,
-        typer.Option(min=1, help="How many items; prompts are gone through again and again. Each once unless set."),
+        typer.Option(min=1, help="Number of items; the prompts are repeated. By default one per prompt."),
     ] = None
-    out: Annotated[Path | None, typer.Option(help="Folder that keeps the items; the same command goes on with it.")] = (
-        None
-    )
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the items; the same command continues an interrupted run.")
+    ] = None
 
     def refuse(self, needed: str, prompts: list[str], **others: object) -> None:
-        """Refuse options that need something else.
+        """Refuse options of new items.
 
         Raises:
-            OptionError: one is given.
+            OptionError: An option is set.
         """
-        given = {"prompt": prompts, "out": self.out, "requests": self.requests, **others}
-        for option, value in given.items():
+        options = {"prompt": prompts, "out": self.out, "requests": self.requests, **others}
+        for option, value in options.items():
             if value:
-                raise OptionError(f"--{option} goes with {needed}", location=f"--{option}")
+                raise OptionError(f"--{option} requires {needed}", location=f"--{option}")
 
     def read_prompts(self) -> list[str]:
-        """Return the prompts of both options; a file's lines, without empty ones.
+        """Return the prompts of both options.
 
         Raises:
-            OptionError: the file cannot be read, or there is no prompt in it.
+            OptionError: The file cannot be read, or has no prompts.
         """
         path = self.prompts
         try:
             lines = split_lines(path.read_text("utf-8")) if path is not None else []
         except (OSError, UnicodeDecodeError) as error:
             raise OptionError(f"{path} cannot be read: {error}", location="--prompts") from None
-        found = [line.strip() for line in lines if line.strip()]
-        if path is not None and not found:
-            raise OptionError(f"there is no prompt in {path}", location="--prompts", hint="write one on every line")
-        return [*(self.prompt or ()), *found]
+        prompts = [line.strip() for line in lines if line.strip()]
+        if path is not None and not prompts:
+            raise OptionError(f"{path} has no prompts", location="--prompts", hint="write one per line")
+        return [*(self.prompt or ()), *prompts]
 
 
 SETTINGS: ConfigOptions[AssessmentConfig] = ConfigOptions(
@@ -113,13 +113,13 @@ def assess(
     live: LiveOptions,
     output: PageOptions,
     sequence: Annotated[
-        Path | None, typer.Argument(help="What a generator answered: a CSV, Parquet or Excel file, a row per item.")
+        Path | None, typer.Argument(help="Items of a generator: a CSV, Parquet or Excel file with a row per item.")
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Conditions, groups, values and deadlines: a YAML or TOML file."),
+        typer.Option(help="Configuration with conditions, groups, values and deadlines: a YAML or TOML file."),
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Run functions that the configuration names.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
 ) -> None:
     """Assess whether a generator shows every value regularly."""
     from evenhand import view
@@ -129,21 +129,21 @@ def assess(
     if config is None:
         live.refuse("--config", prompts, inherent=terms.inherent)
         if sequence is None:
-            raise OptionError("there is nothing to assess", hint="give a table, SEQUENCE; or --config with prompts")
+            raise OptionError("expected SEQUENCE, got none", hint="pass a table, or --config with prompts")
         result = _assess_table(sequence, columns, terms)
         folder = sequence.absolute().parent
     else:
         if columns.repeated or columns.values:
-            raise OptionError("deadlines and values stand in the configuration", location="--repeated, --values")
+            raise OptionError("deadlines and values are part of the configuration", location="--repeated, --values")
         configured = _ConfiguredAssessment(config, terms, trust)
         if sequence is None:
             if not prompts or live.out is None:
                 raise OptionError(
-                    "there is nothing to assess",
-                    hint="give a table, SEQUENCE; or ask the generator: --prompt or --prompts, and --out",
+                    "expected SEQUENCE, or prompts and --out",
+                    hint="pass a table; or generate items with --prompt or --prompts, and --out",
                 )
-            if columns.given:
-                raise OptionError("columns are those of a table, and none is given")
+            if columns.any_column:
+                raise OptionError("columns require SEQUENCE")
             with output.progress() as progress:
                 result = configured.assess_live(prompts, live.requests or len(prompts), live.out, progress)
             folder, html = live.out, html or live.out / "assessment.html"
@@ -159,27 +159,27 @@ def assess(
 
 
 def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentConfig) -> GenaiAssessment:
-    """Judge a table by the options alone."""
+    """Assess a table without a configuration."""
     from evenhand.genai.assessment.assess import assess_sequences
     from evenhand.genai.assessment.sequences import read_sequences
 
     groups = list(dict.fromkeys(columns.group_column or ()))
     if not groups:
-        raise OptionError("which labels are looked at?", hint="name at least one column: --group-column NAME")
-    conditions = dict(split_pair(given, "--condition-column") for given in columns.condition_column or ())
+        raise OptionError("expected a column of labels, got none", hint="name at least one: --group-column NAME")
+    conditions = dict(split_pair(text, "--condition-column") for text in columns.condition_column or ())
     column, _, only = (columns.sequence_column or "").partition("=")
-    values = dict(split_pair(given, "--values") for given in columns.values or ())
-    found = read_sequences(
+    values = dict(split_pair(text, "--values") for text in columns.values or ())
+    sequences = read_sequences(
         sequence,
         groups,
         conditions=conditions,
-        values={group: split_words(given) for group, given in values.items()},
+        values={group: split_words(words) for group, words in values.items()},
         sequence_column=column or None,
         sequence=only or None,
         image_column=columns.image_column,
     )
     return assess_sequences(
-        found,
+        sequences,
         repeated=_parse_group_deadlines(columns.repeated or (), groups),
         ways=settings.ways,
         confidence=settings.confidence,
@@ -190,31 +190,31 @@ def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentCo
 
 @dataclass(frozen=True)
 class _ConfiguredAssessment:
-    """An assessment by a configuration: of a table, or of a generator that is asked."""
+    """Assessment of a table or of new items by a configuration."""
 
     config: Path
     settings: AssessmentConfig
     trust: bool
 
     def assess_table(self, sequence: Path, columns: ColumnOptions) -> GenaiAssessment:
-        """Judge a table."""
+        """Assess a table."""
         from evenhand.genai.assessment.evaluation import ItemColumns, evaluate_config, read_condition_sequences
         from evenhand.genai.assessment.prompts import answers_by_prompt
         from evenhand.genai.spec.specification import GenerationConfig
 
         configuration = GenerationConfig.read(self.config)
-        names = {one.name for one in configuration.conditions}
+        names = {condition.name for condition in configuration.conditions}
         conditions = columns.condition_column or ()
-        only = dict(split_pair(given, "--condition-column") for given in conditions if "=" in given)
-        holding = [given for given in conditions if "=" not in given]
+        only = dict(split_pair(text, "--condition-column") for text in conditions if "=" in text)
+        holding = [text for text in conditions if "=" not in text]
         holding += [column for column, value in only.items() if value in names]
         column, _, name = (columns.sequence_column or "").partition("=")
-        found = read_condition_sequences(
+        items = read_condition_sequences(
             sequence,
             configuration,
             ItemColumns(
                 conditions=next(iter(holding), None),
-                groups=dict(split_pair(given, "--group-column") for given in columns.group_column or ()),
+                groups=dict(split_pair(text, "--group-column") for text in columns.group_column or ()),
                 only=only,
                 sequence=column or None,
                 name=name or None,
@@ -223,9 +223,9 @@ class _ConfiguredAssessment:
         )
         bias = None
         if self.settings.inherent is not None:
-            bias = self._find_bias(configuration, answers_by_prompt(one.recorded for one in found), sequence)
+            bias = self._find_bias(configuration, answers_by_prompt(item.recorded for item in items), sequence)
         return evaluate_config(
-            found,
+            items,
             configuration,
             prompts=bias,
             ways=self.settings.ways,
@@ -234,10 +234,10 @@ class _ConfiguredAssessment:
         )
 
     def _find_bias(self, configuration: GenerationConfig, answered: Mapping[str, Any], sequence: Path) -> PromptBias:
-        """Return which prompts of a table fix a value.
+        """Find the prompts of a table that fix a value.
 
         Raises:
-            OptionError: the table does not say what was asked.
+            OptionError: The table has no prompts.
         """
         from evenhand import genai
         from evenhand.genai.assessment.evaluation import read_fixed_groups
@@ -245,9 +245,9 @@ class _ConfiguredAssessment:
 
         if not answered:
             raise OptionError(
-                "the table does not say which prompts were asked",
+                "the table has no prompts",
                 location="--inherent",
-                hint="it needs a column prompt",
+                hint="add a column named prompt",
             )
         if self.settings.inherent == "estimated":
             return estimate_prompt_bias(answered, configuration.values, terms=self.settings)
@@ -258,7 +258,7 @@ class _ConfiguredAssessment:
         return judge_prompt_bias(answered, configuration.values, fixed, terms=self.settings)
 
     def assess_live(self, prompts: list[str], requests: int, out: Path, progress: Progress) -> GenaiAssessment:
-        """Ask the configured generator, and judge what it answers."""
+        """Generate items, and assess them."""
         from evenhand.genai.assessment.live import assess_live
         from evenhand.genai.pipeline import build_pipeline
         from evenhand.genai.spec.specification import GenerationConfig
@@ -269,50 +269,50 @@ class _ConfiguredAssessment:
         return assess_live(pipeline, prompts, requests=requests, folder=out, config=self.settings, progress=progress)
 
 
-def split_pair(given: str, option: str) -> tuple[str, str]:
+def split_pair(text: str, option: str) -> tuple[str, str]:
     """Return both sides of ``NAME=VALUE``.
 
     Raises:
-        OptionError: it is written otherwise.
+        OptionError: The text has another form.
     """
-    name, equals, value = given.partition("=")
+    name, equals, value = text.partition("=")
     if not (equals and name and value):
-        raise OptionError(f"{given!r} does not say which value of which column", location=option, hint="NAME=VALUE")
+        raise OptionError(f"expected NAME=VALUE, got {text!r}", location=option)
     return name, value
 
 
-def split_words(given: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words between commas."""
-    return [word for word in (part.strip() for part in given.split(",")) if word]
+    return [word for word in (part.strip() for part in text.split(",")) if word]
 
 
-def parse_deadlines(given: str) -> int | tuple[int, ...]:
-    """Return one deadline for all values, or one for each: ``6``, or ``5,6,6,9``.
+def parse_deadlines(text: str) -> int | tuple[int, ...]:
+    """Parse one deadline for all values, or one for each: ``6``, or ``5,6,6,9``.
 
     Raises:
-        OptionError: it is written otherwise.
+        OptionError: The text has another form.
     """
     try:
-        numbers = tuple(int(number) for number in given.split(","))
+        numbers = tuple(int(number) for number in text.split(","))
     except ValueError:
         raise OptionError(
-            f"expected a number of items, got {given!r}",
+            f"expected a number of items, got {text!r}",
             location="--repeated",
-            hint="6, or one number per value: 5,6,6,9",
+            hint="write 6, or one number per value: 5,6,6,9",
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _parse_group_deadlines(
-    given: Sequence[str], groups: Sequence[str]
+    options: Sequence[str], groups: Sequence[str]
 ) -> dict[str | tuple[str, ...], int | Sequence[int]]:
-    """Return what is asked of each group, or of several together; a number without a name is asked of every group."""
-    found: dict[str | tuple[str, ...], int | Sequence[int]] = {}
-    for one in given:
-        name, _, numbers = one.rpartition("=")
+    """Parse the deadlines of each group, or combination of groups. Deadlines without a name apply to every group."""
+    parsed: dict[str | tuple[str, ...], int | Sequence[int]] = {}
+    for text in options:
+        name, _, numbers = text.rpartition("=")
         deadlines = parse_deadlines(numbers)
         if not name:
-            found |= dict.fromkeys(groups, deadlines)
+            parsed |= dict.fromkeys(groups, deadlines)
         else:
-            found[name if name in groups else tuple(part.strip() for part in name.split("+"))] = deadlines
-    return found
+            parsed[name if name in groups else tuple(part.strip() for part in name.split("+"))] = deadlines
+    return parsed

@@ -1,4 +1,4 @@
-"""``evenhand genai ...``: generators that keep showing every value of what they are asked for."""
+"""``evenhand genai ...``: guard generators, and check and simulate their configurations."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from evenhand.genai.config import ConfusionConfig
 
 VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
-"""Exit codes of a check: kept for ever by an obedient generator, by none, or not known."""
+"""Exit code of each verdict of a check."""
 
 
 def check(
-    config: Annotated[Path, typer.Option(help="What is to be kept: a YAML or TOML file.")],
+    config: Annotated[Path, typer.Option(help="Configuration: a YAML or TOML file.")],
     state: Annotated[
         Path | None,
-        typer.Option(help="What an enforcer counted so far: its state as JSON. Else as the simulation says."),
+        typer.Option(help="State of an enforcer, as JSON; by default that of the simulation."),
     ] = None,
     *,
     output: OutputOptions,
@@ -42,15 +42,15 @@ def check(
     from evenhand.genai.assessment.check import check_configuration
     from evenhand.genai.spec.specification import GenerationConfig
 
-    found = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
-    output.emit(_json.dumps(found.to_dict()))
-    output.show(partial(found.document, config.name))
-    if not found.feasibility.feasible:
-        raise typer.Exit(VERDICT_CODES[found.feasibility.verdict])
+    result = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
+    output.emit(_json.dumps(result.to_dict()))
+    output.show(partial(result.document, config.name))
+    if not result.feasibility.feasible:
+        raise typer.Exit(VERDICT_CODES[result.feasibility.verdict])
 
 
 def _read_counts(state: Path) -> dict[str, dict[str, int]]:
-    """What an enforcer counted, by specification."""
+    """Read the counts of an enforcer, by specification."""
     try:
         text = state.read_text("utf-8")
     except OSError as error:
@@ -59,18 +59,15 @@ def _read_counts(state: Path) -> dict[str, dict[str, int]]:
         raise DataError("the file is not text in UTF-8", location=str(state)) from None
     try:
         rows: Any = _json.loads(text)
-        # `genai generate` keeps it beside what else it needs to go on.
+        # The state of `genai generate` has further entries.
         rows = rows.get("enforcer", rows)
-        return {str(name): {what: int(n) for what, n in row["counts"].items()} for name, row in rows.items()}
+        return {str(name): {value: int(n) for value, n in row["counts"].items()} for name, row in rows.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
-            f"this is not a state of an enforcer: {type(error).__name__}: {error}",
+            f"expected the state of an enforcer, got another file: {type(error).__name__}: {error}",
             location=str(state),
-            hint="give state.json of genai generate, or what Enforcer.state() gives, as JSON",
+            hint="pass state.json of genai generate, or Enforcer.state() as JSON",
         ) from None
-
-
-# ``evenhand genai confusion``: how often a classifier's labels are right, and what deadlines are worth for it.
 
 
 CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
@@ -78,16 +75,16 @@ CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
     ("true", "said", "values", "conditions", "repeated", "tolerated", "confidence"),
     renamed={"conditions": "condition_column"},
     parsed={
-        "values": lambda given: tuple(word for one in given for word in split_words(one)),
-        "condition_column": lambda given: dict(split_pair(one, "--condition-column") for one in given),
-        "repeated": lambda given: parse_deadlines(",".join(given)),
+        "values": lambda texts: tuple(word for text in texts for word in split_words(text)),
+        "condition_column": lambda texts: dict(split_pair(text, "--condition-column") for text in texts),
+        "repeated": lambda texts: parse_deadlines(",".join(texts)),
     },
 )
 
 
 def confusion(
     settings: Settings,
-    sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV, Parquet or Excel file, a row per item.")],
+    sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV, Parquet or Excel file with a row per item.")],
     output: OutputOptions,
 ) -> None:
     """Measure the accuracy of a classifier on labelled items."""
@@ -97,26 +94,21 @@ def confusion(
     output.finish(result)
 
 
-# ``evenhand genai generate``: a guard around the configured generator, from the command line.
-
-
 @dataclass(frozen=True)
 class GenerateOptions:
-    """How prompts are answered, and what the exit code says."""
+    """Concurrency, repetition and conditions of a run."""
 
-    in_flight: Annotated[int, typer.Option(min=1, help="How many are answered at once; 1 unless set.")] = 1
-    again: Annotated[
-        bool, typer.Option("--again", help="Answer the same prompts once more, though all of them were answered.")
-    ] = False
+    in_flight: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 1
+    again: Annotated[bool, typer.Option("--again", help="Answer prompts again that are already answered.")] = False
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with 1 if any request is violation, unguarded or refused; or if a deadline is missed.",
+            help="Exit with 1 if any request is violation, unguarded or refused, or if a deadline is missed.",
         ),
     ] = None
 
     def check(self) -> None:
-        """Raise an OptionError where a condition is unknown."""
+        """Refuse unknown conditions."""
         from evenhand.genai.enforcement.generate import GenerationRun
 
         GenerationRun.check_conditions(self.fail_on or ())
@@ -125,15 +117,15 @@ class GenerateOptions:
 def generate(
     config: Annotated[
         Path,
-        typer.Option(help="What is to be kept, and the generator, classifier and judge: YAML or TOML."),
+        typer.Option(help="Configuration with the generator, classifier and judge: a YAML or TOML file."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for items, requests.csv and the state to go on with.")],
+    out: Annotated[Path, typer.Option(help="Folder for items, requests.csv and the state.")],
     *,
-    prompts: Annotated[str | None, typer.Option(metavar="FILE", help="A prompt per line; - is standard input.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="One prompt, instead of a file.")] = None,
-    requests: Annotated[
-        int | None, typer.Option(min=1, help="How many; the prompts are gone through again and again.")
+    prompts: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Text file with a prompt per line; - is standard input.")
     ] = None,
+    prompt: Annotated[str | None, typer.Option(help="One prompt, instead of a file.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Number of requests; the prompts are repeated.")] = None,
     run: GenerateOptions,
     output: OutputOptions,
     trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
@@ -148,61 +140,64 @@ def generate(
 
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file, not a folder", location="--out")
-    asked = _read_prompts(prompts, prompt)
-    many = len(asked) if requests is None else requests
+    texts = _read_prompts(prompts, prompt)
+    count = len(texts) if requests is None else requests
     pipeline = build_pipeline(GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
     with output.progress() as progress:
-        made = generate_items(
+        generated = generate_items(
             pipeline,
-            [asked[k % len(asked)] for k in range(many)],
+            [texts[k % len(texts)] for k in range(count)],
             out,
             in_flight=run.in_flight,
             again=run.again,
             progress=progress,
         )
-    output.emit(dumps(made.to_dict()))
-    output.show(partial(made.document, str(config)), [made.table])
-    failing = made.failing(run.fail_on or ())
+    output.emit(dumps(generated.to_dict()))
+    output.show(partial(generated.document, str(config)), [generated.table])
+    failing = generated.failing(run.fail_on or ())
     for condition in failing:
         typer.echo(f"--fail-on: this holds: {condition}", err=True)
-    if made.interrupted:
+    if generated.interrupted:
         raise typer.Exit(INTERRUPTED)
     if failing:
         raise typer.Exit(1)
 
 
-def _read_prompts(source: str | None, one: str | None) -> list[str]:
-    """The prompts that the options mean, without empty lines."""
-    if (source is None) == (one is None):
+def _read_prompts(source: str | None, prompt: str | None) -> list[str]:
+    """Read the prompts of both options, without empty lines."""
+    if (source is None) == (prompt is None):
         raise OptionError(
-            "what is asked of the generator?" if one is None else "prompts are given twice",
-            hint='--prompts FILE with a prompt per line, or --prompt "a business leader"',
+            f"expected --prompts or --prompt, got {'none' if prompt is None else 'both'}",
+            hint='pass --prompts FILE with a prompt per line, or --prompt "a business leader"',
         )
     try:
-        text = one if one is not None else sys.stdin.read() if source == "-" else Path(source or "").read_text("utf-8")
+        text = (
+            prompt
+            if prompt is not None
+            else sys.stdin.read()
+            if source == "-"
+            else Path(source or "").read_text("utf-8")
+        )
     except OSError as error:
         raise OptionError(f"{source} cannot be read: {error.strerror}", location="--prompts") from None
     except UnicodeDecodeError:
         raise OptionError(f"{source} is not text in UTF-8", location="--prompts") from None
-    found = [text.strip()] if one is not None else [line.strip() for line in split_lines(text)]
-    found = [line for line in found if line]
-    if not found:
-        raise OptionError("there is no prompt in it", location="--prompt" if one is not None else "--prompts")
-    return found
-
-
-# ``evenhand genai simulate``: which deadlines are missed under which policy, and what keeping them costs.
+    lines = [text] if prompt is not None else split_lines(text)
+    prompts = [line.strip() for line in lines if line.strip()]
+    if not prompts:
+        raise OptionError("there is no prompt", location="--prompts" if prompt is None else "--prompt")
+    return prompts
 
 
 def simulate(
-    config: Annotated[Path, typer.Option(help="What is to be kept, and who is simulated: YAML or TOML.")],
-    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 10_000,
+    config: Annotated[Path, typer.Option(help="Configuration with the simulated generator: a YAML or TOML file.")],
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 10_000,
     in_flight: Annotated[
-        int | None, typer.Option(min=1, help="How many are under way at once; else as configured, or 1.")
+        int | None, typer.Option(min=1, help="Number of concurrent requests; by default as configured, or 1.")
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="free, published, before or after; may be repeated. All of them unless set."),
+        typer.Option(help="free, published, before or after; may be repeated. By default all."),
     ] = None,
     seed: SeedOption = 0,
     *,
