@@ -97,7 +97,7 @@ def test_the_commands_prove_what_they_copied(evenhand: Any, tmp_path: Path) -> N
     backup, config = tmp_path / "monday.backup", ("--config", tmp_path / "one.toml")
     code, out, _ = evenhand("store", "backup", backup, *config)
     assert code == 0
-    assert f"{backup} has 1 log, the replay confirmed every entry" in out
+    assert f"{backup} has 1 log; the replay confirmed every entry" in out
     assert list(tmp_path.glob("*.partial*")) == []
     code, _, err = evenhand("store", "backup", backup, *config)
     assert (code, "exists" in err) == (2, True)

@@ -279,13 +279,13 @@ def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
         (("x.jsonl",), "the log cannot be read"),
         ((tmp_path / "no.jsonl",), "this is not a log of the service"),
         (("x.jsonl", "--stream", "loans"), "--stream: --stream requires --store"),
-        (("--store", url, "--head", "f" * 64), "--head: each stream has a head of its own"),
+        (("--store", url, "--head", "f" * 64), "--head: expected one stream"),
         (("--store", url, "--stream", "nobody"), "--stream: there is no stream 'nobody'"),
         (("--store", f"sqlite:///{tmp_path / 'none.db'}"), "--store: there is no store"),
         (("--store", f"sqlite:///{tmp_path / 'no.jsonl'}"), "the store failed: file is not a database"),
         (("--store", "nonsense"), "--store"),
-        (("x.jsonl", "--heads", "h.json"), "--heads: a log is of one stream alone"),
-        (("--store", url, "--heads", tmp_path / "no.jsonl"), "--heads: expected what GET /v1/streams answers"),
+        (("x.jsonl", "--heads", "h.json"), "--heads: --heads requires --store"),
+        (("--store", url, "--heads", tmp_path / "no.jsonl"), "--heads: expected a response of GET"),
         (("--store", url, "--heads", tmp_path / "none.json"), "--heads: the heads cannot be read"),
     ):
         code, out, err = evenhand("replay", *arguments)

@@ -148,7 +148,7 @@ def assess(
                 result = configured.assess_live(prompts, live.requests or len(prompts), live.out, progress)
             folder, html = live.out, html or live.out / "assessment.html"
         else:
-            live.refuse("prompts, not with SEQUENCE", prompts)
+            live.refuse("a run without SEQUENCE", prompts)
             result = configured.assess_table(sequence, columns)
             folder = sequence.absolute().parent
     written = []
