@@ -191,7 +191,10 @@ def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
         ([], "expected SEQUENCE"),
         (["--config", "{config}"], "expected SEQUENCE"),
         (["--config", "{config}", "--prompt", "a leader"], "expected SEQUENCE"),
-        (["--config", "{config}", "{table}", "--prompt", "a leader"], "--prompt: --prompt requires a run without SEQUENCE"),
+        (
+            ["--config", "{config}", "{table}", "--prompt", "a leader"],
+            "--prompt: --prompt requires a run without SEQUENCE",
+        ),
         (["{table}", "--group-column", "age", "--prompt", "x"], "--prompt requires --config"),
         (["{table}", "--group-column", "age", "--inherent", "judged"], "--inherent requires --config"),
         (["--config", "{config}", "{table}", "--repeated", "4"], "deadlines and values are part of the configuration"),

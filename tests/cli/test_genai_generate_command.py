@@ -152,7 +152,7 @@ def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, 
     [
         ([], "expected --prompts or --prompt, got none"),
         (["--prompt", "a", "--prompts", "b"], "expected --prompts or --prompt, got both"),
-        (["--prompt", "  "], "--prompt: there is no prompt in it"),
+        (["--prompt", "  "], "--prompt: there is no prompt"),
         (["--prompts", "nowhere.txt"], "nowhere.txt cannot be read"),
     ],
 )

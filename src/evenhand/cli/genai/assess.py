@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,11 +152,11 @@ def assess(
             live.refuse("a run without SEQUENCE", prompts)
             result = configured.assess_table(sequence, columns)
             folder = sequence.absolute().parent
-    written = []
-    if html is not None:
-        view.write_page(view.render_page(result.document(str(folder))), html)
+    document, written = partial(result.document, str(folder)), []
+    if output.html is None and html is not None:
+        view.write_page(view.render_page(document()), html)
         written.append(html)
-    output.finish(result, result.document, written, interrupted=result.interrupted)
+    output.finish(result, document, written, interrupted=result.interrupted)
 
 
 def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentConfig) -> GenaiAssessment:
