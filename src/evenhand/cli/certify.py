@@ -49,9 +49,6 @@ class CertificateSource(ModelOptions):
     threshold: Annotated[float | None, typer.Option(help="Decision threshold.")] = None
     tolerance: Annotated[float | None, typer.Option(help="Largest allowed change of a numeric target.")] = None
     bands: Annotated[list[str] | None, typer.Option(help="Scores that separate the bands: 0.3,0.6.")] = None
-    relax: Annotated[list[str] | None, typer.Option(help="Allowed further difference in an attribute, e.g. age=2.")] = (
-        None
-    )
 
     def question(self, people: DataSource | None) -> AskedQuestion:
         """Build the question.
@@ -154,7 +151,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
 
     if model is not None:
         raise OptionError("expected no model for a refutation, got one", hint="pass the people: --data DATA")
-    for name in ("protected", "where", "population", "threshold", "tolerance", "bands", "relax"):
+    for name in ("protected", "where", "population", "threshold", "tolerance", "bands"):
         if getattr(source, name) is not None:
             raise OptionError(f"{flag(name)} does not apply to refutations", hint="leave it out")
 
@@ -188,7 +185,7 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
         "target_undecided",
         "device",
     ),
-    parsed={"relax": lambda options: _parse_tolerances(options), "bands": lambda options: parse_edges(options)},
+    parsed={"bands": lambda options: parse_edges(options)},
 )
 
 
@@ -297,27 +294,3 @@ def parse_edges(options: Sequence[str]) -> tuple[float, ...]:
         raise OptionError(
             f"expected scores, got {', '.join(texts)!r}", location="--bands", hint="write them as 0.3,0.6"
         ) from None
-
-
-def _parse_tolerances(options: Sequence[str]) -> dict[str, float]:
-    """Parse ``NAME=NUMBER`` to the tolerance of each attribute.
-
-    Raises:
-        OptionError: A text has another form, or repeats an attribute.
-    """
-    tolerances: dict[str, float] = {}
-    for text in options:
-        name, _, number = text.rpartition("=")
-        name = name.strip()
-        try:
-            tolerance = float(number)
-        except ValueError:
-            tolerance = math.nan
-        if not name or math.isnan(tolerance):
-            raise OptionError(
-                f"expected a tolerance, got {text!r}", location="--relax", hint="write NAME=NUMBER, e.g. age=2"
-            )
-        if name in tolerances:
-            raise OptionError(f"{name!r} is repeated", location="--relax", hint="pass each name once")
-        tolerances[name] = tolerance
-    return tolerances
