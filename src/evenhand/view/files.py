@@ -82,7 +82,7 @@ def _quote_formula(cell: object) -> object:
 
 
 def _write_files(folder: str | Path, texts: Mapping[str, str | bytes]) -> tuple[Path, ...]:
-    """Write all of some files or none: each is written beside its place before any takes it."""
+    """Write all files or none: each is written to a temporary file first."""
     folder = Path(folder)
     waiting: dict[Path, Path] = {}
     try:
@@ -104,7 +104,7 @@ def _write_files(folder: str | Path, texts: Mapping[str, str | bytes]) -> tuple[
 
 
 def write_page(page: str, path: Path) -> None:
-    """Write a page of its own; it is written beside its place before it takes it.
+    """Write a page atomically.
 
     Raises:
         OptionError: the file cannot be written.

@@ -79,8 +79,7 @@ def in_notebook() -> bool:
 def show_progress(*, quiet: bool = False, console: Console | None = None) -> Iterator[Progress]:
     """Show a progress bar on standard error while the block runs; in a notebook below the cell; nothing if quiet.
 
-    Where standard error is not a terminal, it says once that something is compiled, which would otherwise be a long
-    silence.
+    If standard error is not a terminal, only compilations are announced, once each.
 
     Yields:
         Progress function: takes the current step and the completed share, 0 to 1.

@@ -24,7 +24,7 @@ HEIGHT = 28
 
 
 def plot_certificate(result: Certificate) -> Spec:
-    """Plot what is proved and estimated, and where the rest lies."""
+    """Plot the proved and estimated shares."""
     parts = [draw_shares([result])]
     if informative_attributes(result):
         parts.append(draw_slices(result))
@@ -35,7 +35,7 @@ def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
     """Draw one bar per certificate; below, the right end of the bars enlarged where nearly all of it is one colour.
 
     The upright marker is where the estimate, ``estimate.unfair``, puts the border between the same and different
-    decisions, with its interval. Who has no counterpart is left out at the right end.
+    decisions, with its interval. People without a counterpart are left out at the right end.
     """
     blocks = [_share_bars(certificates, 0.0, f"Share of {SIMULATED}")]
     widest = max(max(1 - one.certified, one.estimate.high) for one in certificates)
@@ -120,7 +120,7 @@ PARTS = {"left open by the proof, about": "open", "estimated different, with int
 
 
 def informative_attributes(certificate: Certificate) -> list[str]:
-    """The attributes whose values differ most in what is unfair or undecided, beyond chance; the first differs most."""
+    """Select the attributes whose values differ most in the different or undecided shares, most different first."""
     by = {
         name: [one for one in certificate.slices if one.attribute == name] for name in _slice_names(certificate.slices)
     }

@@ -16,7 +16,7 @@ ROLES = {"better": "same", "worse": "different"}
 def draw_changes(result: AuditComparison) -> RowChart:
     """Draw one row per number: its change with its interval; blue is better, orange worse.
 
-    Where a number is decided, one row per number in its unit; shares have no place on that axis.
+    For numeric targets, only numbers in the unit of the target are drawn, not shares.
     """
     known = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
     measured = [(line, change) for line, change in known if unit_of(line.name) == "target"]

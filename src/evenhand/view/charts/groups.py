@@ -40,7 +40,7 @@ WHOLE = Axis(0.0, 1.0, ((0.0, "0 %"), (0.25, ""), (0.5, "50 %"), (0.75, ""), (1.
 def plot_groups(result: GroupMetrics) -> Spec | RowChart:
     """All breakdowns above each other: selection, true and false positive rate of every group with its interval.
 
-    Of numbers, the quantile curves by each attribute; of several labels, their confusions.
+    For numeric targets, quantile curves by each attribute; for several labels, their confusions.
     """
     if result.outcome is not None:
         names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]

@@ -51,7 +51,7 @@ class ItemGallery(NamedTuple):
 
     Attributes:
         items: in the order of the requests.
-        first: how many of the sequence were looked at; more: how many were not.
+        first: number of items read; more: number of other items.
         unread: how many could not be shown.
     """
 
@@ -62,7 +62,7 @@ class ItemGallery(NamedTuple):
 
 
 def collect_items(sequence: SequenceFinding, folder: str) -> ItemGallery:
-    """Return the pictures and texts of a sequence with the values that they show; only those that could be read."""
+    """Collect the readable pictures and texts of a sequence with their values."""
     shown: dict[int, list[str]] = {}
     late: dict[int, list[str]] = {}
     for group in (one for one in sequence.groups if len(one.groups) == 1):
@@ -82,10 +82,10 @@ def collect_items(sequence: SequenceFinding, folder: str) -> ItemGallery:
 
 
 def make_thumbnails(files: Sequence[str | None], folder: Path) -> list[str | None]:
-    """Return files as data URIs; None for what is not a small picture (PNG, JPEG, WebP, GIF, SVG) that can be read.
+    """Return files as data URIs; None for files that are not small pictures (PNG, JPEG, WebP, GIF, SVG).
 
     Args:
-        files: paths, those that are relative below the folder.
+        files: paths. Relative ones are below the folder.
         folder: where the table lies that names them.
     """
     left = MOST_BYTES
@@ -136,7 +136,7 @@ def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]
     """Return the beginning of each text (a file named ``.txt``); None for other files, and where it cannot be read.
 
     Args:
-        files: paths, those that are relative below the folder.
+        files: paths. Relative ones are below the folder.
         folder: where the table lies that names them.
     """
     found: list[str | None] = []

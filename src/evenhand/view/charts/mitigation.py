@@ -256,7 +256,7 @@ def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, wid
 
 
 SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))
-"""Where a name may stand beside its point, the best place first: its alignment, and how far right and down it moves."""
+"""Positions of a name next to its point, best first: alignment, and shift to the right and down."""
 
 
 def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tuple[str, int, int], list[Spec]]:

@@ -128,9 +128,12 @@ def literal_color(field: str) -> Spec:
 
 def line_style(names: Sequence[str], width: int) -> dict[str, Spec]:
     """Return the encodings of lines by ``name``: each has its own colour, dashes and legend entry."""
-    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
-    legend["columns"] = 1 if width < WIDE else 3
-    ranges = {"color": [LIGHT[role] for role in SERIES], "strokeDash": [list(dash) for dash in DASHES]}
+    stroke: Spec = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1}
+    legend = stroke | {"title": None, "columns": 1 if width < WIDE else 3}
+    ranges: dict[str, list[Any]] = {
+        "color": [LIGHT[role] for role in SERIES],
+        "strokeDash": [list(dash) for dash in DASHES],
+    }
     return {
         channel: {
             "field": "name",
