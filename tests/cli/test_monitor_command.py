@@ -131,7 +131,7 @@ def test_lines_that_cannot_be_read_are_said_and_counted(evenhand, folder):
     (folder / "messy.jsonl").write_text(f'\n{{"sex": \n{text}\n[1]\n{{"sex": "male", "decision": []}}\n\n')
     ran = evenhand(*WATCH, "messy.jsonl")
     assert ran.code == 0
-    assert "note: line 2 takes no part: this is not JSON" in ran.err
+    assert "note: line 2 is skipped: this is not JSON" in ran.err
     assert "expected a word or a number in 'decision', got []" in ran.err
     assert "3 lines could not be read" in ran.out
 

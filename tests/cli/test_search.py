@@ -250,7 +250,7 @@ def test_texts_with_terms_of_ones_own(evenhand, comments):
     [
         (["--text-column", "wrote"], "no column 'wrote'"),
         (["--text-column", "said", "--protected", "hair"], "'hair'"),
-        (["--text-column", "said", "--save-tests", "test_texts.py"], "--save-tests is not about texts"),
+        (["--text-column", "said", "--save-tests", "test_texts.py"], "--save-tests does not apply to texts"),
         (["--text-column", "said", "--terms", "absent.yaml"], "absent.yaml"),
         (["--text-column", "said", "--favourable", "perhaps"], "perhaps"),
     ],

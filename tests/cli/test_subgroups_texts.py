@@ -87,7 +87,7 @@ def test_terms_of_ones_own(evenhand, comments):
         (["--target", "height"], "no column 'height'"),
         (["--judge", "religion = Muslim"], "write =="),
         (["--judge", "religion < Muslim"], "CATEGORY == GROUP"),
-        (["--judge", "religion == Muslim and religion == Jew"], "is there twice"),
+        (["--judge", "religion == Muslim and religion == Jew"], "is repeated"),
         (["--judge", "religion == Martian"], "Martian"),
         (["--judge", "hair == red"], "hair"),
     ],
