@@ -310,7 +310,7 @@ FROM = ["--from", "search.json"]
         ),
         ([*FROM, "--save", "new"], ["--save", "extension"]),
         ([*FROM, "--save", "absent/new.joblib"], ["--save", "no folder"]),
-        ([*FROM, "--save", "."], ["--save", "a folder"]),
+        ([*FROM, "--save", "."], ["--save", "the folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
         ([*FROM, "--test", "people.csv"], ["--test", "not in DATA", "hold out"]),
         ([*FROM, "--strength", "1"], ["--strength", "got 'retrain'", "diffdp"]),

@@ -173,7 +173,7 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
         (["--table", "pairs.xls"], "must end in"),
         (["--table", "absent/pairs.csv"], "no folder"),
         (["--save-tests", "tests.txt"], "Python file"),
-        (["--html", "."], "a folder"),
+        (["--html", "."], "the folder"),
         (["--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
         (["--terms", "terms.yaml"], "--text-column"),
         (["--text-column", "region", "--method", "random"], "--text-column"),

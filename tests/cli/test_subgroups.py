@@ -179,7 +179,7 @@ def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch
         ([*SENSITIVE, "--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
         ([*SENSITIVE, "--table", "found.xls"], "must end in"),
         ([*SENSITIVE, "--table", "absent/found.csv"], "no folder"),
-        ([*SENSITIVE, "--html", "."], "a folder"),
+        ([*SENSITIVE, "--html", "."], "the folder"),
         ([*SENSITIVE, "--json", "absent/found.json"], "there is no folder"),
         ([*SENSITIVE, "--favourable", "perhaps"], "perhaps"),
     ],
