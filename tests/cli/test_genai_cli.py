@@ -115,7 +115,7 @@ def test_all_policies_with_a_page(evenhand, config, tmp_path):
     assert [one.policy for one in found.policies] == ["free", "published", "before", "after"]
     text = page.read_text()
     assert "<h1>Simulated generator: genai.yaml</h1>" in text
-    assert text.count("<svg") == 4
+    assert text.count("<svg") >= 4
     assert f"{found.policies[0].violations:,}" in text
 
 
