@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -29,20 +31,30 @@ from evenhand.certification.bounds.compiled import shares
 from evenhand.certification.bounds.compiled.engine import CompiledBounder
 from evenhand.certification.bounds.compiled.functions import build_functions, measure_boxes, set_held_ranges
 from evenhand.certification.bounds.compiled.lanes import LANES
+from evenhand.certification.bounds.compiled.relaxation import range_of_columns, run_of_columns
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.bounds.compiled.splits import halving_cell, split_by_plan
 from evenhand.certification.bounds.frontier import root_frontier
 from evenhand.certification.bounds.schedule import COARSE, FINE, MEDIUM
+from evenhand.certification.query.cells import Cells, CellScale
 from evenhand.certification.query.question import Query, query_of
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import AffineLayer, network_from_dense
 from evenhand.population import ProductPopulation
+from evenhand.schema import Attribute
 from support import scaled
 
 SET_HELD_RANGES, MEASURE_BOXES, BUILD_FUNCTIONS = map(
     callable_kernel, (set_held_ranges, measure_boxes, build_functions)
 )
 SPLIT_BY_PLAN, HALVING_CELL, PROVE_SHARES = map(callable_kernel, (split_by_plan, halving_cell, shares.prove_shares))
+RUN_OF_COLUMNS, RANGE_OF_COLUMNS = map(callable_kernel, (run_of_columns, range_of_columns))
+
+
+class RangeTables(NamedTuple):
+    least: np.ndarray
+    greatest: np.ndarray
+
 
 # Shares of a box.
 
@@ -549,3 +561,45 @@ def test_more_is_decided_than_by_intervals_in_as_many_boxes(name: str, domain: s
         assert result.falsified <= sampled + error
         assert result.estimate.low - error <= sampled <= result.estimate.high + error
     assert linear.undecided < 0.5 * interval.undecided
+
+
+@settings(max_examples=scaled(300), deadline=None, derandomize=True)
+@given(
+    base=st.floats(-50, 50), step=st.floats(1e-3, 10), count=st.integers(2, 200), divisor=st.sampled_from([1, 3, 7.3])
+)
+def test_keys_are_on_their_line_within_the_miss(base: float, step: float, count: int, divisor: float) -> None:
+    keys = (base + step * np.arange(count)) / divisor
+    cells = Cells(
+        attribute=Attribute(name="x", kind="integer", lower=0, upper=count - 1),
+        position=0,
+        count=count,
+        scale=CellScale(keys=keys),
+        rows=np.ones((1, 1)),
+        offset=np.zeros(1),
+        residual=np.zeros(1),
+        total=count,
+    )
+    line = problems._nearly_even(cells)
+    assert line is not None
+    start, slope, miss = map(Fraction, line)
+    assert all(abs(Fraction(key) - (start + slope * i)) <= miss for i, key in enumerate(keys.tolist()))
+    # A key that is clearly not on the line makes a table.
+    bent = replace(cells, scale=CellScale(keys=keys + 0.1 * step / divisor * (np.arange(count) == count // 2)))
+    assert count < 3 or problems._nearly_even(bent) is None
+
+
+@settings(max_examples=scaled(100), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000_000), entries=st.sampled_from([1, 100, 2**22]))
+def test_ranges_of_columns_are_read_in_runs(seed: int, entries: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 40, size=rng.integers(1, 4))
+    columns = rng.normal(size=(counts.sum(), 3))
+    start = np.cumsum([0, *counts])[:-1]
+    with mock.patch.object(problems, "MAX_RANGE_ENTRIES", entries):
+        least, greatest = problems._range_tables(columns, start, np.zeros(len(counts), dtype=bool))
+    net = RangeTables(least, greatest)
+    for first, count in zip(start.tolist(), counts.tolist(), strict=True):
+        a, b = (first + np.sort(rng.integers(0, count, 2))).tolist()
+        run, last = RUN_OF_COLUMNS(net, a, b)
+        low, high = RANGE_OF_COLUMNS(net, 1, a, run, last)
+        assert (low, high) == (columns[a : b + 1, 1].min(), columns[a : b + 1, 1].max())

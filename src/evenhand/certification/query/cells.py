@@ -157,6 +157,13 @@ class Cells:
         reach = max(np.abs(self.scale.low(ends)).max(), np.abs(self.scale.high(ends)).max())
         return np.asarray(np.abs(self.rows[0]) * reach)
 
+    def summed_size(self) -> Floats:
+        """Compute the size of what bounds add up for a cell: along a line, the first cell and the way from it."""
+        if self.scale is None:
+            return self.size()
+        first, last = (float(end) for end in (self.scale.low(np.array(0)), self.scale.high(np.array(self.count - 1))))
+        return np.asarray(np.abs(self.rows[0]) * (abs(first) + abs(last - first)))
+
     def draw(self, lo: NDArray[np.integer], hi: NDArray[np.integer], rng: np.random.Generator) -> Floats:
         """Draw one entry from each range of cells by the population, shape (n,)."""
         start, stop = self.before(lo), self.before(hi + 1)

@@ -369,7 +369,7 @@ def _rewritten_rounding(twin: DifferenceNetwork, cells: Sequence[Cells], resolut
     none = np.zeros(len(twin.units))
     slack = rounding_error_of(
         np.abs(twin.biases) + sum((np.abs(each.offset) for each in cells), none),
-        sum((each.size() for each in cells), none),
+        sum((each.summed_size() for each in cells), none),
         sum((each.residual for each in cells), none),
         attributes=len(cells) + 1,
         columns=sum(len(each.rows) for each in cells),

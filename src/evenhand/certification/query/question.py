@@ -543,7 +543,7 @@ def _network_rounding(
     none = np.zeros(len(base))
     return rounding_error_of(
         base + sum((np.abs(each.offset) for each in cells), none),
-        sum((each.size() for each in cells), none),
+        sum((each.summed_size() for each in cells), none),
         sum((each.residual for each in cells), none),
         attributes=len(network.parts),
         columns=sum(len(each.rows) for each in cells),

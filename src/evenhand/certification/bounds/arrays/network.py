@@ -123,7 +123,7 @@ class ArrayNetwork:
 
 def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
     """Convert a query to arrays. It must have no ``problem.unsupported_reason``."""
-    columns, start, line, reach, moved = _term_columns(query.cells)
+    columns, start, line, reach, moved, missed = _term_columns(query.cells)
     lines = np.flatnonzero(line)
     ends = np.append(start[1:], len(columns))
     order = [start[lines]]
@@ -153,7 +153,7 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
         offsets=tuple(backend.put(layer.bias) for layer in query.layers),
         offset_sizes=tuple(backend.put(sizes) for sizes in query.slack.biases),
         pads=tuple(backend.put(pads) for pads in query.slack.pads),
-        first_error=backend.put(query.slack.first(largest)),
+        first_error=backend.put(query.slack.first(largest) + missed),
         gammas=query.slack.gammas,
         roles=function_roles_of(query, biases[:1] if joint else biases, joint),
         forward=_bound_forward([len(layer.weights) for layer in query.layers], len(columns) + len(biases)),

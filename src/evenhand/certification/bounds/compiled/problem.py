@@ -21,6 +21,7 @@ from evenhand.certification.bounds.compiled.shares import (
 )
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
+from evenhand.certification.query.rounding import BINARY64_UNIT
 from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
@@ -28,6 +29,10 @@ MAX_CELLS = 2_000_000
 """Maximum number of cells of one attribute, for the prefix sums."""
 MAX_COMPARISONS = 1024
 """Maximum number of pairs of labels times protected assignments."""
+NEAR_EVEN = 1e-6
+"""Maximum distance of keys from a line, as a share of its step, for which they are bounded as a line."""
+MAX_RANGE_ENTRIES = 2**22
+"""Maximum number of entries in each table of range minima and maxima. Longer ranges are read in several runs."""
 JOINT_DEPTH = 3
 """Minimum number of hidden layers from which protected assignments are bounded together, by measurement."""
 
@@ -110,7 +115,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         if query.layers:
             bias_sizes[k, : len(bias)] = query.slack.biases[k]
     joint = len(query.biases) > 2 or len(query.layers) >= JOINT_DEPTH
-    columns, start, line, reaches, moved = _term_columns(query.cells)
+    columns, start, line, reaches, moved, missed = _term_columns(query.cells)
     axes = _attribute_axes(query.cells, start, line, reaches)
     biases = query.biases + moved + lift
     if joint:
@@ -121,16 +126,20 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     gammas[: len(query.slack.gammas)] = query.slack.gammas
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
     capped = _capped_units(layers, widest)
+    ranged = _pad_rows(columns, widest)
+    least, greatest = _range_tables(ranged, start, line)
     network = FlatNetwork(
         sizes=sizes,
-        columns=_pad_rows(columns, widest),
+        columns=ranged,
+        least=least,
+        greatest=greatest,
         start=start,
         line=line,
         reach=reaches,
         weights=weights,
         offsets=offsets,
         pads=held_pads,
-        first_error=_pad_rows(query.slack.first(largest)[None, :], widest)[0],
+        first_error=_pad_rows((query.slack.first(largest) + missed)[None, :], widest)[0],
         gammas=gammas,
         bias_sizes=bias_sizes,
         output_sizes=_pad_rows((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, widest).T.copy(),
@@ -193,24 +202,62 @@ def _evenly_spaced(cells: Cells) -> bool:
 
 def _term_columns(
     cells: tuple[Cells, ...],
-) -> tuple[Floats, Integers, Booleans, Floats, Floats | float]:
-    """Compute columns, first column, kind and reach of each attribute, and the terms of lines at their first cell."""
+) -> tuple[Floats, Integers, Booleans, Floats, Floats | float, Floats | float]:
+    """Compute the columns of all attributes.
+
+    Returns:
+        The columns; the first column, kind and reach of each attribute; the terms of lines at their first cell; and the
+        maximum distance of terms from lines that fit approximately.
+    """
     blocks: list[Floats] = []
     line, reach = [], []
     moved: Floats | float = 0.0
+    missed: Floats | float = 0.0
     for each in cells:
-        scale = each.scale
-        even = _evenly_spaced(each)
-        if scale is not None and even:
+        scale, fit = each.scale, _nearly_even(each)
+        if fit is not None:
+            base, step, miss = fit
+            blocks.append(each.rows * step)
+            moved = moved + each.rows[0] * base
+            missed = missed + np.abs(each.rows[0]) * miss
+            reach.append(0.0)
+        elif scale is not None and _evenly_spaced(each):
             blocks.append(each.rows * scale.step)
             moved = moved + each.rows[0] * (scale.base - scale.pad)
             reach.append((scale.reach + 2 * scale.pad) / scale.step)
         else:
             blocks.append(each.cell_contributions(np.arange(each.count)))
             reach.append(0.0)
-        line.append(even)
+        line.append(fit is not None or _evenly_spaced(each))
     start = np.cumsum([0, *(len(block) for block in blocks)])[:-1].astype(np.int64)
-    return np.concatenate(blocks), start, np.array(line, dtype=np.bool_), np.array(reach), moved
+    return np.concatenate(blocks), start, np.array(line, dtype=np.bool_), np.array(reach), moved, missed
+
+
+def _nearly_even(cells: Cells) -> tuple[float, float, float] | None:
+    """Fit the keys of cells by ``base + step * cell``. Return base, step and the maximum distance if it is small."""
+    if cells.scale is None or cells.scale.keys is None or cells.count < 2:
+        return None
+    keys = cells.scale.keys
+    base, step = float(keys[0]), float((keys[-1] - keys[0]) / (cells.count - 1))
+    miss = float(np.abs(keys - (base + step * np.arange(cells.count))).max())
+    # With unit roundoff u, the fit above errs by up to 2 u (|base| + |step| n), its distance from a key by u times its
+    # size, and step * row, base * row and their sum by up to 4 u (|base| + |step| n) |row|.
+    miss += 8 * BINARY64_UNIT * (abs(base) + abs(step) * cells.count)
+    return (base, step, miss) if step > 0 and miss < NEAR_EVEN * step else None
+
+
+def _range_tables(columns: Floats, start: Integers, line: Booleans) -> tuple[Floats, Floats]:
+    """Tabulate the minimum and maximum of the 2**k columns from each column on, shape (levels, columns, m)."""
+    # Runs that extend into the next attribute are never read.
+    ends = np.append(start[1:], len(columns))
+    widest = max((ends - start)[~line], default=1)
+    levels = max(1, min(int(widest).bit_length(), MAX_RANGE_ENTRIES // columns.size))
+    least, greatest = (np.repeat(columns[None], levels, axis=0) for _ in range(2))
+    for k in range(1, levels):
+        half = 1 << (k - 1)
+        for table, extreme in ((least, np.minimum), (greatest, np.maximum)):
+            table[k, :-half] = extreme(table[k - 1, :-half], table[k - 1, half:])
+    return least, greatest
 
 
 def _attribute_axes(cells: Sequence[Cells], start: Integers, line: Booleans, reach: Floats) -> AttributeAxes:

@@ -56,7 +56,8 @@ UNBOUNDED = 1e100
 class FlatNetwork(NamedTuple):
     """The network in flat arrays; ``K`` hidden layers and the outputs, of at most ``m`` units each.
 
-    ``sizes`` (K + 1,); ``columns`` (columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m)
+    ``sizes`` (K + 1,); ``columns`` (columns, m), and the ``least`` and ``greatest`` of the 2**k columns from each on,
+    (levels, columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m)
     and ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding
     ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs) which bound the last
     weights as deployed, and ``last_pads`` (outputs,). ``capped`` (m,) names for unit h of the second hidden layer the
@@ -65,6 +66,8 @@ class FlatNetwork(NamedTuple):
 
     sizes: Integers
     columns: Floats
+    least: Floats
+    greatest: Floats
     start: Integers
     line: Booleans
     reach: Floats
@@ -117,6 +120,8 @@ class RelaxationBuffers(NamedTuple):
     half: Floats
     base_low: Floats
     base_high: Floats
+    sum_low: Floats
+    sum_high: Floats
     held_low: Integers
     held_high: Integers
 
@@ -136,6 +141,7 @@ def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
             "mixed always": k,
             "coef": (len(net.columns), LANES),
             "middle half": (len(net.start), LANES),
+            "sum_low sum_high": m,
             "held_low held_high": len(net.start),
         },
     )
@@ -167,21 +173,49 @@ def bound_first_layer(net, lo, hi, s):
                 half = axpy(abs(x), load_row(s.half, i), half)
         store_row(s.base_low, h, subtract(middle, half))
         store_row(s.base_high, h, add(middle, half))
-    for i in range(n):
-        if not net.line[i]:
-            for t in range(LANES):
-                # A table adds the least and the greatest of its entries in the lane's cells.
+    # A table adds the least and the greatest of its entries in the lane's cells: two overlapping runs hold them.
+    low, high = s.sum_low, s.sum_high
+    for t in range(LANES):
+        for h in range(units):
+            low[h] = 0.0
+            high[h] = 0.0
+        for i in range(n):
+            if not net.line[i]:
                 a = net.start[i] + int(lo[i, t])
                 b = net.start[i] + int(hi[i, t])
+                k, last = run_of_columns(net, a, b)
+                if last - a <= 1 << k:
+                    for h in range(units):
+                        low[h] += min(net.least[k, a, h], net.least[k, last, h])
+                        high[h] += max(net.greatest[k, a, h], net.greatest[k, last, h])
+                    continue
                 for h in range(units):
-                    x = net.columns[a, h]
-                    y = x
-                    for c in range(a + 1, b + 1):
-                        z = net.columns[c, h]
-                        x = min(x, z)
-                        y = max(y, z)
-                    s.base_low[h, t] += x
-                    s.base_high[h, t] += y
+                    x, y = range_of_columns(net, h, a, k, last)
+                    low[h] += x
+                    high[h] += y
+        for h in range(units):
+            s.base_low[h, t] += low[h]
+            s.base_high[h, t] += high[h]
+
+
+@inlined
+def run_of_columns(net, a, b):
+    """Find the longest tabulated run, of 2**k columns, that fits into columns a to b, and where the last one starts."""
+    k = 0
+    while k + 1 < net.least.shape[0] and (2 << k) <= b - a + 1:
+        k += 1
+    return k, b + 1 - (1 << k)
+
+
+@inlined
+def range_of_columns(net, h, a, k, last):
+    """Return the least and the greatest entry of unit h in the runs of 2**k columns from column a to that at last."""
+    x = net.least[k, last, h]
+    y = net.greatest[k, last, h]
+    for c in range(a, last, 1 << k):
+        x = min(x, net.least[k, c, h])
+        y = max(y, net.greatest[k, c, h])
+    return x, y
 
 
 @jit
@@ -303,6 +337,53 @@ def through_relu(k, net, s, up, bending, weights):
 
 
 @inlined
+def sum_columns(net, a, b, always, s, weights):
+    """Sum weights * columns over the mixed units, and ``always`` of those that are on, for columns a to b - 1."""
+    # Four columns side by side: their sums do not wait for each other, and share the weights that are loaded.
+    columns, live, on = net.columns, s.live, s.on
+    mixed = s.mixed[0]
+    c = a
+    while c + 4 <= b:
+        x = y = z = v = fill_vector(0.0)
+        for q in range(mixed):
+            h = live[0, q]
+            w = load_row(weights, h)
+            x = axpy(columns[c, h], w, x)
+            y = axpy(columns[c + 1, h], w, y)
+            z = axpy(columns[c + 2, h], w, z)
+            v = axpy(columns[c + 3, h], w, v)
+        for q in range(always):
+            h = on[0, q]
+            w = load_row(weights, h)
+            x = axpy(columns[c, h], w, x)
+            y = axpy(columns[c + 1, h], w, y)
+            z = axpy(columns[c + 2, h], w, z)
+            v = axpy(columns[c + 3, h], w, v)
+        store_row(s.coef, c, x)
+        store_row(s.coef, c + 1, y)
+        store_row(s.coef, c + 2, z)
+        store_row(s.coef, c + 3, v)
+        c += 4
+    while c < b:
+        x = y = fill_vector(0.0)
+        q = 0
+        while q + 2 <= mixed:
+            h = live[0, q]
+            g = live[0, q + 1]
+            x = axpy(columns[c, h], load_row(weights, h), x)
+            y = axpy(columns[c, g], load_row(weights, g), y)
+            q += 2
+        if q < mixed:
+            h = live[0, q]
+            x = axpy(columns[c, h], load_row(weights, h), x)
+        for q in range(always):
+            h = on[0, q]
+            y = axpy(columns[c, h], load_row(weights, h), y)
+        store_row(s.coef, c, add(x, y))
+        c += 1
+
+
+@inlined
 def expand_to_attributes(net, bias, s, weights):
     """Write a combination of first units as an additive function of the individual, into ``coef`` and ``const``."""
     # sum_h w_h z_h(x) = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i): the terms of attribute i are its coefficient, one
@@ -319,15 +400,7 @@ def expand_to_attributes(net, bias, s, weights):
         if not net.line[i]:
             a = net.start[i] + s.held_low[i]
             b = net.start[i] + s.held_high[i] + 1
-        for c in range(a, b):
-            x = fill_vector(0.0)
-            for q in range(mixed):
-                h = s.live[0, q]
-                x = axpy(net.columns[c, h], load_row(weights, h), x)
-            for q in range(always):
-                h = s.on[0, q]
-                x = axpy(net.columns[c, h], load_row(weights, h), x)
-            store_row(s.coef, c, x)
+        sum_columns(net, a, b, always, s, weights)
 
 
 @jit
@@ -367,16 +440,13 @@ def substitute_backward(k, j, up, bending, net, bias, s):
             if not net.line[i]:
                 a = net.start[i] + s.held_low[i]
                 b = net.start[i] + s.held_high[i] + 1
+            sum_columns(net, a, b, 0, s, s.wa)
             for c in range(a, b):
                 shared = 0.0
                 for q in range(always):
                     h = s.on[0, q]
                     shared += net.columns[c, h] * net.weights[0, h, j]
-                x = fill_vector(shared)
-                for q in range(mixed):
-                    h = s.live[0, q]
-                    x = axpy(net.columns[c, h], load_row(s.wa, h), x)
-                store_row(s.coef, c, x)
+                store_row(s.coef, c, add(load_row(s.coef, c), fill_vector(shared)))
         return
     for q in range(always):
         r = s.on[m, q]

@@ -17,6 +17,7 @@ from evenhand.certification.bounds.compiled.lanes import (
     subtract,
 )
 from evenhand.certification.bounds.compiled.relaxation import jit as jit_contracted
+from evenhand.certification.bounds.compiled.relaxation import range_of_columns, run_of_columns
 from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -82,21 +83,26 @@ def split_scores(net, lo, hi, s, score):
     # here_h is now the gap that a width of one in first unit h accounts for, and attribute i widens it by the range of
     # its term c_ih over the box.
     for i in range(lo.shape[0]):
-        for q in range(s.mixed[0] + s.always[0]):
-            h = s.live[0, q] if q < s.mixed[0] else s.on[0, q - s.mixed[0]]
-            if net.line[i]:
-                width = subtract(load_row(hi, i), load_row(lo, i))
-                gap = multiply(load_row(current, h), width)
-                store_row(score, i, axpy(abs(net.columns[net.start[i], h]), gap, load_row(score, i)))
-            else:
-                for t in range(LANES):
-                    a = net.start[i] + int(lo[i, t])
-                    x = net.columns[a, h]
-                    y = x
-                    for c in range(a + 1, net.start[i] + int(hi[i, t]) + 1):
-                        x = min(x, net.columns[c, h])
-                        y = max(y, net.columns[c, h])
-                    score[i, t] += (y - x) * current[h, t]
+        if net.line[i]:
+            part = zero
+            for q in range(s.mixed[0] + s.always[0]):
+                h = s.live[0, q] if q < s.mixed[0] else s.on[0, q - s.mixed[0]]
+                part = axpy(abs(net.columns[net.start[i], h]), load_row(current, h), part)
+            width = subtract(load_row(hi, i), load_row(lo, i))
+            store_row(score, i, multiply_add(part, width, load_row(score, i)))
+            continue
+        for t in range(LANES):
+            a = net.start[i] + int(lo[i, t])
+            b = net.start[i] + int(hi[i, t])
+            if a == b:
+                continue
+            k, last = run_of_columns(net, a, b)
+            total = 0.0
+            for q in range(s.mixed[0] + s.always[0]):
+                h = s.live[0, q] if q < s.mixed[0] else s.on[0, q - s.mixed[0]]
+                x, y = range_of_columns(net, h, a, k, last)
+                total += (y - x) * current[h, t]
+            score[i, t] += total
 
 
 @jit_contracted
