@@ -276,3 +276,64 @@ def plan_likely_labels(roles, share, b, events):
         count += 1
     events.number[0] = count
     return share
+
+
+@jit
+def clip_lane(net, roles, axes, t, b):
+    """Cut cells off the ends of each attribute's range in which the box is decided as fair.
+
+    The remaining box is in ``b.low`` and ``b.high``. Return its share of the mass.
+    """
+    # Cut off are slabs of the box: the box with attribute i in one cell. They cover all of the box but what remains.
+    share = 1.0
+    for i in range(b.low.shape[0]):
+        low = b.low[i]
+        high = b.high[i]
+        first = low
+        last = high
+        for label in range(2):
+            while first < last and is_slab_fair(net, roles, i, first, low, high, label, t, b):
+                first += 1
+            while first < last and is_slab_fair(net, roles, i, last, low, high, label, t, b):
+                last -= 1
+        if first == low and last == high:
+            continue
+        before = axes.weight[axes.first[i] : axes.first[i] + high + 2]
+        share *= (before[last + 1] - before[first]) / (before[high + 1] - before[low])
+        b.score[i, t] *= (last - first + 1.0) / (high - low + 1.0)
+        b.low[i] = first
+        b.high[i] = last
+    return share
+
+
+@inlined
+def is_slab_fair(net, roles, i, cell, low, high, label, t, b):
+    """Check whether a label wins under every assignment wherever attribute i, from low to high, is in one cell."""
+    # The functions are additive: their minimum over the slab is that over the box, less the minimum of the terms of
+    # attribute i, plus that of its term in the cell. With unit roundoff u, each term errs by at most 2 u of its size,
+    # and the sum by 3 u of the sum of sizes, so 8 u = 2**-50 suffices; the pads cover the rounding of the rest.
+    passes = roles.biases.shape[0]
+    output = roles.beats[label, 1 - label]
+    for p in range(roles.assignments):
+        f = output * roles.assignments + p
+        form = output * passes + (0 if roles.joint else p)
+        for piece in range(2 if b.pieces[form, t] > 0 else 1):
+            g = b.g[form, piece]
+            box = smallest_term(net, g, i, low, high, t)
+            slab = smallest_term(net, g, i, cell, cell, t)
+            x = b.least[2 * f + piece, t]
+            if x - box + slab <= 2.0**-50 * (abs(x) + abs(box) + abs(slab)):
+                return False
+    return True
+
+
+@inlined
+def smallest_term(net, g, i, low, high, t):
+    """Return the minimum of a function's terms of attribute i over a range of cells."""
+    a = net.start[i]
+    if net.line[i]:
+        return min(g[a, t] * low, g[a, t] * (high + net.reach[i]))
+    x = g[a + low, t]
+    for cell in range(low + 1, high + 1):
+        x = min(x, g[a + cell, t])
+    return x

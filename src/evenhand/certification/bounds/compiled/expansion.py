@@ -6,6 +6,7 @@ from evenhand.certification.bounds.compiled.events import (
     FAIR,
     OPEN,
     UNFAIR,
+    clip_lane,
     collect_functions,
     decide_lane,
     plan_events,
@@ -17,6 +18,9 @@ from evenhand.certification.bounds.compiled.relaxation import UNKNOWN
 from evenhand.certification.bounds.compiled.shares import prove_shares
 from evenhand.certification.bounds.compiled.splits import plan_splits, split_by_plan
 from evenhand.core.kernels import compile_kernel
+
+MAX_OPEN_SHARE = 0.9
+"""Maximum estimate of the open share of a box from which cells were cut off: a proof may decide the rest."""
 
 jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
@@ -39,6 +43,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     known_before, states = b.known.reshape(-1), b.states.reshape((-1, LANES))
     outputs = 0
     b.plain[0] = order.plain
+    clipping = not recording and roles.labels == 2 and roles.demanded < 0 and roles.least == 2
     # Invariant: the boxes on the stack, in the output and in ``totals`` partition the initial boxes, so fair, unfair
     # and undecided mass always add up (FairQuant, Algorithms 1 and 4).
     while size > 0 and outputs + LANES <= out.open.shape[0] and size + LANES <= stack.low.shape[0]:
@@ -68,6 +73,13 @@ def refine_stack(problem, work, stack, size, order, out, totals):
                 # Estimated open share: that outside of the disjoint events if sums were normal.
                 score_labels(roles, t, b)
                 undecided = mass * max(0.0, 1 - plan_events(roles, b, events))
+                if clipping:
+                    remaining = mass * clip_lane(net, roles, axes, t, b)
+                    totals[0] += mass - remaining
+                    mass = remaining
+                    if mass <= 0:
+                        continue
+                    undecided = min(undecided, MAX_OPEN_SHARE * mass)
                 if undecided > threshold:
                     plan_splits(t, b, stack.plan[size])
                     if stack.plan[size, 0] >= 0:
