@@ -42,6 +42,13 @@ def test_decisions_alone_make_a_report(evenhand, table, tmp_path):
     assert "Individuals" not in page
 
 
+def test_an_audit_of_decisions_is_audit_decisions(evenhand, table, tmp_path):
+    columns = (table, "--decision", "selected", "--protected", "sex", "--json", "-")
+    current, former = evenhand("audit-decisions", *columns), evenhand("audit", *columns)
+    assert current.code == former.code == 0, former.err
+    assert former.json["groups"]["breakdowns"] == current.json["groups"]["breakdowns"]
+
+
 def test_true_labels_scores_and_gates(evenhand, table, tmp_path):
     asked = (
         "audit-decisions",

@@ -119,7 +119,7 @@ SheetOption = Annotated[
 ShowPeopleOption = Annotated[
     bool,
     typer.Option(
-        "--show-people",
+        "--show-people/--no-people",
         help="Show and write records of real people, not only aggregates and invented profiles.",
     ),
 ]
