@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/rows.py [ROWS ...] [--folder FOLDER] [--keep] [--dossier selection|score]
 
 Decisions of made-up people, eight columns, are written as Parquet files of ten million rows each, every file of other
-random numbers, into a temporary folder (1 GB for a hundred million rows). Then ``evenhand audit-decisions FOLDER --decision ...``
-runs as a process of its own; or ``evenhand dossier FOLDER``, of decisions or of scores.
+random numbers, into a temporary folder (1 GB for a hundred million rows). Then
+``evenhand audit-decisions FOLDER --decision ...`` runs as a process of its own; or ``evenhand dossier FOLDER``, of
+decisions or of scores.
 """
 
 import argparse

@@ -95,7 +95,8 @@ def missing_file_error(card: DatasetCard, home: Path, attempts: Sequence[str] = 
     return FetchError(
         f"the data set {card.name!r} is not in {home}{failures}",
         hint=f"download {card.urls[0]} and save it as {download_paths(card, home)[0]}; or name its folder: "
-        f"${HOME_VARIABLE} or `data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with {', '.join(COMPRESSIONS)})",
+        f"${HOME_VARIABLE} or `data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with "
+        f"{', '.join(COMPRESSIONS)})",
     )
 
 
