@@ -357,7 +357,7 @@ def _describe_next_step(result: SubgroupResult) -> str:
     if result.method != "exact":
         return "compare with --method exact, whose intervals are about the people and hold for all subgroups together"
     if not result.found:
-        return "none of those tested is significant; more data or a lower minimum share (`support`) would show smaller ones"
+        return "none is significant; more data or a lower minimum share (`support`) would show smaller subgroups"
     if isinstance(result, TextSubgroupResult):
         return "check whether labels change if identity terms are swapped, which only the model can cause"
     measure = "false-negative" if result.number is None else "residual"
