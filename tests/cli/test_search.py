@@ -227,7 +227,7 @@ def test_texts(evenhand, comments):
     )
     assert ran.code == 0, ran.err
     assert "counterfactual flip rate  100 %  observed on 2 texts" in ran.out
-    assert "{men|women} talk" in ran.out
+    assert "{men|women}" in ran.out
     assert np.isclose(pd.read_csv("pairs.csv")["gap"], 0.8).all()
     found = evenhand("search", "rude:model", "comments.csv", "--text-column", "said", "--json", "-").json
     assert found["kind"] == "individual-text"

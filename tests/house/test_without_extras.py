@@ -37,6 +37,7 @@ OPTIONAL = {
     "aiohttp",
     "yarl",
     "httpx",
+    "httpx2",
     "matplotlib",
     "pillow",
     "PIL",

@@ -138,7 +138,7 @@ def test_findings_by_hand():
     assert search.TextSearchResult.from_json(result.to_json()) == result
     assert "counterfactual flip rate  75.0 %  observed on 4 texts" in result.summary()
     assert len(result.to_frame()) == len(result.examples) == 2
-    assert result.plot().to_dict()["description"].endswith("gender 75.0 %.")
+    assert result.plot().to_dict()["description"].endswith("gender: 75.0 % (observed).")
 
 
 def test_labels_alone_and_a_model_that_says_one_thing():

@@ -74,22 +74,25 @@ class Cluster:
         }
         for name, value in options.items():
             arguments += ["-c", f"{name}={value}"]
+        for _ in range(TRIES):
+            if self._server is None or self._server.poll() is not None:
+                # The processes of a killed server hold its shared memory until they notice that it is gone.
+                self._server = self._spawn(arguments)
+            if self._do("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), check=False) == 0:
+                return
+            time.sleep(0.1)
+        self.stop()
+        raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text(errors='replace')[-2000:]}")
+
+    def _spawn(self, arguments: list[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
-            self._server = subprocess.Popen(
+            return subprocess.Popen(
                 [*self._as_user(), str(self._programs / "postgres"), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
             )
-        for _ in range(TRIES):
-            if self._server.poll() is not None:
-                break
-            if self._do("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), check=False) == 0:
-                return
-            time.sleep(0.1)
-        self.stop()
-        raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text(errors='replace')[-2000:]}")
 
     def stop(self, sent: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT ends every connection and leaves the data tidy; SIGQUIT is a crash."""

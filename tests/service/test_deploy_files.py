@@ -15,7 +15,7 @@ import yaml
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "evenhand"
-METRICS = DEPLOY.parent / "docs" / "reference" / "service-http.md"
+METRICS = DEPLOY.parent / "src" / "evenhand" / "service" / "metrics.py"
 
 
 def _run(*command: str | Path, **options: Any) -> str:

@@ -112,9 +112,7 @@ class HttpClient:
             if is_blocking():
                 sleep(seconds)
             else:
-                import asyncio  # only where an event loop runs
-
-                await asyncio.sleep(seconds)
+                await sleep_async(seconds)
             attempt += 1
 
     def close(self) -> None:
@@ -264,6 +262,13 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float:
         return float(text) if decimal else urllib3.Retry().parse_retry_after(text)
     except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return 0.0
+
+
+async def sleep_async(seconds: float) -> None:
+    """Wait in an event loop."""
+    import asyncio  # only where an event loop runs
+
+    await asyncio.sleep(seconds)
 
 
 # Connections of an event loop, shared by all clients in the loop.

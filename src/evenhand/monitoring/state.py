@@ -48,7 +48,7 @@ Array = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
 Ids = Annotated[Any, PlainSerializer(_pack_ids), PlainValidator(_unpack_ids)]
 
 
-class MonitorFields(BaseModel):
+class MonitorAttributes(BaseModel):
     """Attributes of `Monitor` that events change."""
 
     decisions: int
@@ -87,7 +87,7 @@ class MeasureFields(BaseModel):
 class MonitorState(BaseModel):
     """Everything that determines the results of a monitor, except its configuration."""
 
-    fields: MonitorFields
+    fields: MonitorAttributes
     values: list[list[str]]
     measures: list[MeasureFields]
 
@@ -112,7 +112,7 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
     """Convert the state of a monitor to JSON values, without its configuration."""
     return MonitorState.model_construct(
-        fields=_collect(MonitorFields, monitor),
+        fields=_collect(MonitorAttributes, monitor),
         values=monitor.values,
         measures=[_collect(MeasureFields, measure) for measure in monitor.measures],
     ).model_dump(mode="json")
@@ -173,7 +173,7 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     monitor = Monitor(config)
     if state.values:
         monitor.compare(state.values, [measure.comparisons for measure in state.measures])
-    for name in MonitorFields.model_fields:
+    for name in MonitorAttributes.model_fields:
         setattr(monitor, name, getattr(state.fields, name))
     for measure, stored in zip(monitor.measures, state.measures, strict=True):
         measure.state, measure.wealth, measure.history = stored.state, stored.wealth, stored.history

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ Operation: TypeAlias = Mapping[str, Any]
 """JSON-serialisable operation: ``{"op": NAME, ...}``."""
 
 
-class StateMachine:
+class StateMachine(ABC):
     """Deterministic state machine: equal states, operations and numbers give equal outputs on any computer.
 
     Replays of logs depend on this. Machines use no clock, and seed random draws with the number of the entry.
@@ -31,22 +32,23 @@ class StateMachine:
     digest: str
     configuration: Mapping[str, Any]
 
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return the JSON-serialisable state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, state: Mapping[str, Any]) -> None:
         """Load a state that `state` returned.
 
         Raises:
             DecisionError: The state does not belong to this machine.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def before(self, operation: Operation) -> Mapping[str, Any]:
         """Return the counters before an operation, for the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
         """Apply an operation, and return the output for the caller and the log.
 
@@ -57,7 +59,6 @@ class StateMachine:
         Raises:
             DecisionError, OptionError: The operation is invalid; nothing changed.
         """
-        raise NotImplementedError
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         """Return the replicas that have open work in a state. If a replica dies, its work is abandoned.

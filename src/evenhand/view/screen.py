@@ -136,7 +136,7 @@ def lay_out_short(document: Document, width: int, *, widest: int | None = None, 
     findings = [block for block in blocks if isinstance(block, Text) and block.role == "finding"]
     lines = [ScreenLine(document.title, style="bold"), *map(ScreenLine, document.opening_lines)]
     notes = _fit([[line] for line in _short_notes(blocks, metrics)], NOTES, width)
-    end = [*notes, ScreenLine("--verbose shows all lines.")]
+    end = [*notes, ScreenLine(f"{document.made} --verbose shows all lines.".lstrip())]
     table = _metric_table(metrics, width) if metrics else []
     sentences = [[line] for block in findings for line in _block_lines(block, width, width)]
 

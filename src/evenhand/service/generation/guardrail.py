@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from evenhand.core.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
@@ -23,7 +23,10 @@ from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.stored_enforcer import LogMetadata, describe_stored_item, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
-    from evenhand.service.generation.guards import ServedGuard
+    from evenhand.genai.pipeline import Pipeline
+    from evenhand.service.generation.stored_enforcer import RetryQueue, StoredEnforcer
+    from evenhand.service.settings import ServedGuardConfig
+    from evenhand.service.store.ledger import Ledger
 
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
@@ -71,6 +74,19 @@ class _GatewayCall:
     after: GuardrailVerdict | None = None
 
 
+class GuardedGenerator(Protocol):
+    """Parts of a guarded generator that its guardrail uses (see ``guards.ServedGuard``)."""
+
+    name: str
+    entry: ServedGuardConfig
+    pipeline: Pipeline
+    ledger: Ledger
+    retry_queue: RetryQueue
+
+    def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
+        """Build an enforcer whose admissions are stored."""
+
+
 class Guardrail:
     """Guard for a gateway: admits its requests, and completes them with their items.
 
@@ -79,7 +95,7 @@ class Guardrail:
         steady: Monotonic clock in seconds.
     """
 
-    def __init__(self, guard: ServedGuard, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, guard: GuardedGenerator, steady: Callable[[], float] = time.monotonic) -> None:
         self._guard, self._steady = guard, steady
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()
