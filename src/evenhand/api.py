@@ -337,7 +337,7 @@ def audit(
         sample_weight: Weight of each person, shape (n,), or the name of a column of weights. Results by group and
             subgroup are weighted. Flip rates, searches and proofs count all people equally.
         show_people: Whether the result contains records of real people. By default, it contains only aggregates and
-            invented profiles.
+            synthetic profiles.
         settings: ``metrics`` are custom metrics by name (see ``evenhand.groups.add_metrics``). ``membership`` is
             described in ``audit_predictions``. For all others, see the classes named in ``AuditSettings``.
 
@@ -690,7 +690,7 @@ def search(
     Args:
         model, data, y, target, protected: As for ``audit``.
         show_people: Whether examples and ``to_frame()`` contain records of real people. By default, they contain only
-            invented profiles.
+            synthetic profiles.
         settings: ``budget`` is the maximum number of people queried. For all others, see the classes named in
             ``SearchSettings``.
 

@@ -120,7 +120,7 @@ ShowPeopleOption = Annotated[
     bool,
     typer.Option(
         "--show-people/--no-people",
-        help="Show and write records of real people, not only aggregates and invented profiles.",
+        help="Show and write records of real people, not only aggregates and synthetic profiles.",
     ),
 ]
 TableOption = Annotated[Path | None, typer.Option(help="File for all findings: .csv or .parquet.")]

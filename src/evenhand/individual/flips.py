@@ -384,7 +384,7 @@ def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctPro
 
 
 def find_real(people: People, protected: Sequence[str], variants: Floats, compared: Booleans) -> Booleans:
-    """Find profiles that reveal a person in the data, shape (n,). All others are invented.
+    """Find profiles that reveal a person in the data, shape (n,). All others are synthetic.
 
     A profile reveals a person if one of its variants equals a row of the data except for protected attributes, or if it
     has a value that only one person in the data has.

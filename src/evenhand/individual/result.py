@@ -50,7 +50,7 @@ class Profile(ResultPart):
         worse: Assignment with the lowest favourable score among those whose label differs from that of ``better``.
         better: Assignment with the highest favourable score.
         gap: Difference of the two scores.
-        real: Whether the profile reveals a person in the data (see ``find_real``). All others are invented.
+        real: Whether the profile reveals a person in the data (see ``find_real``). All others are synthetic.
     """
 
     unprotected: dict[str, str]

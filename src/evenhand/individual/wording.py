@@ -43,7 +43,7 @@ from evenhand.stats.quantity import (
     show_quantity,
 )
 
-INVENTED = f"An invented profile, from {SIMULATED}"
+SYNTHETIC = f"A synthetic profile, from {SIMULATED}"
 """Title of a pair that is not a record of the data."""
 
 
@@ -258,7 +258,7 @@ def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scor
     """Yield the pairs of each set of protected attributes, the first two expanded."""
     for protected in dict.fromkeys(rate.protected for rate in result.rates):
         pairs = [
-            build_pair("A person in the data" if example.real else INVENTED, example, favourable, scores=scores)
+            build_pair("A person in the data" if example.real else SYNTHETIC, example, favourable, scores=scores)
             for example in result.examples
             if set(example.better.values) == set(protected)
         ]

@@ -146,7 +146,7 @@ class ProfileTable:
         return len(self.profiles)
 
     @property
-    def invented(self) -> ProfileTable:
+    def synthetic(self) -> ProfileTable:
         """Profiles that reveal no person in the data."""
         return replace(self, profiles=self.profiles[~self.real], real=self.real[~self.real])
 

@@ -122,7 +122,7 @@ class SearchResult(Result):
     def shown_table(self) -> ProfileTable:
         """Profiles that may be shown. Only synthetic ones if records of people are left out."""
         assert isinstance(self.table, ProfileTable)
-        return self.table.invented if self.people_left_out else self.table
+        return self.table.synthetic if self.people_left_out else self.table
 
     def to_frame(self) -> pd.DataFrame:
         """Convert the profiles to a table, in the order they were found. After ``from_json``, only the examples.

@@ -188,7 +188,7 @@ def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool)
 def _describe_source(example: Example) -> str:
     if example.real:
         return "A profile that reveals a person in the data"
-    return "An invented profile, plausible" if example.valid else "An invented profile"
+    return "A synthetic profile, plausible" if example.valid else "A synthetic profile"
 
 
 def _attribute_section(result: SearchResult) -> Iterator[Block]:
