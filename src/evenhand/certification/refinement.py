@@ -170,7 +170,7 @@ class BestFirst(ABC, Generic[F]):
 
     @abstractmethod
     def calls_done(self, undecided: float, seconds: float) -> None:
-        """Handle the end of calls, after their seconds (0 if not timed) and with their mass already counted."""
+        """Handle the end of calls, given their duration (0 if not timed). Their mass is already counted."""
 
     @abstractmethod
     def round_done(self, frontier: F, stop: Stop | None, seconds: float) -> None:

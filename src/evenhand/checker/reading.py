@@ -114,7 +114,7 @@ class ClaimedPartition(NamedTuple):
     """The boxes that answer one question of a certificate.
 
     Attributes:
-        least: how many different outcomes a person must be able to get to count as treated unfairly.
+        least: minimum number of different outcomes that counts as unfair treatment.
         low, high: boxes, shape (boxes, attributes).
         fair, unfair: claimed shares of each in parts of ``WHOLE``.
         certified, falsified, of: the claimed totals.

@@ -21,7 +21,7 @@ from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 RESTRICTED_CODE = 4
-"""Exit code of a valid certificate that answers another question."""
+"""Exit code of a valid certificate that answers a different question."""
 
 if TYPE_CHECKING:
     from evenhand.certification.config import CertifyConfig
@@ -207,7 +207,7 @@ class DomainOptions(ModelOptions):
     seed: SeedOption = 0
 
     def describe(self) -> tuple[Schema, People | None]:
-        """Return the schema, and the people of the data, if there are any.
+        """Return the schema and, if there are data, their people.
 
         Raises:
             OptionError: The domain is unknown.

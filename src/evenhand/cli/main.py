@@ -158,7 +158,7 @@ def _run() -> object:
 
 
 def _current_usage(arguments: list[str]) -> list[str]:
-    """Translate former usage, from before decisions and refutations had commands of their own."""
+    """Translate former usage, in which decisions and refutations had no separate commands."""
     options = {argument.partition("=")[0] for argument in arguments}
     match arguments:
         case ["audit", *others] if options & {"--decision", "--score"}:

@@ -249,7 +249,7 @@ def _check_kept(inputs: Sequence[str | Path | None], outputs: Mapping[str, str |
 
 
 def _check_methods(config: MitigationConfig) -> None:
-    """Refuse methods that lack something, before any work is done.
+    """Reject methods whose requirements are not met, before any work is done.
 
     Raises:
         OptionError: A method is unknown or requires findings, or no method has a strength.

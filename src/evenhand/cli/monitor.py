@@ -106,7 +106,7 @@ class MonitorRun:
         return read_state(data, config, location=str(path))
 
     def take_all(self, signals: InterruptCounter) -> None:
-        """Read lines until their end, the first alarm with ``--stop``, or an interrupt."""
+        """Read lines until the end of the input, the first alarm with ``--stop``, or an interrupt."""
         from evenhand import view
 
         with view.show_progress(quiet=self.output.silent or self.streamed) as progress:

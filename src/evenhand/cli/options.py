@@ -224,7 +224,7 @@ class DataOptions(RoleOptions, ModelOptions):
 
     @property
     def accepts_proposals(self) -> bool:
-        """Whether proposals for columns that cannot be attributes as they are, are accepted."""
+        """Whether to accept proposals for columns that are not usable as attributes unchanged."""
         return False
 
     def encode(self, source: DataSource, *, varied: bool = True) -> People:
@@ -262,7 +262,7 @@ class OutputOptions:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing but JSON, or nothing at all, is printed."""
+        """Whether to print only JSON, or nothing."""
         return self.quiet or self.json == "-"
 
     def check(self) -> None:
@@ -504,7 +504,7 @@ def approve_queries(
     forecast, which is then the limit.
 
     Args:
-        model: MODEL of the command.
+        model: MODEL argument of the command.
         budget: Value of ``--budget``.
         forecast: Maximum number of rows that the command sends. None if it is not known.
         hint: Instruction if the command does not run at a terminal.

@@ -1,4 +1,4 @@
-"""A report on disk: no file is ever half-written, and nothing is written of an audit that cannot be shown."""
+"""Write reports to disk. Files are written atomically, and no file is written if the audit cannot be rendered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def write_report(audit: AuditResult | RankingResult, folder: str | Path) -> tuple[Path, ...]:
-    """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
+    """Write ``report.html`` and ``report.json`` into a folder, which is created if necessary.
 
     Args:
         audit: Result.
@@ -37,10 +37,10 @@ def write_report(audit: AuditResult | RankingResult, folder: str | Path) -> tupl
 
 
 def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool | None = None) -> tuple[Path, ...]:
-    """Write a page per dossier, ``dossier.json`` and every table as CSV into a folder, which is made if need be.
+    """Write a page per dossier, ``dossier.json`` and every table as CSV into a folder, which is created if necessary.
 
-    A text in a CSV that a spreadsheet would take for a formula (beginning with ``=``, ``+``, ``-`` or ``@``) has an
-    apostrophe before it.
+    A text in a CSV that a spreadsheet would take for a formula (beginning with ``=``, ``+``, ``-`` or ``@``) is
+    prefixed with an apostrophe.
 
     Args:
         dossier: Result.

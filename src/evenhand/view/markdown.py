@@ -1,4 +1,4 @@
-"""A document as Markdown: for a repository, a ticket or a notebook's text cell."""
+"""Render a document as Markdown, for a repository, a ticket or a Markdown cell of a notebook."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def render_markdown(document: Document, picture: Callable[[Figure], str] | None 
 
     Args:
         document: Document.
-        picture: returns the address of a drawing. None: their captions stand, for the numbers are in the tables.
+        picture: returns the address of a drawing. If None, only the captions are written: the numbers are in
+            the tables.
     """
     parts = [f"# {escape(document.title)}"]
     parts += map(escape, document.opening_lines)

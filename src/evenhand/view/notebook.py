@@ -1,4 +1,4 @@
-"""Progress in a notebook: one line that is updated in place while a call runs, and goes away when it ends."""
+"""Progress in a notebook: one line that is updated in place while a call runs, and removed when it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERY = 0.5
 
 @contextmanager
 def show_in_notebook() -> Iterator[Progress]:
-    """Show a line with a bar below the cell while the block runs.
+    """Show a progress bar below the cell while the block runs.
 
     The line is drawn by a thread, so that it also appears, with the seconds that have passed, where the work says
     nothing for a while.
@@ -58,7 +58,7 @@ class _ProgressLine:
         self._state = (strip_unprintable(what), min(1.0, max(0.0, share)))
 
     def draw_until_done(self) -> None:
-        """Draw the line after a while, and again and again until the work is done."""
+        """Draw the line after a delay, and redraw it until the work is done."""
         wait = DELAY
         while not self.done.wait(wait):
             self._draw()

@@ -1,4 +1,4 @@
-"""A document as one HTML page that stands alone, and as a fragment for notebooks.
+"""Render a document as a self-contained HTML page, or as a fragment for notebooks.
 
 A page needs no network, and is readable without its script, which sorts and filters tables. Its Content Security
 Policy lets no other script run. A fragment has none.
@@ -36,7 +36,7 @@ SHAPES = {
     "tick": "M0-7.5V7.5",
     "heavy": "M0-13V13",
 }
-"""Marks of charts, around their middle."""
+"""Marks of charts, relative to their centre."""
 
 
 SCRIPT = (Path(__file__).parent / "templates" / "page.js").read_text("utf-8")
@@ -44,7 +44,7 @@ SCRIPT_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest
 """Hash of the script of every page, for servers that send a Content Security Policy."""
 
 LETTER = 6.67
-"""Pixels of a digit in the font of charts. A width in digits fits names in other fonts too."""
+"""Pixels of a digit in the font of charts. Widths measured in digits also fit names in other fonts."""
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|min|kB|MB)\b)")
 
@@ -58,7 +58,7 @@ def _finalize_value(value: object) -> object:
 
 @cache
 def template_environment() -> jinja2.Environment:
-    """Return the templates, with the words and numbers that they use."""
+    """Return the templates, with the texts and constants that they use."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -99,7 +99,7 @@ KINDS = {
 
 
 def render_page(document: Document) -> str:
-    """Return a document as text of one HTML file. The same document gives the same text."""
+    """Render a document as the text of one HTML file. Equal documents give equal texts."""
     page = template_environment().get_template("document.html")
     styles = dark_stylesheet()
     shown = page.render(_context(document), chart_styles=styles, script=SCRIPT, script_hash=SCRIPT_HASH)
@@ -107,7 +107,7 @@ def render_page(document: Document) -> str:
 
 
 def render_fragment(document: Document) -> str:
-    """Return a document as HTML that can stand inside another page, its styles for itself alone."""
+    """Render a document as HTML that can be embedded in another page; its styles apply only to itself."""
     page = template_environment().get_template("fragment.html")
     return str(page.render(_context(document), styles=_fragment_styles())).strip()
 
@@ -152,7 +152,7 @@ def can_sort(table: Table) -> bool:
 
 
 def group_by_subject(metrics: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
-    """Put answers about the same together, in their order."""
+    """Group answers about the same subject, in their order."""
     return [(about, list(own)) for about, own in groupby(metrics, lambda metric: metric.about)]
 
 
@@ -197,9 +197,9 @@ def _fragment_styles() -> str:
 
 
 def scope_styles(text: str, root: str) -> str:
-    """Return a style sheet whose rules hold below one element alone; ``:root`` becomes that element.
+    """Return a style sheet whose rules apply only below one element; ``:root`` becomes that element.
 
-    Rules may stand inside ``@media``; strings with braces may not be in it.
+    Rules may be nested in ``@media``; strings with braces may not be in it.
     """
 
     def scope_rule(found: re.Match[str]) -> str:

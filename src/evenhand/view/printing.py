@@ -1,4 +1,4 @@
-"""A document on paper: a tagged PDF that typst sets, and a DOCX whose open entries are lines to be filled."""
+"""Print a document: as a tagged PDF, typeset by typst, or as a DOCX with blank lines for open entries."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from evenhand.core.text import strip_unprintable
 from evenhand.errors import MissingExtraError, OptionError
 
 FONTS = ("Libertinus Serif", "DejaVu Sans Mono")
-"""Fonts included in typst. Missing letters are taken from fonts of the system."""
+"""Fonts included in typst. Missing glyphs are taken from system fonts."""
 
 LONG, WIDEST = 16, 40
-"""Number of letters from which cells are wrapped, and maximum width of a column in letters."""
+"""Minimum length of cells that are wrapped, and maximum width of a column, in characters."""
 
 EPOCH = dt.datetime(2000, 1, 1)
 """The date inside a DOCX: equal documents are equal files."""
@@ -56,7 +56,7 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
 
     Raises:
         MissingExtraError: typst is not installed.
-        OptionError: no font at hand has a letter of it.
+        OptionError: no available font has one of its characters.
     """
     try:
         import typst
@@ -73,7 +73,7 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
         "blocks": [_lay_out(block) for block in _unfold(document.blocks)],
     }
     given = {"document": json.dumps(data, ensure_ascii=False)}
-    # The fonts of a machine are only looked at where those brought along lack a letter.
+    # System fonts are searched only if the bundled fonts lack a character.
     for without_system in (True, False):
         try:
             return bytes(

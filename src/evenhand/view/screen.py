@@ -33,7 +33,7 @@ BESIDE = 72
 """Minimum width, in columns, for explanations to the right of numbers."""
 
 ROOM = 20
-"""Columns that the last column of a table needs at least."""
+"""Minimum width of the last column of a table."""
 
 UNLIMITED = 1_000_000
 """Width of text that is wrapped where it is displayed."""
@@ -42,13 +42,13 @@ SHORT = 40
 """Maximum number of lines of a short screen."""
 
 NOTE_LENGTH, NOTES = 140, 8
-"""Maximum number of characters of a note, and of lines of all notes, on a short screen."""
+"""Maximum number of characters per note, and of lines of all notes, on a short screen."""
 
 SHORT_NOTE = 32
 """Maximum number of characters of a note in the table of a short screen."""
 
 FEW_ROWS = 3
-"""Rows below which a table is not shown on a short screen."""
+"""Minimum number of rows of a table that is cut to fit a short screen."""
 
 NARROW_COLUMN = 12
 """Minimum width of a wrapped column of a table."""
@@ -162,7 +162,7 @@ def _height(lines: Iterable[ScreenLine], width: int) -> int:
 
 
 def _fit(parts: Sequence[Sequence[ScreenLine]], room: int, width: int) -> list[ScreenLine]:
-    """Return the first parts that fit into the room, then the number of the others. Nothing if only few fit."""
+    """Return the first parts that fit, then the number of the others. Empty if too few fit."""
     lines: list[ScreenLine] = []
     for i, part in enumerate(parts):
         if _height([*lines, *part], width) + (i < len(parts) - 1) > room:
@@ -172,7 +172,7 @@ def _fit(parts: Sequence[Sequence[ScreenLine]], room: int, width: int) -> list[S
 
 
 def _fit_block(block: Block, room: int, width: int, widest: int) -> list[ScreenLine]:
-    """Return the lines of a block, of a table with as many rows as fit. Nothing if they do not fit."""
+    """Return the lines of a block; a table is cut to the rows that fit. Empty if the block does not fit."""
     lines = list(_block_lines(block, width, widest))
     shown = len(block.rows) if isinstance(block, Table) else 0
     while _height(lines, width) > room and shown > FEW_ROWS and isinstance(block, Table):
@@ -200,7 +200,7 @@ def _short_notes(blocks: Sequence[Block], metrics: Sequence[Metric]) -> Iterator
 
 
 def _name_subjects(blocks: Iterable[Block]) -> Iterator[Metric]:
-    """Yield the metrics. Those without a subject are about the heading above; those of equal names have their basis."""
+    """Yield the metrics. The default subject is the heading above. Equal names are followed by their basis."""
     heading = ""
     metrics = []
     for block in blocks:
@@ -337,7 +337,7 @@ def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
         flexible = [i for i in flexible if sizes[i] > NARROW_COLUMN]
         if not flexible:
             return [_paragraph(names, texts) for texts in cells]
-        # The column in which fewest words need another line.
+        # The column in which the fewest words must be wrapped.
         sizes[min(flexible, key=lambda i: (sum(len(texts[i]) >= sizes[i] for texts in full), -sizes[i]))] -= 1
 
     def line(texts: Sequence[str]) -> ScreenLine:

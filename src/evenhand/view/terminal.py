@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenhand.core.document import Document
 
 LONGEST = 110
-"""Columns used at most: longer lines are hard to read."""
+"""Maximum number of columns: longer lines are hard to read."""
 
 
 def _print_line(console: Console, line: ScreenLine, width: int) -> None:
@@ -117,7 +117,7 @@ def follow_progress(progress: Progress | bool | None = None) -> Iterator[Progres
 
     Args:
         progress: progress function: takes the current step and the completed share, 0 to 1; True: shown as
-            by ``show_progress``; False: not shown; None: shown in a notebook and nowhere else.
+            with ``show_progress``; False: not shown; None: shown only in a notebook.
     """
     if callable(progress):
         yield progress

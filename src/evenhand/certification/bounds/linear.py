@@ -129,7 +129,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         """Whether the run ends when it decides too little, so that boxes are proved immediately.
 
         Bounds take a tenth of the time of proofs, and a box has up to sixteen parts, so proving boxes that are split
-        later costs little. For equal work about equal mass is decided, and it is known at any time.
+        later costs little. Equal work decides about equal mass, and the decided mass is known at any time.
         """
         return self.limits.min_progress is not None
 

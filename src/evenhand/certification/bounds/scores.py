@@ -1,6 +1,6 @@
 """Prove models of two labels without hidden layers from the distribution of the score.
 
-Such a model gives the second label where S + b_p > 0. The score S is a sum of one term per attribute, the same under
+Such a model predicts the second label where S + b_p > 0. The score S is a sum of one term per attribute, the same under
 all joint values p of the hub, which add b_p. So bounds and boxes are not needed:
 
     fair    S > r - min b  or  S < -r - max b,      unfair    r - max b < S < -r - min b

@@ -209,7 +209,7 @@ class CertificateWriter:
 
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
         """Compute the exact masses of boxes as Python integers."""
-        # A box's mass is the product of its ranges', and no larger than the whole: it fits where that does.
+        # A box's mass is the product of its ranges', and no larger than the whole: it fits if the whole does.
         mass = np.ones(len(low), dtype=np.int64 if self._total < 2**62 else object)
         for i, cells in enumerate(self._query.cells):
             inside = cells.before(high[:, i].astype(np.int64) + 1) - cells.before(low[:, i].astype(np.int64))

@@ -44,8 +44,8 @@ class ScoreBands:
         """Build the bands of a model's score.
 
         Raises:
-            OptionError: the model has more than two labels, a threshold is asked for as well, or the edges make no
-                sense.
+            OptionError: the model has more than two labels, a threshold is given too, or the edges are
+                invalid.
         """
         if len(classes) not in (0, 2):
             raise OptionError(

@@ -158,7 +158,7 @@ class Cells:
         return np.asarray(np.abs(self.rows[0]) * reach)
 
     def summed_size(self) -> Floats:
-        """Compute the size of what bounds add up for a cell: along a line, the first cell and the way from it."""
+        """Compute the size of the terms that bounds add per cell: on a line, the first cell and the distance to it."""
         if self.scale is None:
             return self.size()
         first, last = (float(end) for end in (self.scale.low(np.array(0)), self.scale.high(np.array(self.count - 1))))
@@ -502,7 +502,7 @@ def _cells_between(
 
 
 def _rank_one(rows: Floats) -> tuple[Floats, Floats, Floats] | None:
-    """Compute keys, slope and residual of ``rows = rows[0] + keys * slope``. None if the rows lie on no line."""
+    """Compute keys, slope and residual of ``rows = rows[0] + keys * slope``. None if the rows are not on a line."""
     # The rows lie on a line if the difference of each from the first is a multiple of the largest difference.
     change = rows - rows[0]
     row, unit = np.unravel_index(np.argmax(np.abs(change)), change.shape)

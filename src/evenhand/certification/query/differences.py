@@ -1,9 +1,9 @@
 """Bound the change of a model's number with the protected attributes by the margins of a network.
 
-A network gives f(x, p) = w . relu(... relu(z(x) + b_p) ...): the protected values p only shift the first units, each by
-a constant. Separate bounds of f(x, p) and f(x, q) would add up the uncertainty of both, although they share x. So the
-differences are written as a separate network, in which they occur explicitly and are bounded as such (differential
-verification: Paulsen, Wang & Wang, "ReluDiff", ICSE 2020). Two identities, exact for all numbers, do it:
+A network gives f(x, p) = w . relu(... relu(z(x) + b_p) ...): the protected values p only shift the first-layer units,
+each by a constant. Separate bounds of f(x, p) and f(x, q) would add up the uncertainty of both, although they share x.
+So the differences are written as a separate network, in which they occur explicitly and are bounded as such
+(differential verification: Paulsen, Wang & Wang, "ReluDiff", ICSE 2020). Two identities, exact for all numbers, do it:
 
     first layer, a > 0     relu(u) - relu(u - a) = a - relu(a - relu(u)),                          always in [0, a]
     later layers           relu(z + d) - relu(z) = relu(d+ - z-) - d- + relu(d- - z+),            between 0 and d
@@ -203,8 +203,8 @@ class DifferenceNetwork(NamedTuple):
     """The differences as a network.
 
     Attributes:
-        units: First unit of the model with the terms of each first unit.
-        biases: Biases of the first units.
+        units: First unit of the model with the terms of each first-layer unit.
+        biases: Biases of the first-layer units.
         layers: Later layers; the last gives the margins.
     """
 
@@ -234,7 +234,7 @@ def rewrite_differences(
     """Write the differences between the outputs under pairs of assignments, less a limit, as a network.
 
     Args:
-        biases: Biases of the first units under each assignment, shape (assignments, units).
+        biases: Biases of the first-layer units under each assignment, shape (assignments, units).
         layers: Later layers, at least one; the last has one output.
         pairs: Ordered pairs of assignments.
         limit: Number subtracted from each difference.
@@ -245,7 +245,7 @@ def rewrite_differences(
     # also with the value of the first assignment. Then the steps a - relu(a - relu(u)), and the units for later layers.
     units: list[int] = []
     values: list[float] = []
-    steps: list[tuple[int, float, float, Floats]] = []  # new unit, a, and the values at its ends; who is above
+    steps: list[tuple[int, float, float, Floats]] = []  # new unit, a, and the values at its ends; assignments above
     passed: list[int] = []
     for j in range(width):
         ladder = np.unique(biases[:, j])
@@ -348,11 +348,11 @@ def _deployed_error(
     """Bound the error of one output of the deployed model over the whole domain.
 
     Args:
-        sizes: Bound on the terms of the unprotected attributes in each first unit.
+        sizes: Bound on the terms of the unprotected attributes in each first-layer unit.
         fixed: The same for the protected attributes and the bias.
         attributes: Number of terms of a sum.
         layers: Later layers.
-        fold: Map from the outputs to the number, if these are the first units.
+        fold: Map from the outputs to the number, if these are the first-layer units.
     """
     if not layers:
         sizes, fixed = sizes @ np.abs(fold), fixed @ np.abs(fold)

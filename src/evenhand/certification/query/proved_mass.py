@@ -119,7 +119,7 @@ class SearchLimits:
 
 
 class ProvedMass:
-    """Certified and falsified mass, in all and by coarse region, and how they grew.
+    """Certified and falsified mass, in total and by coarse region, and their history.
 
     Args:
         query: Question. The regions of a question about orbits are the orbits, in order.

@@ -41,7 +41,7 @@ class Question(ABC):
         assignments: Their joint values, shape (assignments, protected). Assignments with equal effect are kept once.
         cells: Cells of the other attributes, in schema order.
         population: Name of the distribution of the masses.
-        threshold: With two labels, the second is given if its probability exceeds this. None with more labels.
+        threshold: With two labels, the second is predicted if its probability exceeds this. None with more labels.
         where: Conditions that restrict the domain.
         least: Minimum number of different labels that counts as unfair treatment.
         demanded: Index of the label that is required, if not any constant label is fair.
@@ -214,8 +214,8 @@ class Query(Question):
 
     Attributes:
         network: Model.
-        biases: Biases of the first units, shape (assignments, first units).
-        layers: Later affine maps. Without any, the first units are the margins.
+        biases: Biases of the first-layer units, shape (assignments, first-layer units).
+        layers: Later affine maps. Without any, the first-layer units are the margins.
         pairs: Classes (a, b) of each margin, shape (margins, 2).
         slack: Rounding error on the whole domain.
     """
@@ -252,7 +252,7 @@ class Query(Question):
         return sum(len(cells.rows) for cells in self.cells)
 
     def first(self, points: NDArray[np.integer]) -> Floats:
-        """Compute the terms of points, as cells (n, attributes), in the first units, shape (n, units)."""
+        """Compute the terms of points, as cells (n, attributes), in the first-layer units, shape (n, units)."""
         total = np.zeros((len(points), self.biases.shape[1]))
         for i, cells in enumerate(self.cells):
             total += cells.cell_contributions(points[:, i])
@@ -362,7 +362,7 @@ def query_of(
         protected: Attributes to vary. Default: the protected attributes of the schema.
         population: Distribution of the masses. Default: uniform over the domain.
         where: Conditions on the people, see ``schema.subdomain``.
-        threshold: With two labels, the second is given if its probability exceeds this. Default: 0.5.
+        threshold: With two labels, the second is predicted if its probability exceeds this. Default: 0.5.
         bands: Scores of the favourable label that separate bands, which replace the labels.
         least: Minimum number of different labels that counts as unfair treatment.
 
@@ -385,9 +385,9 @@ class NormalForm:
     Attributes:
         network: Model.
         asked: Part of the domain that satisfies the conditions. None: all of it.
-        threshold: With two labels, the second is given if its probability exceeds this. None with more labels.
-        bias: Bias of the first units, shape (first units,).
-        parts: Terms of each attribute in the first units.
+        threshold: With two labels, the second is predicted if its probability exceeds this. None with more labels.
+        bias: Bias of the first-layer units, shape (first-layer units,).
+        parts: Terms of each attribute in the first-layer units.
         layers: Later affine maps; the last gives the margins.
         pairs: Classes (a, b) of each margin, shape (margins, 2).
         fold: Map from the outputs to the margins, shape (outputs, margins).

@@ -39,7 +39,7 @@ class RoundingError:
 
     Attributes:
         pads: Float64 error of bounds, per layer of units; the margins are the last.
-        base: Size of the terms that do not depend on the unprotected attributes, per first unit.
+        base: Size of the terms that do not depend on the unprotected attributes, per unit of the first layer.
         gammas: Relative error of a float32 sum of all terms, per layer of units.
         weights, biases: Absolute values per layer; for the last layer bounds for the error of a margin.
         resolution: Minimum distance from zero at which the sign of an exact margin determines the decision.
@@ -53,7 +53,7 @@ class RoundingError:
     resolution: float = ACTIVATION_ERROR
 
     def first(self, sizes: Floats) -> Floats:
-        """Compute the float32 error of the first units from the sizes of the attributes' terms, (n, units)."""
+        """Compute the float32 error of the first-layer units from the sizes of the attributes' terms, (n, units)."""
         return np.asarray(self.gammas[0] * (sizes + self.base))
 
     def after(self, layer: int, pre: Floats, error: Floats) -> Floats:
@@ -117,9 +117,9 @@ def rounding_error_of(
     """Bound the rounding errors of a network over a domain.
 
     Args:
-        base: Size of the terms that do not depend on the unprotected attributes, per first unit.
-        reach: Bound on the sum of the sizes of all other terms, per first unit.
-        residual: Error of the cells' terms, per first unit.
+        base: Size of the terms that do not depend on the unprotected attributes, per unit of the first layer.
+        reach: Bound on the sum of the sizes of all other terms, per unit of the first layer.
+        residual: Error of the cells' terms, per unit of the first layer.
         attributes, columns: Number of terms of a sum in the model, and in our bounds.
         layers: Later layers, as deployed.
         fold: Map from the outputs to the margins, shape (outputs, margins).

@@ -294,7 +294,7 @@ def _decide_sets(f, sets):
 
 @jit
 def choose_cut(f, w):
-    """Return the axis and the first cell above of the cut that promises most; -1 where the box is one person's."""
+    """Return the axis and the first cell above the most promising cut; -1 if the box is a single point."""
     axes, margins = len(f.cell) - 1, len(f.base_low)
     best, chosen = 0.0, -1
     for i in range(axes):

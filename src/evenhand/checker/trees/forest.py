@@ -1,4 +1,4 @@
-"""The trees as the kernels see them: which way nodes send cells and what leaves add, in flat arrays."""
+"""Trees as flat arrays for the kernels: the branch of each cell at each node, and the values of the leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 MAX_LEAVES = 1 << 13
 """Parts of a box that a tree is followed into; a box with more is cut first."""
 MAX_WAITING = 1 << 11
-"""Parts that wait to be followed, at most."""
+"""Maximum number of pending parts."""
 LISTED = 4096
 """Maximum number of listed joint values."""
 STEPS = 2048
@@ -39,7 +39,7 @@ class WholeForest(NamedTuple):
         largest: maximum size of a tree in a margin, (trees, margins).
         cell: shape (axes + 1,), where the cells of each axis begin.
         before: mass of an axis before each of its cells; an axis with n cells has n + 1 numbers.
-        labels, least: how many labels there are; how many different ones make a person treated unfairly.
+        labels, least: number of labels; number of different labels that counts as unfair treatment.
     """
 
     root: Integers
@@ -75,9 +75,9 @@ class TreeArrays(NamedTuple):
     """Work arrays of one thread.
 
     Attributes:
-        low, high: the box at hand.
-        slot: of each axis in the tree at hand; cut: which of the tree's axes are cut on the way through the box.
-        at, at_low, at_high, at_share: parts that wait: a node for each kind, ranges of the tree's axes, share of mass.
+        low, high: the current box.
+        slot: of each axis in the current tree; cut: which of the tree's axes are cut on the way through the box.
+        at, at_low, at_high, at_share: pending parts: a node for each kind, ranges of the tree's axes, share of mass.
         leaf, leaf_low, leaf_high, leaf_share: parts in which every kind has reached a leaf.
         visit: axis and first cell above of every cut on the way; visit_share: share of the mass that is cut.
         term: of each of the tree's axes what each cell adds to the additive function; ends: its extremes.
@@ -133,7 +133,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
 
     Args:
         question: Question of the certificate.
-        least: how many different outcomes a person must be able to get to count as treated unfairly.
+        least: minimum number of different outcomes that counts as unfair treatment.
     """
     nodes, tests, margins = question.ensemble.nodes, question.tests, question.margins
     axis_of = {axis.position: i for i, axis in enumerate(question.axes)}

@@ -1,4 +1,4 @@
-"""Proving the claims of many boxes about trees again: bounded and counted as a whole, then cut where most is open."""
+"""Prove the claims of many boxes about trees: each is bounded and counted as a whole, then cut where most is open."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from evenhand.core.kernels import compile_kernel, is_compiled
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 QUICK_PARTS = 64
-"""Parts that a box is cut into at first."""
+"""Initial number of parts of a box."""
 MAX_PARTS = 4096
-"""Parts that a box is cut into before it counts as not confirmed."""
+"""Maximum number of parts of a box. Above it, the box counts as not confirmed."""
 
 
 class TreeProver:
@@ -27,7 +27,7 @@ class TreeProver:
 
     Args:
         question: Question of the certificate.
-        least: how many different outcomes a person must be able to get to count as treated unfairly.
+        least: minimum number of different outcomes that counts as unfair treatment.
     """
 
     quick = True
@@ -147,7 +147,7 @@ def _is_settled(part_shares, n, fair, unfair):
 
 @jit
 def _prove_part(f, w, parts, part_shares, p):
-    """Bound a part of a box and count it; note its shares, and where to cut it (-1: nowhere)."""
+    """Bound a part of a box and count it; store its shares, and where to cut it (-1: nowhere)."""
     copy_row(w.low, parts[0, p], len(w.low))
     copy_row(w.high, parts[1, p], len(w.high))
     part_shares[p, 1] = part_shares[p, 2] = 0

@@ -26,11 +26,11 @@ from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensembl
 from evenhand.schema.attribute import Attribute
 
 MAX_ASSIGNMENTS = 4096
-"""Joint protected values that the trees tell apart, at most."""
+"""Maximum number of joint protected values that the trees distinguish."""
 MAX_FLAGS = 2**28
-"""Questions of nodes times cells of one attribute, at most."""
+"""Maximum number of node tests times cells of one attribute."""
 UNIT_BITS = 60
-"""Sums of a margin, and intermediate results, stay below two to this power of units."""
+"""Sums of a margin, and intermediate results, are less than 2**UNIT_BITS units."""
 ROUNDINGS = 4
 """Roundings of the deployed model outside of sums: a conversion, a division, a comparison, and one in reserve."""
 
@@ -79,7 +79,7 @@ class RecordedTrees(RecordedDomain):
         tests: the questions of its nodes.
         assigned: which of them send which joint protected values to the left, (tests, assignments).
         answers: of each question about another attribute, which of its cells go left.
-        margins: what decides between labels.
+        margins: margins between labels.
     """
 
     ensemble: TreeEnsemble
@@ -92,7 +92,7 @@ class RecordedTrees(RecordedDomain):
 def recorded_trees_of(
     statement: CertificateClaim, ensemble: TreeEnsemble, question: AskedQuestion | None = None
 ) -> RecordedTrees:
-    """Rebuild the question from trees and the numbers in the file, and say where it is not the one asked.
+    """Rebuild the question from trees and the numbers in the file, and check that it is the requested one.
 
     Raises:
         CertificateError: The model, domain or population differs, cells do not partition the domain or contain people
@@ -236,8 +236,8 @@ def _answers_of_assignments(
             node = int(tests.node[test])
             inputs = evaluate_cell(columns[int(ensemble.nodes.feature[node])], schema.attributes[position], values)
             flags[test] = _answers_of_inputs(ensemble, node, inputs)
-        # A test asks about one attribute, so that what joint values answer is what their parts answer, joined. Alike
-        # columns become one after each attribute, and few are held at a time.
+        # A test is about one attribute, so the answers of joint values are those of their parts, joined. Equal
+        # columns are merged after each attribute, so that few are held at a time.
         different = np.unique(flags, axis=1)
         joint = (results[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
         results = np.unique(joint, axis=1)

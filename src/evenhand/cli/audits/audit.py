@@ -30,7 +30,7 @@ class AuditDataOptions(DataOptions):
 
     @property
     def accepts_proposals(self) -> bool:
-        """Whether proposals for columns that cannot be attributes as they are, are accepted."""
+        """Whether to accept proposals for columns that are not usable as attributes unchanged."""
         return self.accept_proposals
 
 

@@ -57,7 +57,7 @@ class GateOptions:
             metrics: Names of custom metrics.
 
         Raises:
-            OptionError: A condition is invalid, there is none for a report, or the format of a report is unknown.
+            OptionError: A condition is invalid, a report is requested without conditions, or its format is unknown.
         """
         from evenhand import auditing
 

@@ -87,7 +87,7 @@ class LiveOptions:
                 raise OptionError(f"--{option} requires {needed}", location=f"--{option}")
 
     def read_prompts(self) -> list[str]:
-        """Return the prompts of both options.
+        """Collect the prompts of both options.
 
         Raises:
             OptionError: The file cannot be read, or has no prompts.
@@ -283,7 +283,7 @@ def split_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words between commas."""
+    """Split a comma-separated text into words."""
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 

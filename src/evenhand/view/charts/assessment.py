@@ -28,13 +28,13 @@ LANE_HEIGHT = 46
 """Height of a lane, including its name."""
 
 MAX_LANES = 24
-"""Values drawn at most."""
+"""Maximum number of values drawn."""
 
 MAX_ITEMS = 400
-"""Items of a timeline drawn at most: the last ones. More ticks than these run into each other."""
+"""Maximum number of items in a timeline: the last ones. More ticks would overlap."""
 
 MAX_LINES = len(SERIES)
-"""Sequences whose coverage is drawn at most."""
+"""Maximum number of sequences whose coverage is drawn."""
 
 
 def plot_assessment(result: GenaiAssessment) -> Spec:
@@ -49,7 +49,7 @@ def plot_assessment(result: GenaiAssessment) -> Spec:
 
 
 def _overdue_times(value: ValueFinding, length: int) -> Iterator[tuple[int, int]]:
-    """Yield from which missed deadline to which item a value was overdue, once for each time that it stayed away."""
+    """Yield the periods in which a value was overdue, from the missed deadline to its next appearance."""
     ended = 0
     for due in value.missed:
         if due >= ended:
@@ -170,13 +170,13 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
 
 
 def _curve_steps(curve: tuple[float, ...]) -> list[tuple[int, float]]:
-    """Return the numbers of items where a curve rises, with the share then, and its end."""
+    """Return the item numbers at which a curve rises and at its end, each with its share."""
     rises = [(i, after) for i, (before, after) in enumerate(pairwise((0.0, *curve)), start=1) if after > before]
     return list(dict([(0, 0.0), *rises, (len(curve), curve[-1])]).items())
 
 
 def _longest_gap(value: ValueFinding, length: int) -> Spec:
-    """From where to where a value was waited for longest."""
+    """Compute the start and end of the longest gap of a value."""
     stops = [0, *value.appearances, length + 1]
     before, after = max(pairwise(stops), key=lambda pair: pair[1] - pair[0])
     return {"from": before, "to": after}

@@ -32,9 +32,9 @@ def plot_certificate(result: Certificate) -> Spec:
 
 
 def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
-    """Draw one bar per certificate; below, the right end of the bars enlarged where nearly all of it is one colour.
+    """Draw one bar per certificate. If all bars are mostly certified, their right ends are repeated below, enlarged.
 
-    The upright marker is where the estimate, ``estimate.unfair``, puts the border between the same and different
+    The vertical marker is where the estimate, ``estimate.unfair``, puts the border between the same and different
     decisions, with its interval. People without a counterpart are left out at the right end.
     """
     blocks = [_share_bars(certificates, 0.0, f"Share of {SIMULATED}")]
@@ -111,9 +111,9 @@ def _marks(certificate: Certificate, start: float) -> tuple[Mark, ...]:
 # Certificates attribute by attribute: different and undecided shares of each value.
 
 MAX_PANELS = 4
-"""Attributes that are drawn: those whose values differ most."""
+"""Maximum number of attributes drawn: those whose values differ most."""
 MIN_SAMPLED = 100
-"""People behind an estimate whose whole interval has room in the picture."""
+"""Minimum sample size of an estimate whose interval the axis is extended to."""
 SLICE_HEIGHT = 20
 """Pixels of a row."""
 PARTS = {"left open by the proof, about": "open", "estimated different, with interval": "different"}
@@ -130,7 +130,7 @@ def informative_attributes(certificate: Certificate) -> list[str]:
 
 
 def draw_slices(certificate: Certificate) -> RowChart:
-    """Draw a block for each of the most telling attributes, a row for each value or range of it.
+    """Draw a block for each of the most informative attributes, with a row for each value or range.
 
     A bar is the share of these people that the proof left open, a diamond with a line the share that is estimated to be
     treated differently, with its interval.
@@ -168,7 +168,7 @@ def _slice_names(slices: Sequence[AttributeSlice]) -> list[str]:
 
 
 def _slice_variance(slices: Sequence[AttributeSlice]) -> float:
-    """How much values differ: variance of the estimated share, less what chance makes, and of the undecided one."""
+    """Variance of the estimated share between values, minus the sampling variance, plus that of the undecided share."""
     known = [one for one in slices if one.estimate.n]
     if not known:
         return 0.0

@@ -21,13 +21,13 @@ LONGEST_NAME = 150
 """Maximum width of a name in pixels. Longer names are cut."""
 
 MAX_VALUES = 20
-"""Values drawn at most; more names and numbers do not fit."""
+"""Maximum number of values drawn; more names and numbers do not fit."""
 
 MAX_LABELS, MAX_GROUPS = 12, 8
-"""Labels and groups drawn at most: more labels do not fit; of more groups, the largest."""
+"""Maximum numbers of labels and groups drawn: more labels do not fit; the largest groups are drawn."""
 
 LABEL_NAME, LARGEST_CELL, ROOM_FOR_COUNTS = 96, 62, 44
-"""Pixels of a label's name at most, of a cell at most, and of a cell that holds counts too."""
+"""Sizes in pixels: maximum of a label's name, maximum of a cell, and size of a cell that also shows counts."""
 
 
 def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:

@@ -1,4 +1,4 @@
-"""Simulated policies as pictures: how long each value stayed away, and what keeping the deadlines cost."""
+"""Charts of simulated policies: the gaps of each value, and the cost of keeping the deadlines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_la
 ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}
 SHAPES = {"free": "cross", "published": "diamond", "before": "circle", "after": "triangle-up"}
 LABEL_WIDTH = 150
-"""Width that names take on the left."""
+"""Width of the names on the left, in pixels."""
 
 
 def plot_generation_simulation(result: GenerationSimulationResult) -> Spec:

@@ -22,7 +22,7 @@ PANELS = ("selection_rate", "true_positive_rate", "false_positive_rate")
 """Metrics drawn."""
 
 NAMES = 300
-"""Pixels for the names of groups at most."""
+"""Maximum width of the names of groups, in pixels."""
 
 LABELS_A_ROW, MOST_LABELS = 3, 12
 """Maximum numbers of labels in a row and in a figure: the most frequent ones."""
@@ -31,7 +31,7 @@ OVERVIEW_GROUPS = 10
 """Maximum number of groups of an attribute in the overview: those with the highest and the lowest rates."""
 
 MOST_PANELS = 8
-"""Groups whose reliability is drawn: the largest."""
+"""Maximum number of groups whose reliability is drawn: the largest."""
 
 WHOLE = Axis(0.0, 1.0, ((0.0, "0 %"), (0.25, ""), (0.5, "50 %"), (0.75, ""), (1.0, "100 %")))
 """An axis of all shares."""
@@ -115,7 +115,7 @@ def plot_labels(result: LabelMetrics) -> Spec | RowChart:
 
 
 def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
-    """Draw which share of each group is given every label, or every grade at least, for groups by some attributes.
+    """Draw the share of each group that gets each label, or at least each grade, for groups by some attributes.
 
     Args:
         result: the labels.
@@ -159,13 +159,13 @@ def _label_marks(group: Group, name: str) -> tuple[Mark, ...]:
 
 @dataclass(frozen=True)
 class Reliability:
-    """The scores of one group: mean score against what came true, in bins.
+    """Reliability of the scores of one group: mean score against observed rate, in bins.
 
     On the diagonal, scores equal observed rates. Below it, scores are too high.
 
     Attributes:
         name, size: the group.
-        bins: where each bin stands, in shares: mean score, what came true, the ends of its interval, the colour's role.
+        bins: mean score, observed rate, ends of its interval, and role of the colour, for each bin.
     """
 
     name: str

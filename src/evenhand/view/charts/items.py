@@ -1,4 +1,4 @@
-"""Pictures and texts of a recorded sequence, small enough to stand inside a page."""
+"""Pictures and texts of a recorded sequence, small enough to be embedded in a page."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from evenhand.genai.assessment.result import SequenceFinding
 
 SHOWN = 240
-"""Items of a sequence that are shown at most."""
+"""Maximum number of items shown per sequence."""
 
 LARGEST = 128 * 1024
 """Maximum size of an unchanged picture in bytes. Pillow, if installed, shrinks larger ones."""
 
 SIDE = 256
-"""Pixels along the longer side of a picture that was made smaller."""
+"""Length of the longer side of a resized picture, in pixels."""
 
 LARGEST_OPENED = 64 * 1024 * 1024
-"""Bytes of a picture that is made smaller, at most."""
+"""Maximum size of a picture to be resized, in bytes."""
 
 EXCERPT = 280
-"""Characters of a text that are shown."""
+"""Maximum number of characters shown of a text."""
 
 MOST_BYTES = 12 * 1024 * 1024
-"""Bytes of all pictures of a page at most."""
+"""Maximum total size of the pictures on a page, in bytes."""
 
 
 class ShownItem(NamedTuple):
@@ -36,7 +36,7 @@ class ShownItem(NamedTuple):
     Attributes:
         number: of the item, from 1.
         image: the picture as a data URI; text: the beginning of the text.
-        values: that it shows; late: that were due here and did not come.
+        values: values that it shows; late: values that were due but not shown.
     """
 
     number: int
@@ -52,7 +52,7 @@ class ItemGallery(NamedTuple):
     Attributes:
         items: in the order of the requests.
         first: number of items read; more: number of other items.
-        unread: how many could not be shown.
+        unread: number of items that could not be shown.
     """
 
     items: tuple[ShownItem, ...]
@@ -113,7 +113,7 @@ def _read_small(path: Path, most: int) -> bytes | None:
 
 
 def _shrink_picture(path: Path) -> bytes | None:
-    """Return a large picture made small; None if it is not a picture, or nothing is installed that could do it."""
+    """Resize a large picture; None if it is not a picture, or no installed library can resize it."""
     data = _read_small(path, LARGEST_OPENED)
     if data is None or _picture_type(data) in (None, "image/svg+xml"):
         return None

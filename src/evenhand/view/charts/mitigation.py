@@ -75,7 +75,7 @@ def draw_candidates(result: MitigationResult) -> RowChart:
 
 
 def matching_lines(candidate: CandidateResult, lines: Sequence[ComparisonLine]) -> list[ComparisonLine]:
-    """Return the candidate's lines about the same numbers, as far as it has them."""
+    """Return the candidate's lines for the same numbers, if it has them."""
     matches = [candidate.line(line.name, line.of) for line in lines]
     return [line for line in matches if line is not None and _is_drawn(line)]
 
@@ -144,14 +144,14 @@ def _share_axis(values: Sequence[float]) -> Axis:
 
 FRONTIER_WIDTH, HEIGHT = 690, 360
 SCALE = 70
-"""Pixels for the numbers and the title of the upright axis."""
+"""Pixels for the numbers and the title of the vertical axis."""
 
 
 def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH) -> Spec:
     """Draw accuracy against the gap of all candidates on the test set; a square: the original model.
 
-    Filled, with its number and the intervals of its changes: on the frontier of the validation people, or chosen. Other
-    candidates are left out where they are further off than those and the original model.
+    Candidates that are chosen, or on the frontier of the validation people, are filled, and have their number and the
+    intervals of their changes. Other candidates are left out if they are farther away than those and the original.
     """
     given = result.candidates[0].test
     rows = []
@@ -260,10 +260,9 @@ SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))
 
 
 def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tuple[str, int, int], list[Spec]]:
-    """Return the points by the place of their names, so that no two names overlap. Some names, the original model last,
-    are left out.
+    """Return the points by the position of their names, so that no two names overlap.
 
-    The table has the names that are left out.
+    Some names are left out, that of the original model last. They are still in the table.
     """
     placed: dict[tuple[str, int, int], list[Spec]] = {side: [] for side in SIDES}
     taken: list[tuple[float, float, float]] = []

@@ -1,4 +1,4 @@
-"""Numbers by group as quantile curves: how high the number is at most for a share of each group's people."""
+"""Numbers by group as quantile curves: maximum of the number for each share of a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from evenhand.groups.result import GroupMetrics
 
 MAX_LINES = len(SERIES)
-"""Groups drawn at most: the largest."""
+"""Maximum number of groups drawn: the largest."""
 
 
 def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:

@@ -81,5 +81,5 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
 
 
 def _apart(places: list[int], width: int) -> list[int]:
-    """Return the places that are written below the axis: on a narrow screen every other one of many."""
+    """Return the ticks of the axis; on a narrow screen, every other one if there are many."""
     return places if width >= WIDE or len(places) <= 5 else places[::-2][::-1]

@@ -15,7 +15,7 @@ SCALE = 70
 
 HEIGHT = 230
 POINTS = 60
-"""Points of a curve, about at most."""
+"""Approximate maximum number of points of a curve."""
 
 LINES = ("accuracy", "demographic_parity_difference", "equal_opportunity_difference")
 
@@ -42,7 +42,7 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
 
 
 def _places(curves: ThresholdCurves) -> list[int]:
-    """Return the thresholds that are drawn: about sixty at most, the ends and those in force among them."""
+    """Return the indices of the thresholds to draw: about sixty, including both ends and those in force."""
     own = () if curves.in_force is None else (curves.in_force.value,)
     last = len(curves.thresholds) - 1
     step = 1 + last // POINTS

@@ -1,4 +1,4 @@
-"""Axes: which numbers are written at them, and where a number stands along them."""
+"""Axes: tick labels, and positions of values along an axis."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NARROW_PERCENT = "\N{NARROW NO-BREAK SPACE}%"
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from ``low`` to ``high``, both of which belong to it.
+    """An axis from ``low`` to ``high``, inclusive.
 
     Attributes:
         low, high: its ends, low < high.
-        ticks: numbers written at it, each with its text.
+        ticks: positions of the ticks, each with its label.
     """
 
     low: float
@@ -26,7 +26,7 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
 
     def at(self, value: float) -> float:
-        """Place a number in percent of the way from ``low`` to ``high``; at the end that it lies beyond."""
+        """Compute the position of a value between ``low`` and ``high`` in percent, clipped to 0 and 100."""
         return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
 
 
@@ -44,7 +44,7 @@ def spread(
 
 
 def percentages(values: Sequence[float]) -> list[str]:
-    r"""Format shares in percent, all with the digits that one of them needs.
+    r"""Format shares in percent, all with the same number of digits.
 
     >>> percentages([0, 0.025, 0.05])
     ['0.0\u202f%', '2.5\u202f%', '5.0\u202f%']
@@ -54,7 +54,7 @@ def percentages(values: Sequence[float]) -> list[str]:
 
 
 def whole_numbers(values: Sequence[float]) -> list[str]:
-    """Write whole numbers, with commas between thousands.
+    """Format whole numbers, with commas between thousands.
 
     >>> whole_numbers([0.0, 5000.0])
     ['0', '5,000']
@@ -63,7 +63,7 @@ def whole_numbers(values: Sequence[float]) -> list[str]:
 
 
 def differences(values: Sequence[float]) -> list[str]:
-    """Return the differences, each with its sign; nothing before 0.
+    """Format differences, each with its sign; 0 has none.
 
     >>> differences([-10.0, 0.0, 0.5])
     ['−10', '0', '+0.5']

@@ -22,7 +22,7 @@ _ADDED = {"\N{MINUS SIGN}": 584, "\N{HORIZONTAL ELLIPSIS}": 1000, "\N{NARROW NO-
 """Characters beyond ASCII that charts write themselves."""
 
 _WIDEST = 1015
-"""Taken for every other character, in thousandths of the font size: a text is rather given too much room."""
+"""Width of every other character, in thousandths of the font size; it is rather too wide than too narrow."""
 
 _TEXT = re.compile(r"<text([^>]*)>([^<]+)</text>")
 
@@ -67,7 +67,7 @@ def wrap_text(text: str, room: float, *, lines: int = 2) -> list[str]:
 
 
 def cut_text(text: str, room: float) -> str:
-    """Return a text, or as much of it as ``room`` pixels hold before an ellipsis."""
+    """Return a text, or the part of it that ``room`` pixels hold before an ellipsis."""
     if text_width(text) <= room:
         return text
     kept = next(k for k in range(len(text), -1, -1) if text_width(text[:k]) + 12 <= room or not k)

@@ -12,11 +12,11 @@ from evenhand.view.drawing.fonts import text_width, wrap_text
 from evenhand.view.drawing.theme import LIGHT, Spec, finish_chart, literal_color, mark_layer
 
 WIDTH = 880
-"""Pixels of a chart in a notebook. In a page it is as wide as there is room."""
+"""Width of a chart in a notebook, in pixels. On a page, a chart fills the available width."""
 
 
 LABEL_GAP, INDENT, LINE = 9, 14, 15
-"""Pixels between a mark and the text to its right, of a level of nesting, and of a line of a name."""
+"""Sizes in pixels: gap between a mark and the text to its right, indent per level, and height of a line."""
 
 
 Shape: TypeAlias = Literal["circle", "diamond"]
@@ -24,7 +24,7 @@ Shape: TypeAlias = Literal["circle", "diamond"]
 
 @dataclass(frozen=True)
 class Dot:
-    """A number with its interval; both ends at the number itself where there is none."""
+    """A number with its interval; without one, both ends equal the number."""
 
     value: float
     low: float
@@ -60,7 +60,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Tick:
-    """A short upright line at a number; a heavy one stands out over bars."""
+    """A short vertical line at a number; a heavy one is visible on top of bars."""
 
     value: float
     heavy: bool = False
@@ -79,7 +79,7 @@ Mark: TypeAlias = Dot | Bar | Span | Tick | Label
 
 @dataclass(frozen=True)
 class Line:
-    """An upright line through all rows."""
+    """A vertical line through all rows."""
 
     value: float
     role: str = "muted"
@@ -93,7 +93,7 @@ class Panel:
     Attributes:
         title: title above the panel.
         axis: of all rows.
-        lines: upright lines through all rows.
+        lines: vertical lines through all rows.
     """
 
     axis: Axis
@@ -110,7 +110,7 @@ class Row:
         marks: marks of each panel, in order.
         figures: numbers after the name, one per heading of the block.
         aside: the same numbers in words, for narrow screens.
-        indent: how deep it is nested under rows above it.
+        indent: nesting level below the rows above it.
         role: colour of the words.
     """
 

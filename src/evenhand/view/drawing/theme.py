@@ -1,4 +1,4 @@
-"""The look of every chart, colours for light and dark pages, and drawing by Vega."""
+"""Theme of all charts, colours for light and dark pages, and rendering by Vega."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Spec: TypeAlias = dict[str, Any]
 
 
 class Drawn(Protocol):
-    """A chart that knows how to become a finished specification."""
+    """A chart that can be converted to a finished specification."""
 
     @property
     def spec(self) -> Spec: ...
@@ -274,7 +274,7 @@ def draw_figure(name: str, draw: Callable[..., Spec], what: Any) -> SizedDrawing
     """Draw a chart for wide and for narrow screens.
 
     Args:
-        name: how the elements of the two pictures are called.
+        name: prefix of the identifiers in both pictures.
         draw: makes the chart of ``what``; its keyword ``width`` takes pixels.
     """
     return SizedDrawing(

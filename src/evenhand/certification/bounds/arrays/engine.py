@@ -45,8 +45,7 @@ def device_for(query: Query, device: str | None) -> str | None:
 
     None selects the compiled kernels. They work unit by unit, which is fast up to about ``WIDE`` units in neighbouring
     layers, store all layers at the width of the widest, and check the clock after thousands of boxes. They bound
-    changes of a number more tightly, and are the default for these at any width.
-
+    changes of a number more tightly, and are the default for such queries at any width.
     """
     if device is not None or query.demanded is not None:
         return device
@@ -68,7 +67,7 @@ def array_engine_for(query: Query, device: str, jobs: int) -> ArrayEngine:
 
 
 class ArrayEngine:
-    """Bounds on arrays for one query, proofs compiled; a ``LinearBounder``.
+    """Compute bounds on arrays and proofs by compiled kernels for one query; a ``LinearBounder``.
 
     Args:
         query: Question.

@@ -44,8 +44,9 @@ class FunctionRoles(NamedTuple):
         assignments: Number P of assignments.
         labels: Number of labels.
         beats: Index of each pair of labels, shape (labels, labels).
-        biases: Biases of the first units; one row if the assignments are bounded together, else P.
-        joint: Whether they are. Then the assignment is the attribute of the network after the unprotected ones.
+        biases: Biases of the units of the first layer; one row if the assignments are bounded together, else P.
+        joint: Whether the assignments are bounded together. Then the assignment is the attribute of the network after
+            the unprotected ones.
         least: Minimum number of different labels that counts as unfair treatment.
         demanded: Required label, with one assignment; -1: none. Labels 2k + 1 and 2k + 2 exclude each other.
     """

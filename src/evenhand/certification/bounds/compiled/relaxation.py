@@ -90,7 +90,7 @@ class RelaxationBuffers(NamedTuple):
     slopes ``least`` of the lines below it, what those of the second layer add to that (``floor``), ``gaps``; ``error``
     (K + 1, m) in float32; ``flat`` (1,), above 0 in lanes whose lines below have slope 0 wherever that is allowed; for
     each lane the unit whose chord loses most, and how much (``bend``; ``other``, with other lines below), and its line,
-    ``kept`` while another is in its place; the units that are ``on`` in every lane, and those ``live`` that may be
+    ``kept`` while it is replaced by another; the units that are ``on`` in every lane, and those ``live`` that may be
     either, with their numbers ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute
     that some lane's box has.
     """
@@ -613,7 +613,7 @@ def rounding_errors(k, net, s):
     """Float32 errors of layer k's sums from those of the layer before (see ``RoundingError.after``)."""
     # e_j <= gamma * |bias_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where e'_h = min(e_h, u_h + e_h)+
     # is what ReLU passes on, and gamma = n u / (1 - n u) for n operations with unit roundoff u (Higham 2002, 3.1).
-    # Every lane has its own: the largest of sixteen boxes that lie apart leaves nothing proved behind several layers.
+    # Each lane has its own errors: the maximum over sixteen distant boxes would be too large after several layers.
     zero = fill_vector(0.0)
     gamma = fill_vector(net.gammas[k])
     errors, above, live, on = s.error[k - 1], s.zu[k - 1], s.live[k - 1], s.on[k - 1]

@@ -176,7 +176,7 @@ class TreeSearch(BestFirst[TreeFrontier]):
         return self.bounder.expand(boxes, threshold, limit, recording=self.recorder is not None)
 
     def collect(self, found: TreeFrontier) -> TreeFrontier:
-        """Hand the boxes that are decided as a whole over to the record; return the others."""
+        """Record the boxes that are decided as a whole, and return the others."""
         if self.recorder is None:
             return found
         decided, undecided = found[found.kind > 0], found[found.kind == 0]

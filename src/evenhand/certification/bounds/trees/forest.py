@@ -21,9 +21,9 @@ from evenhand.errors import ModelError
 Small = NDArray[np.int32]
 
 MAX_NODES = 30_000_000
-"""Nodes of the rewritten trees, at most."""
+"""Maximum number of nodes of the rewritten trees."""
 MAX_TREE_NODES = 1 << 16
-"""Nodes of one rewritten tree beyond which its assignments are walked one by one instead."""
+"""Maximum number of nodes of one rewritten tree. Above it, its assignments are walked one by one."""
 
 
 class FlatForest(NamedTuple):
@@ -37,7 +37,7 @@ class FlatForest(NamedTuple):
         root: shape (trees,).
         groups: shape (trees,), how many kinds of assignments the tree tells apart.
         group: shape (trees, assignments), the kind of each.
-        slots: shape (slots,), the attributes that each tree looks at, tree after tree.
+        slots: shape (slots,), the attributes that each tree tests, tree after tree.
         slot: shape (trees + 1,), where a tree's start.
         margins: shape (active,), the margins that each tree adds to, tree after tree; margin: where a tree's start.
         values: what leaves add to the margins.
@@ -49,7 +49,7 @@ class FlatForest(NamedTuple):
         slack, pad, plain: shape (margins,), see ``TreeQuery.slack``, and how far our own rounding carries bounds that
             are made of additive functions, or of leaves alone.
         pairs: shape (margins, 2).
-        classes, leaves, widest: how many labels; most leaves of a tree; most cells of an attribute.
+        classes, leaves, widest: numbers of labels, of leaves of the largest tree, of cells of the widest attribute.
         least: how many different labels make a person treated unfairly.
         demanded: whether label 0 alone is fair, there being one assignment. Margins 2k and 2k + 1, which compare it
             with other labels, exclude each other.

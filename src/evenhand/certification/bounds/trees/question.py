@@ -458,24 +458,24 @@ def _rounding_error(
     return slack, sizes
 
 
-# Asking about every combination of cells.
+# Evaluating every combination of cells.
 
 MAX_POINTS = 2**21
 WALKS_PER_SECOND = 5e6
-"""Cautious: how many trees are walked for how many people."""
+"""Cautious estimate of the number of trees times rows evaluated per second."""
 MAX_SECONDS = 10.0
 BATCH = 2**16
 
 
 def can_enumerate_cells(query: TreeQuery, time_limit: float | None) -> bool:
-    """Whether asking about every combination of cells takes no more than a few seconds, and half the time limit."""
+    """Whether evaluating every combination of cells takes at most a few seconds, and at most half the time limit."""
     walks = query.points * len(query.assignments) * query.ensemble.nodes.trees
     limit = MAX_SECONDS if time_limit is None else min(MAX_SECONDS, time_limit / 2)
     return query.points <= MAX_POINTS and walks <= limit * WALKS_PER_SECOND
 
 
 def enumerate_cells(query: TreeQuery) -> Enumeration:
-    """Decide every combination of cells by asking the model about one person of each."""
+    """Decide every combination of cells by evaluating the model at one point of each."""
     status = np.empty(query.points, dtype=np.int8)
     for begin in range(0, query.points, BATCH):
         points = decode_points(query, np.arange(begin, min(begin + BATCH, query.points)))

@@ -1,4 +1,4 @@
-"""Shields compared on the same people, as pictures: the bias in the course of a run under each."""
+"""Charts that compare shields on the same people: the bias over time under each shield."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ STRENGTH_STEPS = (
     (0.001, 0.28, "to 1 %"),
     (0.0, 0.12, "less than 0.1 %"),
 )
-"""Shares of interventions from which the heat map has a colour, how strong that is, and the words for it."""
+"""Lower bound of the share of interventions, strength and description of each colour of the heat map."""
 PLAIN_STRENGTH = 0.55
-"""Strength of the grey of cells where every recommendation is followed."""
+"""Strength of the grey in cells where every recommendation is followed."""
 HEATMAP_HEIGHT = 260
 SCALE = 68
-"""Height of a heat map, and pixels left of the first panel, for its numbers and their title."""
+"""Height of a heat map, and width of the scale to the left of the first panel, in pixels."""
 USUAL_QUANTILES = (0.05, 0.95)
 """Quantiles of the difference between the groups that are drawn over time."""
 ACTIONS = {
@@ -36,7 +36,7 @@ ACTIONS = {
     "reject if cheap": ("reject if that is cheap", "different", 0.45),
     "reject": ("reject whatever is recommended", "different", 1.0),
 }
-"""Action -> its words, the role of its colour, and how strong that is."""
+"""Action -> description, role of the colour, and its strength."""
 
 
 def plot_shield_inspection(result: ShieldInspection) -> Spec:
@@ -48,9 +48,9 @@ def plot_shield_inspection(result: ShieldInspection) -> Spec:
 def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     """Draw the frequency of interventions by decisions made and by the difference between the groups.
 
-    One panel per group of the person who comes. Blue: accepted against the recommendation; orange: rejected; grey: the
-    recommendation is followed; nothing: no run gets there. The dashed lines are plus and minus kappa, and nine in ten
-    runs lie between the others.
+    One panel per group of the arriving person. Blue: accepted against the recommendation; orange: rejected; grey: the
+    recommendation is followed; empty: no run reaches this cell. The dashed lines are plus and minus kappa, and nine in
+    ten runs lie between the others.
     """
     names = [group.name for group in result.groups]
     beside = width >= WIDE
@@ -188,7 +188,7 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
 
 
 def _usual_range(cells: Sequence[HeatmapCell]) -> list[Spec]:
-    """Return between which differences nine in ten runs lie, by time."""
+    """Return the points of the two lines that enclose nine in ten runs over time."""
     found = []
     for start, end in dict.fromkeys((cell.first, cell.last + 1) for cell in cells):
         here = sorted((cell for cell in cells if cell.first == start), key=lambda cell: cell.low)

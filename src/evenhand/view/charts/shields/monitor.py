@@ -8,7 +8,7 @@ from evenhand.monitoring.result import MonitorResult
 from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, along, finish_chart, mark_layer, stack_charts
 
 SCALE = 76
-"""Pixels left of the course for its scale."""
+"""Width of the scale to the left of the chart, in pixels."""
 HEIGHT = 190
 WIDEST = 4.0
 """Multiple of the largest estimate at which early intervals are cut, and maximum ratio."""

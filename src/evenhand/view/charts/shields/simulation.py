@@ -1,4 +1,4 @@
-"""A simulation as pictures: the bias over time before and after the shield, and where runs end up."""
+"""Charts of a simulation: the bias over time with and without the shield, and at the end of the runs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
 
 
 def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec:
-    """How many runs end at which part of the bound: after the shield, below before it. Right of the line: unfair."""
+    """Draw the share of runs by final bias, with the shield above and without it below. Right of the line: unfair."""
     histogram = result.normalised
     unit = "bias at the end, divided by kappa" if _parse_kappa(result) else "bias at the end"
     bound = 1.0 if _parse_kappa(result) else 0.0
@@ -181,7 +181,7 @@ def _format_triple(three: tuple[float, float, float]) -> str:
 
 
 def _scale_top(result: ShieldSimulationResult, kappa: float) -> float:
-    """Return the upper end of the scale: the first decisions, whose bias is anything, do not count."""
+    """Return the upper end of the scale. The first decisions, whose bias is noise, are ignored."""
     settled = [moment for moment in result.over_time if 2 * moment.decisions >= result.horizon]
     highest = max(max(moment.shielded[-1], moment.unshielded[-1]) for moment in settled)
     return min(1.0, max(1.1 * highest, 1.6 * kappa, 0.02))
