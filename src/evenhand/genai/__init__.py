@@ -1,4 +1,4 @@
-"""Conditional fairness of generative AI: which values must appear among the items asked for, and how it is kept."""
+"""Conditional fairness of generative AI: values that must appear among the requested items, and their enforcement."""
 
 import lazy_loader
 

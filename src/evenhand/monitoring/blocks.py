@@ -1,7 +1,7 @@
 """Bets on blocks of decisions: evidence that two groups fare differently, at any moment, in constant memory.
 
-A block of a comparison closes once ``smallest`` of each side have come. With means a and b of its sides, and the
-harmonic mean h of its sizes, each stake s bets against a hypothesis,
+A block of a comparison closes once it contains ``smallest`` events of each side. With means a and b of its sides, and
+the harmonic mean h of its sizes, each stake s bets against a hypothesis,
 
     W_s <- (W_s + new capital) * (1 + min(1/L, s h) x),    x = a - b - d   for "a - b <= d",
                                                            x = r b - a     for "a >= r b",

@@ -15,7 +15,7 @@ MOST_CACHED = 64
 
 
 class OutcomeWordError(DataError):
-    """A decision or label with a word that has no meaning.
+    """A decision or label with an unknown word.
 
     Args:
         field: Name of the field.
@@ -54,8 +54,8 @@ class AnswerReader:
 
     Args:
         field: name of the field.
-        favourable: the word that means 1; None: the truth value.
-        unfavourable: the words that mean 0; without them, one other word does.
+        favourable: the word that means 1. If None, true or 1 means 1.
+        unfavourable: the words that mean 0. If empty, a single other word is read as 0.
         entries: names of the configuration's entries for these words.
     """
 
@@ -188,7 +188,7 @@ class EventReader:
 
 
 def _is_empty(value: Any) -> bool:
-    """Return whether a field holds nothing; tables write NaN for a missing value."""
+    """Return whether a field is empty; tables write NaN for a missing value."""
     return value is None or value == "" or value != value
 
 

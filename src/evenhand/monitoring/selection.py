@@ -25,7 +25,7 @@ STAKES = (0.2, 0.5, 0.9)
 
 
 class LabelSelection(ResultPart):
-    """Numbers of labelled decisions, by decision.
+    """Numbers of accepted and rejected decisions, and of those with a label.
 
     Attributes:
         accepted, rejected: Decisions that await or have a label.

@@ -14,7 +14,7 @@ from evenhand.monitoring.result import Alarm
 TIMEOUT = 10.0
 RETRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
-"""Seconds before a failed post is repeated: at first, and at most."""
+"""Initial and maximum delay in seconds before a failed post is retried."""
 
 
 def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) -> None:

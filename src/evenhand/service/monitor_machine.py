@@ -58,7 +58,7 @@ class MonitorMachine(StateMachine):
         self._operations = self._events = 0
 
     def events_operation(self, events: Sequence[Event], **position: int) -> dict[str, Any]:
-        """Return the operation that takes events in, with a seed if audits are drawn.
+        """Return the operation that adds events, with a seed if audits are drawn.
 
         Args:
             events: as ``Monitor.read`` returned them.

@@ -32,7 +32,7 @@ def rebuild_machine(
         policies: Trusted policies. Other policies of shields are synthesised again.
 
     Raises:
-        OptionError: the policy is not in the log, and none of those given is the one.
+        OptionError: the policy is neither in the log nor in ``policies``.
         DataError: the configuration describes no machine.
     """
     try:

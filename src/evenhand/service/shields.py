@@ -131,9 +131,9 @@ class DecisionReply:
 class ShieldDecider:
     """Decisions of one shield, also while the store is unavailable if the settings allow that.
 
-    Recommendations that pass are remembered, as far as there is room, and logged in their order when the store is back.
-    Until then, all recommendations pass, so that the log has them in the order of the answers. A decision of the shield
-    and a passed recommendation exclude each other: an operation whose caller was answered otherwise is not committed.
+    Passed recommendations are buffered up to a limit, and logged in order when the store is available again. Until they
+    are logged, all recommendations pass, so that the log has the order of the answers. A request gets either a decision
+    of the shield or a passed recommendation: an operation is not committed if its caller has received another answer.
 
     It belongs to one event loop.
 
@@ -145,7 +145,7 @@ class ShieldDecider:
 
     Attributes:
         passed: Number of recommendations that passed since the start.
-        lost: Number of these that there was no room to remember.
+        lost: Number of these that were dropped because the buffer was full.
     """
 
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:

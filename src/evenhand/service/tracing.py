@@ -35,10 +35,10 @@ FLUSH_MILLISECONDS = 3_000
 
 
 class Tracing:
-    """Makes spans, and sends them in the background.
+    """Creates spans, and exports them in the background.
 
     Args:
-        config: see the service's file.
+        config: Section ``tracing`` of the service's file.
 
     Raises:
         MissingExtraError: OpenTelemetry is not installed.
@@ -54,7 +54,7 @@ class Tracing:
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), extra="otel", purpose="for traces") from None
-        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say otherwise where they are set.
+        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence if they are set.
         about = Resource.create().merge(Resource({"service.version": __version__}))
         if str(about.attributes.get("service.name", "")).startswith("unknown_service"):
             about = about.merge(Resource({"service.name": "evenhand"}))

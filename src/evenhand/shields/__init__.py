@@ -1,4 +1,4 @@
-"""Fairness shields: guaranteed group fairness over every run of decisions, at least cost."""
+"""Fairness shields: guaranteed group fairness over every run of decisions, at minimum cost."""
 
 import lazy_loader
 

@@ -170,7 +170,7 @@ class WordMatcher:
             raise OptionError(
                 f"expected words to match, got {phrases!r}", hint="give at least one word, and no empty word"
             )
-        # An underscore is a mark of emphasis in Markdown, and no part of a word.
+        # An underscore marks emphasis in Markdown, and is not part of a word.
         self._pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(patterns)})(?![^\W_])")
 
     def is_in(self, text: str) -> bool:

@@ -111,7 +111,7 @@ class ConfusionMatrix(ResultPart):
 
         Args:
             deadlines: Deadline by value.
-            tolerated: Maximum share of wrong labels of a guaranteed deadline.
+            tolerated: Maximum share of wrong labels with which a deadline is guaranteed.
             likely: Probability of each true deadline.
 
         Raises:

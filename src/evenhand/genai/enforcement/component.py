@@ -372,7 +372,7 @@ class ComponentSolver:
         return level >= self._slack or LOST_LEVEL < level >= self._level_if(mine, slots, promised)
 
     def _level_if(self, mine: tuple[int, ...], slots: Sequence[int], kinds: Sequence[int]) -> int:
-        """Compute the level if pending slots showed ``kinds``. Earlier appearances must be in time, too."""
+        """Compute the level if pending slots showed ``kinds``, including the margins of earlier appearances."""
         left: list[int] = []
         margin = self._slack
         at = dict(zip(mine, zip(slots, kinds, strict=True), strict=True))

@@ -322,7 +322,7 @@ class _SlotRecorder:
 
 
 class _RunDirectory:
-    """Folder of a run, which is created, or continued together with the enforcer.
+    """Folder of a run. An existing run is continued from the stored state of its enforcer.
 
     Args:
         folder: Path of the folder.

@@ -31,7 +31,7 @@ class AdmissionStore(Protocol):
     """Store of admissions, which decides by the rules of an ``Enforcer``.
 
     ``Enforcer`` itself is the store in memory. The store of the service keeps its rows in the ledger, together with the
-    open requests. Guards know no other part of either.
+    open requests. Guards use no other part of either.
     """
 
     def admit(
@@ -174,8 +174,8 @@ class GuardedAnswer:
 class Guard:
     """Generator whose items keep every deadline.
 
-    Threads may share a guard if they may share its parts. Guards may share an ``Enforcer``: items are then made and
-    classified concurrently.
+    A guard is thread-safe if its parts are. Guards may share an ``Enforcer``: items are then made and classified
+    concurrently.
 
     Args:
         enforcer: Store that decides, such as an ``Enforcer``.
@@ -257,8 +257,8 @@ class AnswerSeries:
     """Several answers to one prompt, each decided like a separate request that waited for the previous one.
 
     If no value is required, all remaining items are requested at once. The enforcer receives the same admissions and
-    items in the same order as from separate requests. If a value is required, the number of candidates in the limits of
-    the guard is requested at once. The enforcer receives them one by one as attempts, so the first that fits is
+    items in the same order as from separate requests. If a value is required, as many candidates as the limits of the
+    guard state are requested at once. The enforcer receives them one by one as attempts, so the first that fits is
     delivered, and the guarantee is unchanged.
 
     Args:

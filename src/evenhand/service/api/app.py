@@ -46,7 +46,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
         try:
             yield
         finally:
-            # Running requests need this loop to end.
+            # Running requests can only finish while this loop runs.
             await asyncio.to_thread(opened.close)
             await close_loop_connections()
 

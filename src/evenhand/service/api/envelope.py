@@ -204,7 +204,7 @@ class _Exchange:
                 raise _HeadSentError
         elif not self.has_ended:
             if self.is_event_stream and self.key and self.caller and not await self._is_key_valid(self.key):
-                # The server then tells the source of the events that there is no listener.
+                # The server then signals to the source of the events that the client has disconnected.
                 self.has_ended = True
                 message = {"type": "http.response.body", "body": b"", "more_body": False}
             await self.forward(message)
@@ -309,7 +309,7 @@ class _Exchange:
         limits = self.envelope.limits
         max_bytes = limits.body_bytes if self.caller else MAX_ANONYMOUS_BYTES
         claimed = self.headers.get("content-length", "")
-        # The claimed size may refuse a request early; the body is counted all the same. 18 digits keep int() cheap.
+        # A request may be refused early by its declared size; the body is measured anyway. 18 digits keep int() cheap.
         if claimed.isdecimal() and (len(claimed) > 18 or int(claimed) > max_bytes):
             raise _too_large_error(max_bytes)
         parts: list[bytes] = []

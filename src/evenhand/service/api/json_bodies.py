@@ -20,8 +20,8 @@ _SURROGATE = re.compile(r"\\u[dD][89A-Fa-f]")
 def parse_json_body(body: bytes) -> Any:
     """Parse the body of a request.
 
-    Unlike `json.loads`, reject NaN, infinities, numbers beyond the largest float, repeated names, halves of surrogate
-    pairs, and encodings other than UTF-8. None of these could be logged or sent to other services.
+    Unlike `json.loads`, reject NaN, infinities, numbers out of the range of a float, duplicate keys, unpaired
+    surrogates, and encodings other than UTF-8. None of these could be logged or sent to other services.
 
     Raises:
         HttpError: The body is not valid JSON.

@@ -51,7 +51,7 @@ def check_host_name(headers: Headers) -> None:
     """Check the host name of a request to a service without keys, against DNS rebinding.
 
     Raises:
-        AccessError: The name may belong to another site.
+        AccessError: The host name may belong to another site.
     """
     host = headers.get("host", "").lower()
     name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host

@@ -179,7 +179,7 @@ class KeyCache:
         return self._look_up(key)
 
     async def read_again(self) -> None:
-        """Read the keys after one was added here, however recently they were read.
+        """Read the keys after one was added here, even if they were read recently.
 
         Raises:
             StoreError: The store has been unavailable for too long.
@@ -289,7 +289,7 @@ class KeyStore:
     All methods raise `StoreError` if the store fails.
 
     Args:
-        database: Store. The service may run on it.
+        database: Store. A running service may use it at the same time.
         clock: Clock in seconds since 1970.
     """
 

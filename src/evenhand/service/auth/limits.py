@@ -22,7 +22,7 @@ class TokenBuckets:
     Args:
         per_second: Average number of requests per second.
         steady: Monotonic clock in seconds.
-        burst: Maximum number of requests at once. Default: those of one second.
+        burst: Maximum number of requests at once. Default: ``per_second``, but at least 1.
     """
 
     def __init__(

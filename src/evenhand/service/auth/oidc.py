@@ -119,7 +119,7 @@ class IdentityProvider:
             raise _refusal_error("another provider answered")
         with self._translated_errors():
             client = await self._client()
-            # Before the token, so that errors of the token are those of the token only.
+            # Fetched before the token is decoded, so that later errors concern the token only.
             await client.fetch_jwk_set()
         required = {"iss": self.config.issuer, "aud": self.config.client_id}
         options = {name: {"essential": True, "value": value} for name, value in required.items()}

@@ -180,7 +180,7 @@ def _outcome_columns(
     number = operation.get("admission")
     before = admitted.get(number, {}) if number is not None else {}
     prompt = _shorten_text(note.get("prompt")) or before.get("prompt", "")
-    # The words that were put behind a prompt are kept even where the prompt is not.
+    # The clause added to a prompt is shown even if the prompt was not logged.
     clause = note.get("clause", "")
     changed = bool(clause) if "clause" in note else bool(before.get("must"))
     status = outcome["status"]

@@ -27,7 +27,7 @@ PICTURE_OPTIONS = (
     "style",
     "user",
 )
-"""Options of requests for pictures that are passed on."""
+"""Options of picture requests that are passed to the generator."""
 
 TEXT_OPTIONS = (
     "frequency_penalty",
@@ -51,7 +51,7 @@ TEXT_OPTIONS = (
     "user",
     "verbosity",
 )
-"""Options of requests for texts that are passed on."""
+"""Options of text requests that are passed to the generator."""
 
 
 class GatewayGenerator:
@@ -165,7 +165,7 @@ class ConversationGenerator:
         return replace(Item.of_text(text, answer.get("usage")), answer=answer)
 
     def response_of(self, item: Item | None) -> Mapping[str, Any]:
-        """Return the response of the service that had the item, or with which the model declined."""
+        """Return the response of the service that contained the item, or in which the model declined."""
         return self.declined or {} if item is None else item.answer
 
 

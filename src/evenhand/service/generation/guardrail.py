@@ -253,7 +253,7 @@ class Guardrail:
             self._calls[call] = record
             surplus = len(self._calls) - MAX_REMEMBERED_CALLS
             if surplus > 0:
-                # Calls under way are kept, because they must be abandoned some time.
+                # Open calls are kept, because they must eventually be completed or abandoned.
                 complete = [name for name, record in self._calls.items() if record.until is None][:surplus]
                 for name in complete:
                     del self._calls[name]

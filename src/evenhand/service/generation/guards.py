@@ -317,7 +317,7 @@ def build_guard_machine(entry: ServedGuardConfig, folder: Path) -> GuardMachine:
         configuration = read_guard_configuration(entry, folder)
         decisive = decision_configuration(configuration)
         digest = hashlib.sha256(canonical_json(decisive).encode()).hexdigest()
-        # Replicas admit requests of each other, so the number of open requests is unknown.
+        # All replicas admit requests to this guard, so the number of open requests is unknown.
         return GuardMachine(Enforcer(configuration, mode=configuration.guard.mode, in_flight=None), decisive, digest)
 
 

@@ -54,13 +54,13 @@ class StoredEnforcer:
         stream: Name of the guard.
         replica: Name of this process, under which admissions are open.
         notes: Details for the log.
-        call: Name for its admissions. Default: a unique name.
+        call: Name of the call, under which its admissions are stored. Default: a unique name.
         budget: Maximum cost of a request (``reserve``) and caps (``hour``, ``day``) in millionths. None disables them.
 
     Attributes:
         call: Name of the open admission. A caller that does not know whether it is open can abandon it by this name.
         number: Number of the last admission. None if there was none.
-        withdrawn: Whether no caller waits any more. Later items are not counted as shown.
+        withdrawn: Whether the caller no longer waits. Later items are not counted as shown.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class RetryQueue:
         return len(self._pending)
 
     def submit(self, operation: Operation) -> Future[OperationResult] | None:
-        """Carry out an operation now or later. It must be safe to carry it out twice.
+        """Carry out an operation now or later. The operation must be idempotent.
 
         Returns:
             The result of the first attempt. None if it failed at once.

@@ -125,7 +125,7 @@ class LogReplayer:
     Args:
         policies: Policies for ``rebuild_machine``.
         head: Hash of an entry that must be in the log. None if it is not known.
-        state_number: Number of the entry after which the state is kept in ``state``.
+        state_number: Number of the entry whose resulting state is stored in ``state``.
 
     Attributes:
         ids: By ID, the number of its last entry.
@@ -299,7 +299,7 @@ class LogReplayer:
 def replay_log(
     entries: Iterable[object], *, policies: Sequence[ShieldPolicy] = (), head: str | None = None
 ) -> ServiceReplay:
-    """Replay the log of one stream, up to the first entry that does not agree.
+    """Replay the log of one stream, up to the first entry that differs.
 
     Args:
         entries: Entries in their export format and order.
@@ -330,7 +330,7 @@ def read_lines(path: Path) -> Iterator[object]:
 
 
 def parse_line(line: bytes | str) -> object:
-    """Parse a line. A line that is not JSON, or repeats a name, is returned unchanged."""
+    """Parse a line. A line that is not JSON, or has a duplicate key, is returned unchanged."""
     try:
         return json.loads(line, object_pairs_hook=unique_names, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

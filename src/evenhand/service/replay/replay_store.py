@@ -57,7 +57,7 @@ def replay_stored_logs(
     heads: Mapping[str, str] | None = None,
     stream: str | None = None,
 ) -> StoreReplay:
-    """Replay the logs of a store, each up to its end at the start of the replay. The service may run meanwhile.
+    """Replay each log of a store, up to the entry that is last at the start. The service may keep running.
 
     Args:
         database: Store.

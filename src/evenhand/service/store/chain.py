@@ -20,10 +20,10 @@ def canonical_json(body: Any) -> str:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object without repeated names, for ``object_pairs_hook``.
+    """Build an object without duplicate keys, for ``object_pairs_hook``.
 
     Raises:
-        JSONDecodeError: A name occurs twice, which readers interpret differently.
+        JSONDecodeError: A key occurs twice, which parsers interpret differently.
     """
     mapping = dict(pairs)
     if len(mapping) != len(pairs):

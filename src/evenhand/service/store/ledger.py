@@ -109,7 +109,7 @@ def _tell_callers(results: Sequence[tuple[_OperationTask, Outcome]]) -> None:
         else:
             waiting.set_result(outcome)
     for loop, outcomes in by_loop.items():
-        # On a closed loop no one waits any more.
+        # A closed loop has no waiting callers.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, outcomes)
 
@@ -181,7 +181,7 @@ class Ledger:
         with database.transaction() as connection:
             # Replicas that start at the same time must not begin a stream twice.
             lock_migrations(connection)
-            # In the order of operations, so that replicas never wait for each other in a circle.
+            # In the same order as in transactions of operations, to prevent deadlocks between replicas.
             for stream in sorted(self._transaction.streams):
                 self._transaction.begin(connection, stream)
         self._thread = threading.Thread(target=self._write, name="evenhand-ledger", daemon=True)
@@ -221,7 +221,7 @@ class Ledger:
             id: ID of the request. A repeated request gets the same answer and changes nothing.
             durable: Whether the future waits for the disk. Otherwise, a power cut may lose the operation and all later
                 ones, unless a durable operation follows.
-            answered: Operation whose answer the caller got already; see ``OperationRequest``.
+            answered: Operation whose answer the caller has already received; see ``OperationRequest``.
 
         Raises:
             DecisionError: There is no such stream.
@@ -300,7 +300,7 @@ class Ledger:
         return OperationRequest(stream, operation, id, answered)
 
     def _put(self, task: _OperationTask | _WorkTask[Any]) -> None:
-        # Nothing may be queued after the mark of the end.
+        # Nothing may be queued after the end marker.
         with self._gate:
             if self._closed:
                 raise StoreError("the service is stopping", hint="ask another replica, or again later")
@@ -308,7 +308,8 @@ class Ledger:
 
     def _write(self) -> None:
         stopping = False
-        # Callers that were answered together ask again at about the same time, so as many as last time are expected.
+        # Callers that were answered together send their next requests at about the same time, so the next batch is
+        # expected to be as large as the last one.
         expected = 0
         # Operations whose plan is ready. They are older than those in the queue.
         ready: deque[_OperationTask] = deque()
@@ -422,7 +423,7 @@ class Ledger:
         committing = False
         try:
             with self._database.transaction(durable=durable) as connection:
-                # In one order everywhere, so that replicas never wait for each other in a circle.
+                # In the same order everywhere, to prevent deadlocks between replicas.
                 for stream in sorted(by_stream):
                     requests = [task.request for task in by_stream[stream]]
                     patient = self._rounds[stream] < MAX_ROUNDS

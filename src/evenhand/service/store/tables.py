@@ -36,7 +36,7 @@ streams = Table(
     Column("number", BigInteger, nullable=False),
     Column("hash", String(64), nullable=False),
     Column("state", Text, nullable=False),
-    # The entry after which that is the state: the last one, but for machines whose state is large.
+    # The entry after which the state was stored: the last one, except for machines with a large state.
     Column("state_number", BigInteger, nullable=False),
 )
 
@@ -46,7 +46,7 @@ entries = Table(
     Column("stream", String(200), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("at", Float(53), nullable=False),
-    # Whether it is more than a recommendation that stands, as the dashboard's filter asks.
+    # Whether the entry is more than a followed recommendation, for the filter of the dashboard.
     Column("marked", Boolean, nullable=False),
     Column("body", Text, nullable=False),
     # Only for entries that a log can start with. For others, it is the hash of the previous entry.
@@ -65,7 +65,7 @@ checkpoints = Table(
 
 answers = Table(
     # One row for every ID that was ever used, so that a repeated request gets the same answer, and no second decision.
-    # Question and answer are in the entry. When it is deleted, the ID stays used.
+    # Request and answer are in the entry. After the entry is deleted, the ID remains used.
     "answers",
     metadata,
     Column("stream", String(200), primary_key=True),
@@ -91,7 +91,8 @@ replicas = Table(
     "replicas",
     metadata,
     Column("name", String(64), primary_key=True),
-    # Counts up while it lives. Others watch it by their own steady clock: no two machines need to agree on the time.
+    # Incremented while the replica runs. Others watch it by their own monotonic clocks, so clocks need not be
+    # synchronised.
     Column("beat", BigInteger, nullable=False),
 )
 
@@ -135,7 +136,7 @@ def migrate_store(connection: Connection) -> None:
     """
     lock_migrations(connection)
     if read_revision(connection) == REVISION:
-        # This write makes missing permissions fail at once.
+        # This write fails immediately if permissions are missing.
         connection.execute(revisions.update().values(version_num=REVISION))
         return
     try:
@@ -180,5 +181,5 @@ def lock_migrations(connection: Connection) -> None:
 
 
 def is_marked(body: str) -> bool:
-    """Return whether an entry is more than a recommendation that stands; of streams that are no shields, all are."""
+    """Return whether an entry is more than a followed recommendation; always true if the stream is not a shield."""
     return '"reason":"followed"' not in body or '"op":"decide"' not in body

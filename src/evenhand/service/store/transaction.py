@@ -33,8 +33,8 @@ class OperationRequest:
         stream: Name of the stream.
         operation: Operation of the stream's machine.
         id: ID under which it is carried out once. None carries it out every time.
-        answered: Operation whose answer the caller got already, without this operation. Then it is carried out even if
-            another operation used the ID, and a repeated request gets the answer that the caller got.
+        answered: Operation whose answer the caller has already received. The requested operation is then carried out
+            even if another operation used the ID, and a repeated request gets the answer that the caller received.
     """
 
     stream: str

@@ -1,7 +1,7 @@
 """Background work of a replica: heartbeats, retention, readiness and copies of the store.
 
-Each replica counts up a number in the store. The other replicas watch it by their own monotonic clocks, so no two
-machines need synchronised clocks. A replica whose number does not change for too long is declared dead: its row is
+Each replica increments a counter in the store. The other replicas watch it by their own monotonic clocks, so no two
+machines need synchronised clocks. A replica whose counter does not change for too long is declared dead: its row is
 deleted, and its open work fails.
 
 The declaration may be wrong, because the replica may only have been suspended. This is safe: failed work is no longer
@@ -248,7 +248,7 @@ class RetentionJob:
         Raises:
             StoreError: The store failed. The rest is done the next time.
         """
-        # A clock that is set forward would make everything old at once.
+        # A clock that is set forward would make all data expire at once.
         now, steady = self._clock(), self._steady()
         jump = now - self._previous[0] - (steady - self._previous[1])
         self._previous = (now, steady)
@@ -350,7 +350,7 @@ class Readiness:
 
     Args:
         ledger: Ledger of this process.
-        replica: Name of this process, whose heartbeat counts on.
+        replica: Name of this process, whose heartbeat continues.
         steady: Monotonic clock in seconds.
         patience: Time limit in seconds.
     """
@@ -386,7 +386,7 @@ class Readiness:
 
     def _write(self, connection: Connection) -> None:
         """Write an entry and an answer to each stream, as a decision does, and delete them again."""
-        # In the order of decisions, so that replicas never wait for each other in a circle.
+        # In the same order as in transactions of decisions, to prevent deadlocks between replicas.
         for stream in sorted(self._ledger.streams):
             row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).one()
             if row.digest != self._ledger.machine(stream).digest:

@@ -65,7 +65,7 @@ def save_policy(policy: ShieldPolicy, path: str | Path) -> int:
 
 
 def load_policy(path: str | Path) -> ShieldPolicy:
-    """Read a policy file. Nothing in it is ever run.
+    """Read a policy file. Nothing in the file is executed.
 
     Raises:
         DataError: The file cannot be read, is not a policy file, has a newer format, or is damaged.

@@ -323,15 +323,15 @@ class GreedyRule:
         return self.costs if worse == rejected else -self.costs
 
 
-# Ends of a period that counts together with everything before it: obligatory, exempt, or at a price.
+# Ends of a period whose counts are added to those of the past: obligatory, exempt, or at a price.
 #
 # Some ends cannot be fair under any policy, for example if almost all people are of one group. Let w_a <= w_b be the
-# welfares before it, phi their difference, and d_a, d_b who was seen at its end, the past included. Accepting ceil(w_a
-# d_a) of group a and floor(w_b d_b) of group b is possible one decision at a time, and keeps the second welfare less
-# the first between phi - 1/d_a - 1/d_b, negated at worst, and phi. So a fair past can always be continued to a fair end
-# where 1/d_a + 1/d_b <= kappa + phi (Cano et al., "Fairness shields", Lemma 10; the condition is derived from its
-# proof). By the same tracking, the smaller rate keeps 1 - kappa of the larger where (1 - kappa)/d_a + 1/d_b <= w_b - (1
-# - kappa) w_a, or if no one was ever accepted.
+# welfares before the period, phi their difference, and d_a, d_b the numbers of people seen by its end, including the
+# past. Accepting ceil(w_a d_a) of group a and floor(w_b d_b) of group b is possible one decision at a time, and keeps
+# the second welfare minus the first between phi - 1/d_a - 1/d_b, which may be negative, and phi. So a fair past can
+# always be continued to a fair end where 1/d_a + 1/d_b <= kappa + phi (Cano et al., "Fairness shields", Lemma 10; the
+# condition is derived from its proof). By the same tracking, the smaller rate is at least 1 - kappa times the larger
+# where (1 - kappa)/d_a + 1/d_b <= w_b - (1 - kappa) w_a, or if no one was ever accepted.
 
 
 NEVER = 2**62
@@ -397,7 +397,7 @@ class ObligatoryEnd:
         return bool((self.least_of_b <= longest).all())
 
     def is_obligatory(self, n_a: Any, n_b: Any) -> Booleans:
-        """Return whether a fair end is obligatory for these counts of the groups in the period; arrays or numbers."""
+        """Return whether the end must be fair, given the counts of each group in the period; arrays or numbers."""
         return np.asarray(np.asarray(n_b) >= self.least_of_b[np.asarray(n_a)])
 
     def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:

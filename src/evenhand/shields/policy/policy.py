@@ -36,7 +36,7 @@ class ActionTable(Protocol):
 
     @property
     def level(self) -> Callable[..., int]:
-        """Function for the level in a state, ``level(t, (n_a, a, n_b, b, ...), group)``. It checks nothing."""
+        """Function ``level(t, (n_a, a, n_b, b, ...), group)`` that returns the level in a state, without validation."""
         ...
 
 

@@ -61,7 +61,7 @@ class ThresholdTable:
 
     @cached_property
     def _views(self) -> tuple[memoryview, memoryview]:
-        # A memory view gives Python integers at once; a NumPy array takes far longer for one.
+        # A memory view returns Python integers quickly; indexing a NumPy array takes far longer.
         return self.positions[0].data, self.positions[1].data
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:

@@ -210,7 +210,7 @@ Corners = list[tuple[float, float]]
 
 
 def bound_period_bias(period: ShieldPeriod, fairness: FairnessProperty, past: Counters, horizon: int) -> Fraction:
-    """Bound the bias at the end of a period over two groups, over everyone who can come.
+    """Bound the bias at the end of a period over two groups, for all possible arrivals.
 
     Args:
         period: The period, with the end that its policy keeps.

@@ -63,7 +63,7 @@ class LiveStates:
             t: Decisions made, including the next one if `group` is given.
             counters: Known counters.
             outcomes: Possible numbers of labels 1 among open decisions, by group and decision.
-            group: Group of the next decision. If None, both counts are of the outcomes as they are.
+            group: Group of the next decision. If None, both counts are those of the outcomes without another decision.
         """
         after_rejection, after_acceptance = count_live_states(
             self._bits[t], self._start, np.array(counters), tuple(outcomes), -1 if group is None else group

@@ -91,7 +91,7 @@ class Shield:
     Attributes:
         interventions: Number of decisions against the recommendation.
         cost: Sum of their costs.
-        expired_labels: Number of decisions whose label did not come within the plan's ``label_wait`` decisions.
+        expired_labels: Number of decisions whose label did not arrive within the plan's ``label_wait`` decisions.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Shield:
         self._group = {name: position for position, name in enumerate(state.groups)}
         self._costs = state.costs
         self._largest = state.costs[-1]
-        # With one cost it need not be given.
+        # The argument ``cost`` is optional if there is only one cost.
         self._only = state.costs[0] if len(state.costs) == 1 else None
         self._needs_id = state.labelled
         # Only decisions with labels have pending ids.
@@ -144,7 +144,7 @@ class Shield:
                 refused, within a period and while a label is open.
 
         Raises:
-            DecisionError: An argument is invalid, or the horizon is past; nothing changed.
+            DecisionError: An argument is invalid, or the horizon has been reached; nothing changed.
         """
         try:
             position = self._group[group]
@@ -423,7 +423,7 @@ class DecisionIds:
             DecisionError: No decision has this ID, its label is known or expired, or the label is not 0 or 1.
         """
         try:
-            value = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers give anything
+            value = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers may pass anything
         except TypeError:
             value = None
         if value is None:

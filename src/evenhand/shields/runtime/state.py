@@ -67,7 +67,7 @@ class ShieldState:
         recommended: Those of them that were recommended to be accepted, by group.
         open: Decisions of the period whose label is open, by 4 * group + 2 * recommendation + decision.
         past, past_recommended, past_open: The same of all earlier periods, and of the plan's start.
-        prompt: Whether every label of the period came before the next decision.
+        prompt: Whether every label of the period arrived before the next decision.
         assumption_held: Whether the assumption held in all earlier periods, with prompt labels.
         has_guarantee: Whether the period ends fair in every case, if labels are prompt from here on.
 
@@ -222,7 +222,7 @@ class ShieldState:
             Code of the decision. Its two lowest bits are recommendation and decision; its label needs the whole code.
 
         Raises:
-            DecisionError: The horizon is past; nothing changed.
+            DecisionError: The horizon has been reached; nothing changed.
         """
         step = self.step
         if step == self.horizon:
@@ -357,7 +357,7 @@ class ShieldState:
         return _count_by_bit(self.open, 0)
 
     def _all_live(self) -> bool:
-        """Return whether all outcomes of the open labels can end fair; False if there are too many to examine."""
+        """Return whether all outcomes of the open labels allow a fair end; False if there are too many to examine."""
         number = prod(count + 1 for count in self.open_labels)
         if number > MAX_OUTCOMES:
             return False
@@ -573,7 +573,7 @@ class ShieldState:
         return self.assumption_held and self._now.assumption_possible(tuple(self.counters[::2]), left, open_)
 
     def _is_settled(self) -> bool:
-        """Return whether the past, or this period once it is done, ended so that every later period ends fair."""
+        """Return whether the past, or this period after its end, guarantees that every later period ends fair."""
         if not self._past_is_known:
             return False
         if self.step == self.horizon:

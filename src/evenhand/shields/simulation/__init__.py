@@ -1,1 +1,1 @@
-"""Many runs with and without a shield, and a policy looked at as a whole."""
+"""Simulation of many runs with and without a shield, and inspection of whole policies."""

@@ -56,10 +56,10 @@ class ReachabilityPass:
     """Reachable states of a shield over one horizon.
 
     Attributes:
-        overrides: Shape (horizon, bins, groups, 3): by time, by the difference between the groups and by group, the
-            probability of a person, of an acceptance and of a rejection against the recommendation.
+        overrides: Probabilities that a person of the group arrives, is accepted against the recommendation, and is
+            rejected against it, by time, difference between the groups, and group. Shape (horizon, bins, groups, 3).
         limit: Absolute difference beyond which people are counted in the outermost bins.
-        checks: States at the checks.
+        checks: Reached states at each check.
         reached: States before the horizon that some run reaches.
         overriding: Reached states in which decisions on the first group, on the second, or on any group are overridden.
         expected_cost: Expected cost of the overrides.

@@ -392,7 +392,7 @@ def _simulate_period(
         for side, (whose, fair) in enumerate(((totals, runs.fair), (unshielded, runs.fair_unshielded))):
             now = is_fair(fairness, whose.seen, whose.accepted)
             runs.fair_at[side, moment] += now.sum()
-            # A run counts as fair only if it is so at every check.
+            # A run counts as fair only if it is fair at every check.
             if t + 1 in plan.times:
                 fair[chosen] &= now
             if len(watched):
@@ -411,7 +411,7 @@ def _join_chunks(parts: list[RunRecords]) -> RunRecords:
     return RunRecords(
         over_time=np.concatenate([part.over_time for part in parts], axis=2),
         fair_at=np.sum([part.fair_at for part in parts], axis=0),
-        **arrays,  # type: ignore[arg-type]  # each field has a type of elements of its own
+        **arrays,  # type: ignore[arg-type]  # each field has its own element type
     )
 
 
@@ -514,7 +514,7 @@ def _estimate_mean(values: Floats, population: str, *, lower: float = 0.0, upper
 
 
 def _bias_histogram(fairness: FairnessProperty, runs: RunRecords) -> BiasHistogram:
-    """Build the histogram. Bins up to the bound hold fair runs only and bins beyond it unfair ones, decided exactly."""
+    """Build the histogram. Exactly the fair runs are in bins up to the bound, and the unfair ones in bins above it."""
     kappa = float(fairness.kappa) or 1.0
     bound = 1.0 if fairness.kappa else 0.0
     sides = []

@@ -1,6 +1,6 @@
 """Configuration files of shields, in YAML or TOML.
 
-An invalid entry raises one error with its place and a hint.
+An invalid entry raises one error with its location and a hint.
 """
 
 from __future__ import annotations

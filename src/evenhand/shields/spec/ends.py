@@ -107,13 +107,13 @@ def end_values_of(plan: ShieldPlan) -> EndValues:
     return FairEnd(plan.property, plan.start)
 
 
-# Bounds on the welfare of every group: what keeps a gap small in every period keeps it small over all of them.
+# Bounds on the welfare of every group: if they limit a gap in every period, they limit it over all periods.
 #
 # The welfare of a group is its acceptance rate (among people with label 1, for equal opportunity). If it is in [l, u]
 # in each of several periods, it is in [l, u] over all of them, for all sizes, because a mediant is between its
-# fractions (Cano et al., "Fairness shields", Lemma 3). So does the welfare of replicas that decide side by side. Bounds
-# with u - l <= kappa therefore bound the gap between any two groups, and bounds with l >= (1 - kappa) u their ratio.
-# They can be met after 1 / (u - l) people of a group (Lemma 9).
+# fractions (Cano et al., "Fairness shields", Lemma 3). The same holds for replicas that decide in parallel. Bounds with
+# u - l <= kappa therefore bound the gap between any two groups, and bounds with l >= (1 - kappa) u their ratio. They
+# can be met after 1 / (u - l) people of a group (Lemma 9).
 
 
 MAX_DENOMINATOR = 10**6
@@ -316,7 +316,7 @@ def why_nothing_is_required(plan: ShieldPlan) -> str | None:
     horizon, sizes = plan.horizon, plan.start[::2]
     if plan.kind == "static-bw":
         minimum = welfare_bounds_of(plan).least_seen
-        # With more than two groups, each is judged by itself.
+        # With more than two groups, each is judged separately.
         needed = 2 * minimum if len(sizes) == 2 else minimum
         if needed > horizon:
             article = "each" if len(sizes) == 2 else "a"

@@ -140,8 +140,8 @@ class ShieldPlan:
             would be unfair.
         checks: ``end``: fair at the horizon; ``anytime``: at every time; or the times that are checked (the horizon
             always is).
-        terminal: Ends of a dynamic shield that may not be kept (Assumption 2): ``strict`` keeps them all the same,
-            ``exempt`` does not, ``soft`` prices unfair ends by their bias.
+        terminal: Treatment of ends that a dynamic shield cannot guarantee (Assumption 2): ``strict`` requires them
+            anyway, ``exempt`` does not, ``soft`` prices unfair ends by their bias.
         bounds: Welfare bounds (lower, upper) of a static-bw shield. None: around the mean of the labels.
         start: Counters of the past, which count in every check.
         label_wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire and
@@ -227,5 +227,5 @@ class ShieldPlan:
         return tuple(sorted({self.horizon, *(() if self.checks == "end" else self.checks)}))
 
     def continue_from(self, start: Counters, *, horizon: int | None = None) -> ShieldPlan:
-        """Return the plan from other counters on, for the next period or the rest of this one."""
+        """Return the plan that continues from other counters, for the next period or the rest of this one."""
         return replace(self, start=tuple(start), horizon=self.horizon if horizon is None else horizon)

@@ -156,7 +156,7 @@ def _moves(strides: Integers) -> Integers:
 
 def count_states(plan: ShieldPlan, t: int) -> int:
     """Count the states that the counters can be in after t decisions."""
-    # As many as ways to divide t decisions (with labels, t at most) into accepted and rejected ones of each group.
+    # The number of ways to divide t decisions (with labels, at most t) into accepted and rejected ones of each group.
     parts = 2 * len(plan.inputs.groups) - (not plan.property.labelled)
     return comb(t + parts, parts)
 

@@ -38,14 +38,14 @@ class LevelOutputs(NamedTuple):
 
 
 class LevelRow(NamedTuple):
-    """Levels on one group along a row of states, as bytes and as words of eight bytes."""
+    """Levels for one group along a row of states, as bytes and as words of eight bytes."""
 
     level: Bytes
     words: NDArray[np.uint64]
 
 
 class RowOutputs(NamedTuple):
-    """Outputs of a row of states: its values, and the levels on either group."""
+    """Outputs of a row of states: its values, and the levels for each group."""
 
     value: Floats
     a: LevelRow
@@ -73,8 +73,8 @@ def single_cost_value(rejected, accepted, accept, reject, cost):
 @compile_kernel(nogil=True, error_model="numpy")
 def single_cost_level(rejected, accepted, below, above):
     """One cost: the level. A difference of infinities is not a number and compares as false; such a state is dead."""
-    # Level 1 follows. A recommendation is turned iff the other decision saves more than its cost: acceptance is forced
-    # where V- - V+ > c, rejection where V+ - V- > c. Ties are followed.
+    # Level 1 follows. A recommendation is overridden iff the other decision saves more than its cost: acceptance is
+    # forced where V- - V+ > c, rejection where V+ - V- > c. Ties are followed.
     gain = rejected - accepted
     level = np.uint8(np.uint8(gain >= below) + np.uint8(gain > above))
     return level if (rejected if rejected < accepted else accepted) < np.inf else np.uint8(DEAD_LEVEL)
@@ -101,12 +101,10 @@ def several_costs_step(rejected, accepted, mix, near):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def parity_several(up, own, a, columns, mixes, row):
-    """Compute the values of a row and the levels on both groups; ``up`` has the values with one more of group a
-    seen.
-    """
+    """Compute the values of a row and levels for both groups; ``up`` has the values with one more of group a seen."""
     # V_t(n_a, n_b, a, b) = P(g = a) * step(V(n_a + 1, ., a or a + 1, b)) + P(g = b) * step(V(., n_b + 1, a, b or b +
-    # 1)), where the probabilities of the groups are in the mixes. Each group's level is searched for from that of the
-    # state before it in the row.
+    # 1)), where the probabilities of the groups are in the mixes. The search for each group's level starts at the level
+    # of the previous state in the row.
     mix_a, mix_b = mixes
     new, level_a, level_b = row.value, row.a.level, row.b.level
     near_a = near_b = len(mix_a.rises) // 2
@@ -120,7 +118,7 @@ def parity_several(up, own, a, columns, mixes, row):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def opportunity_single(up, right, own, a, columns, labels, mixes, row):
-    """As `parity_several` with one cost, where with label 0 the counters stay; ``right`` has one more of group b."""
+    """Like `parity_several` with one cost, but label 0 changes no counter; ``right`` has one more of group b."""
     mix_a, mix_b = mixes
     new, level_a, level_b = row.value, row.a.level, row.b.level
     cost = mix_a.single
@@ -258,7 +256,7 @@ def sweep_parity(values, horizon, t, mix_a, mix_b, out):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
-    """As `sweep_parity` where an individual counts only with label 1; ``labels`` has the probability of (group, label).
+    """Like `sweep_parity`, but counts individuals with label 1 only; ``labels`` has the probability of (group, label).
 
     ``values`` holds (n_a, n_b, a, b), the plane of (n_a, n_b) beginning at ``planes[n_a, n_b]``.
     """
@@ -362,8 +360,8 @@ def count_live_states(bits, start, counters, outcomes, group):
         bits: Live states, one bit each, packed.
         start: Positions of states, see `sweep_live_states`.
         counters: Known counters, (n_a, a, n_b, b).
-        outcomes: For rejected and accepted decisions of the first group, then of the second, how many can turn out to
-            have label 1.
+        outcomes: Possible numbers of labels 1 among the rejected and accepted decisions of the first group, then of the
+            second.
         group: Group of the next decision, whose label is open too; negative if there is none.
 
     Returns:
@@ -402,8 +400,8 @@ def _is_live(bits, position):
 def sweep_live_states(layer, start, t):
     """Compute the live states at time t from those at t + 1, in place.
 
-    States go by how many were seen, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only states with more
-    seen are read after this one, and those are not overwritten yet.
+    States are ordered by the number of seen people, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only
+    states with more seen people are read after this one, and those are not overwritten yet.
     """
     # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters
     # unchanged, and for label 1 some decision on either group must keep a fair end in reach.

@@ -39,7 +39,7 @@ class LayerLayout:
         return comb(self.horizon + 4, 4) if self.labelled else comb(self.horizon + 3, 3)
 
     def allocate(self) -> Floats:
-        """Allocate a layer of zeros, with spare numbers behind it that compiled code may read."""
+        """Allocate a layer of zeros, followed by spare values that compiled code may read."""
         return np.zeros(self.size + SPARE)[: self.size]
 
     @cached_property

@@ -1,8 +1,8 @@
 """Sweeps over demographic parity with one cost, eight states at a time, for the speed of dynamic shields.
 
 A compiler cannot know that the rows that are read and the row that is written never overlap, and rows are short: it
-leaves most of this scalar. Here eight neighbouring states are one vector. Each number is the same as without, to the
-last bit: the same products and sums in the same order, none of them fused.
+leaves most of this scalar. Here eight neighbouring states are one vector. The results are bitwise equal to those of
+scalar code: the same products and sums in the same order, none of them fused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenhand.shields.synthesis.kernels import DEAD_LEVEL
 
 LANES = 8
 SPARE = LANES + 1
-"""Spare numbers behind a layer that may be read and are not used."""
+"""Number of spare values after a layer, which may be read but are not used."""
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(64), LANES)
@@ -82,11 +82,11 @@ def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: 
     """Replace eight values of a row by those one decision earlier; return the levels as bits.
 
     ``values``: the layer. ``places``: positions of the first of the eight states with one more of group a rejected,
-    with one more accepted, and unchanged; then its number in the row, and the number of states in the row. ``row``: of
-    each group the levels along the row, bytes that are written too. ``groups``: of each (P(recommended to be accepted),
-    P(to be rejected), gain from which on the level is 1, gain above which it is 2), see `single_cost_value` and
-    `single_cost_level`. The bytes of the answer, the lowest first, say of group a in which states the level is 1 or
-    more, in which it is 2, and which are alive; then the same of group b.
+    with one more accepted, and unchanged; then its number in the row, and the number of states in the row. ``row``: for
+    each group, the levels along the row as bytes, which are written too. ``groups``: for each group, (P(recommended to
+    be accepted), P(to be rejected), gain from which on the level is 1, gain above which it is 2), see
+    `single_cost_value` and `single_cost_level`. The bytes of the result, lowest first, are masks of the states of group
+    a with level 1 or more, with level 2, and alive; then the same for group b.
     """
 
     integer = ir.IntType(64)
@@ -145,10 +145,10 @@ def note_rises(new, base, a, column, rows):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def sweep_parity_vectors(values, horizon, t, mix_a, mix_b, out):
-    """As `sweep_parity`, with one cost; ``values`` needs ``SPARE`` more numbers behind it."""
+    """Like `sweep_parity`, for one cost; ``values`` needs ``SPARE`` spare values after its end."""
     # Invariants of `sweep_parity`. Eight states are read before they are written, and the eight after them need none
-    # of these. 64 states of a row are then looked at as bits of a word: where the level first rises, and whether a
-    # live state has a lower one later, along the row for group a and across the rows for group b.
+    # of these. 64 states of a row are then examined as bits of a word: where the level first rises, and whether a live
+    # state has a lower one later, along the row for group a and across the rows for group b.
     groups = (
         (mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]),
         (mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]),

@@ -212,7 +212,7 @@ def _picture_answer(served: ServedAnswer) -> dict[str, Any]:
     if item.kind != "image":
         raise HttpError(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
     fields: dict[str, Any] = {"evenhand": disclosure_body(served)}
-    # The service draws its own revision of a prompt if it has one, and otherwise the prompt that it received.
+    # The backend uses its own revision of a prompt if it made one, and otherwise the prompt that it received.
     if answer.changed or item.revised_prompt not in ("", answer.prompt):
         fields["revised_prompt"] = item.revised_prompt or answer.prompt
     return {"b64_json": base64.b64encode(item.data).decode(), **fields}
