@@ -43,7 +43,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def test_no_more_than_so_many_are_under_way():
     async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", max_concurrency=2, max_queue=4), Work()
+        limiter, work = ConcurrencyLimiter("one", at_once=2, waiting=4), Work()
         for _ in range(6):
             limiter.start(work)
         await until(lambda: work.begun == 2)
@@ -53,21 +53,21 @@ def test_no_more_than_so_many_are_under_way():
         work.go.set()
         await until(lambda: work.done == 6)
         assert work.most == 2
-        await until(lambda: limiter.task_count == 0)
+        await until(lambda: limiter.work_count == 0)
 
     asyncio.run(run())
 
 
 def test_what_waits_is_never_begun_where_it_is_left_and_what_has_begun_goes_on():
     async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", max_concurrency=1, max_queue=2), Work()
+        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
         pieces = [limiter.start(work) for _ in range(3)]
         await until(lambda: work.begun == 1)
         for piece in pieces:
             limiter.leave(piece)
-        await until(lambda: limiter.task_count == 1)
+        await until(lambda: limiter.work_count == 1)
         work.go.set()
-        await until(lambda: limiter.task_count == 0)
+        await until(lambda: limiter.work_count == 0)
         assert (work.begun, work.done) == (1, 1)
         limiter.start(work)
         await until(lambda: work.done == 2)
@@ -77,14 +77,14 @@ def test_what_waits_is_never_begun_where_it_is_left_and_what_has_begun_goes_on()
 
 def test_a_thousand_pieces_take_no_thread():
     async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", max_concurrency=1000, max_queue=0), Work()
+        limiter, work = ConcurrencyLimiter("one", at_once=1000, waiting=0), Work()
         before = threading.active_count()
         for _ in range(1000):
             limiter.start(work)
         await until(lambda: work.begun == 1000)
         assert threading.active_count() == before
         work.go.set()
-        await until(lambda: limiter.task_count == 0)
+        await until(lambda: limiter.work_count == 0)
 
     asyncio.run(run())
 
@@ -92,7 +92,7 @@ def test_a_thousand_pieces_take_no_thread():
 @pytest.mark.parametrize("begun", [False, True])
 def test_close_waits_for_running_and_queued_work(begun):
     async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", max_concurrency=1, max_queue=2), Work()
+        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
         for _ in range(3):
             limiter.start(work)
         if begun:
@@ -103,16 +103,16 @@ def test_close_waits_for_running_and_queued_work(begun):
         closing = asyncio.create_task(asyncio.to_thread(limiter.close, 30))
         work.go.set()
         assert await closing is True
-        assert (work.done, limiter.task_count) == (3, 0)
+        assert (work.done, limiter.work_count) == (3, 0)
 
     asyncio.run(run())
 
 
 def test_work_that_is_left_before_its_first_step_is_released():
     async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", max_concurrency=1, max_queue=0), Work()
+        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=0), Work()
         limiter.leave(limiter.start(work))
-        await until(lambda: limiter.task_count == 0)
+        await until(lambda: limiter.work_count == 0)
         limiter.start(work)
         await until(lambda: work.begun == 1)
         work.go.set()
@@ -127,7 +127,7 @@ class ClosingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.limiter = ConcurrencyLimiter("one", max_concurrency=2, max_queue=3)
+        self.limiter = ConcurrencyLimiter("one", at_once=2, waiting=3)
         self.works: list[Work] = []
         self.pieces: list[asyncio.Task[None]] = []
         self.left: set[int] = set()
@@ -136,7 +136,7 @@ class ClosingMachine(RuleBasedStateMachine):
         for _ in range(number):
             self.loop.run_until_complete(asyncio.sleep(0))
 
-    @precondition(lambda self: self.limiter.task_count < 5)
+    @precondition(lambda self: self.limiter.work_count < 5)
     @rule()
     def start(self) -> None:
         work = Work()

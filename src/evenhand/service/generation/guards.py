@@ -100,7 +100,7 @@ class ServedGuard:
         self.name, self.models = entry.name, entry.models or (entry.name,)
         self.makes: OutputKind = output_kind(pipeline.generator)
         self.ledger, self.replica, self.pictures = ledger, replica, pictures
-        self.limiter = ConcurrencyLimiter(entry.name, max_concurrency=entry.at_once, max_queue=entry.waiting)
+        self.limiter = ConcurrencyLimiter(entry.name, at_once=entry.at_once, waiting=entry.waiting)
         self.retry_queue = RetryQueue(ledger, entry.name)
         self.observers: list[Callable[[ServedAnswer], None]] = []
         self.cost_observers: list[Callable[[int, float], None]] = []

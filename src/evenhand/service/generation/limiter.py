@@ -17,13 +17,13 @@ class ConcurrencyLimiter:
 
     Args:
         name: Name of the generator, for messages.
-        max_concurrency: Maximum number of running tasks.
-        max_queue: Maximum number of queued tasks.
+        at_once: Maximum number of running tasks.
+        waiting: Maximum number of queued tasks.
     """
 
-    def __init__(self, name: str, *, max_concurrency: int, max_queue: int) -> None:
-        self._name, self._max_tasks = name, max_concurrency + max_queue
-        self._slots = asyncio.Semaphore(max_concurrency)
+    def __init__(self, name: str, *, at_once: int, waiting: int) -> None:
+        self._name, self._max_tasks = name, at_once + waiting
+        self._slots = asyncio.Semaphore(at_once)
         self._is_closed = False
         # The event loop adds and removes tasks, and `close` waits in another thread.
         self._accepted: set[asyncio.Task[Any]] = set()
@@ -31,7 +31,7 @@ class ConcurrencyLimiter:
         self._changed = threading.Condition()
 
     @property
-    def task_count(self) -> int:
+    def work_count(self) -> int:
         """Number of running and queued tasks."""
         return len(self._accepted)
 
