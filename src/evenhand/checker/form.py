@@ -34,7 +34,7 @@ MAX_COMPARED = 64
 
 @dataclass(frozen=True)
 class LayeredForm:
-    """Margins as a network over the unprotected attributes.
+    """Network that computes the margins from the unprotected attributes.
 
     Attributes:
         axes: Unprotected attributes, with their terms in the first units.

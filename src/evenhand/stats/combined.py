@@ -108,7 +108,7 @@ def _tail_mass(whole: Draws, inside: Draws, r: float, t: float, q: float, *, upp
     counts = np.arange(max(0, math.floor(n1 * t - reach)), min(n1, math.ceil(n1 * t + reach)) + 1, dtype=float)
     log_ways = gammaln(n1 + 1) - gammaln(counts + 1) - gammaln(n1 - counts + 1)
     mass = np.exp(log_ways + xlogy(counts, t) + xlog1py(n1 - counts, -t))
-    required = k2 + r * (k1 - counts)  # hits in the open part
+    required = k2 + r * (k1 - counts)  # number of successes in the undecided part
     if upper:
         minimum = np.ceil(required - TIE)
         beyond = np.where(minimum <= 0, 1.0, np.where(minimum > n2, 0.0, bdtrc(np.clip(minimum - 1, 0, n2), n2, q)))

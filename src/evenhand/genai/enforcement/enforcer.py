@@ -265,7 +265,7 @@ class Enforcer:
 
         Args:
             conditions: Names of the conditions that hold for the request.
-            fixed: Concept groups whose value the prompt of the user fixes. The item is not counted for these groups.
+            fixed: Concept groups whose value is fixed by the prompt. The item is not counted for these groups.
 
         Raises:
             OptionError: A condition or a group is unknown.

@@ -29,7 +29,7 @@ class RequestStream:
     def __init__(self, shares: Mapping[str, float], *, seed: int) -> None:
         self._shares = tuple(shares.items())
         self._draw = Random(f"requests {seed}").random
-        # Few different sets occur. Sharing the objects keeps long streams small.
+        # Streams contain few distinct sets, so sharing them saves memory.
         self._shared: dict[frozenset[str], frozenset[str]] = {}
 
     def next(self) -> frozenset[str]:

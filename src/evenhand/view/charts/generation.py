@@ -23,7 +23,7 @@ def plot_generation_simulation(result: GenerationSimulationResult) -> Spec:
 def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
     """Return a row for each value: its deadline as a bar, and each policy's longest gap as a mark."""
     several = len(result.policies[0].specifications) > 1
-    log = max(gap for one in result.policies for gap in one.longest_gap.values()) > 100
+    log = max(gap for outcome in result.policies for gap in outcome.longest_gap.values()) > 100
     rows, deadlines, order = [], [], []
     for place, kept in enumerate(result.policies[0].specifications):
         for value in kept.longest_gap:
@@ -31,14 +31,14 @@ def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
             order.append(name)
             if kept.deadlines is not None:
                 deadlines += [
-                    {"value": name, "policy": one.policy, "zero": int(log), "deadline": kept.deadlines[value]}
-                    for one in result.policies
+                    {"value": name, "policy": outcome.policy, "zero": int(log), "deadline": kept.deadlines[value]}
+                    for outcome in result.policies
                 ]
             rows += [
-                {"value": name, "policy": one.policy, "gap": one.specifications[place].longest_gap[value]}
-                for one in result.policies
+                {"value": name, "policy": outcome.policy, "gap": outcome.specifications[place].longest_gap[value]}
+                for outcome in result.policies
             ]
-    policies = [one.policy for one in result.policies]
+    policies = [outcome.policy for outcome in result.policies]
     x = {
         "type": "quantitative",
         "scale": {"type": "log" if log else "linear", "domainMin": int(log), "nice": True},
@@ -92,8 +92,8 @@ def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
 def draw_costs(result: GenerationSimulationResult) -> RowChart:
     """Draw violations, interventions and items made per request: one panel each, and one row per policy."""
     numbers = [
-        (one.violations, one.interventions / one.requests, one.generator_calls / one.requests)
-        for one in result.policies
+        (outcome.violations, outcome.interventions / outcome.requests, outcome.generator_calls / outcome.requests)
+        for outcome in result.policies
     ]
     titles = ("deadlines missed", "requests with a changed prompt", "items made per request")
     panels = tuple(
@@ -101,12 +101,12 @@ def draw_costs(result: GenerationSimulationResult) -> RowChart:
         for title, column in zip(titles, zip(*numbers, strict=True), strict=True)
     )
     rows, texts = [], []
-    for one, (missed, changed, items) in zip(result.policies, numbers, strict=True):
+    for outcome, (missed, changed, items) in zip(result.policies, numbers, strict=True):
         words = (f"{missed:,}", format_percent(changed), f"{items:.3f}")
         marks = tuple(
-            (Bar(0.0, number, ROLES[one.policy]), Label(number, text))
+            (Bar(0.0, number, ROLES[outcome.policy]), Label(number, text))
             for number, text in zip((missed, changed, items), words, strict=True)
         )
-        rows.append(Row(one.policy, marks))
-        texts.append(f"{one.policy}: {', '.join(map(' '.join, zip(titles, words, strict=True)))}")
+        rows.append(Row(outcome.policy, marks))
+        texts.append(f"{outcome.policy}: {', '.join(map(' '.join, zip(titles, words, strict=True)))}")
     return RowChart(f"What policies missed and cost. {'; '.join(texts)}.", (Block(tuple(rows), panels, names=150),))

@@ -65,7 +65,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class ArrayNetwork:
-    """Query as arrays. Columns of linear functions are those of lines first, then the cells of tables.
+    """Query as arrays. The columns of lines come first, then those of the cells of tables.
 
     Attributes:
         columns: Terms of the columns, shape (columns, first units).
@@ -122,7 +122,7 @@ class ArrayNetwork:
 
 
 def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
-    """Convert a query to arrays. It must have no ``problem.unsupported_reason``."""
+    """Convert a query to arrays. ``problem.unsupported_reason`` must be None for it."""
     columns, start, line, reach, moved, missed = _term_columns(query.cells)
     lines = np.flatnonzero(line)
     ends = np.append(start[1:], len(columns))
