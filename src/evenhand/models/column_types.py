@@ -17,12 +17,10 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.schema.attribute import Attribute, NumberFormat
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import is_missing, means_unknown, plain_value
+from evenhand.schema.table import is_missing, means_unknown, plain_value, truth_key
 from evenhand.schema.table import read_number as read_any_number
 
 ColumnType: TypeAlias = Literal["words", "numbers", "booleans", "categories"]
-
-TRUTH_WORDS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -113,11 +111,13 @@ class ColumnConversion:
         if self._is_unknown(value):
             return np.nan
         if self.input.type == "booleans":
-            return read_truth(value)
-        number = read_number(value, self.number_format)
-        if number is None:
+            truth = truth_key(value)
+            converted = None if truth is None else truth == "1"
+        else:
+            converted = read_number(value, self.number_format)
+        if converted is None:
             raise ValueError
-        return number
+        return converted
 
     def _find_category(self, value: Any) -> Any:
         for category in self.input.values or ():
@@ -250,20 +250,8 @@ def read_number(value: Any, number_format: NumberFormat | None = None) -> int | 
     return number if math.isfinite(number) else None
 
 
-def read_truth(value: Any) -> bool:
-    """Parse a Boolean: ``True`` or ``False`` in any case, or 1 or 0.
-
-    Raises:
-        ValueError: The value is not a Boolean.
-    """
-    word = TRUTH_WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
-    if word is None and value not in (0, 1):
-        raise ValueError
-    return bool(value) if word is None else word
-
-
 def _is_truth_word(value: Any) -> bool:
-    return isinstance(value, str) and value.strip().casefold() in TRUTH_WORDS
+    return isinstance(value, str) and value.strip().casefold() in ("true", "false")
 
 
 def _unknown_words(attribute: Attribute | None, schema: Schema) -> frozenset[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.models.replies import Reply, join_replies
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, split_batches
 
 
 @dataclass(eq=False)
@@ -107,7 +107,7 @@ def answers_per_row(scorer: Scorer) -> int:
 
 def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
     """Query the scores and labels of individuals (n, attributes) in batches (see ``ask_model``)."""
-    batches = (individuals[at : at + BATCH_ROWS] for at in range(0, len(individuals), BATCH_ROWS))
+    batches = split_batches(individuals, BATCH_ROWS)
     return join_replies(scorer, (ask_model(scorer, batch, ledger) for batch in batches))
 
 

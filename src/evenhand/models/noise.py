@@ -7,9 +7,9 @@ without a cache and in reversed order, since a generator seeded per call would r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -20,11 +20,18 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Floats, Integers
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.replies import Reply, ReplyingScorer, join_replies
-from evenhand.models.scorer import BATCH_ROWS, Regressor, Scorer, WrappedScorer, predict_labels, unwrap_scorer
+from evenhand.models.scorer import (
+    BATCH_ROWS,
+    Regressor,
+    RowsT,
+    Scorer,
+    WrappedScorer,
+    predict_labels,
+    split_batches,
+    unwrap_scorer,
+)
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, format_interval, format_value
-
-RowsT = TypeVar("RowsT", Floats, Sequence[str])
 
 CHECKED = 300
 """Maximum number of people in repeated queries. If all answers agree, at most 1.2 % of decisions change (95 %
@@ -171,8 +178,7 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
     scorer = unwrap_scorer(scorer)
     again = getattr(scorer, "reply_again", None) or partial(ask_model, scorer, ledger=ledger)
     batch = int(getattr(scorer, "batch", BATCH_ROWS))
-    batches = (individuals[start : start + batch] for start in range(0, len(individuals), batch))
-    return join_replies(scorer, map(again, batches))
+    return join_replies(scorer, map(again, split_batches(individuals, batch)))
 
 
 class FreshScorer(ReplyingScorer, WrappedScorer):

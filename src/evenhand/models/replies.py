@@ -16,6 +16,7 @@ from evenhand.models.additive.network import binary_labels
 from evenhand.models.scorer import Scorer, ask_once, check_finite, check_scores
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import list_values, plain_value
 
 SUM_TOLERANCE = 1e-3
 """Tolerance of the sum of scores, for models that compute in single precision."""
@@ -245,7 +246,7 @@ def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
         kinds, inverse = np.unique(array, return_inverse=True)
         return kinds.tolist(), np.asarray(inverse, dtype=np.int64)
     positions: dict[tuple[type, Any], int] = {}
-    values = [value.item() if isinstance(value, np.generic) else value for value in array.tolist()]
+    values = [plain_value(value) for value in array.tolist()]
     keys = [(type(value), value if value.__hash__ else repr(value)) for value in values]
     order = [positions.setdefault(key, len(positions)) for key in keys]
     return [value for _, value in positions], np.array(order, dtype=np.int64)
@@ -290,7 +291,7 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     Raises:
         ModelError: An answer is not a label of the target, or the favourable label is missing.
     """
-    values = [value.item() if isinstance(value, np.generic) else value for value in answers]
+    values = [plain_value(value) for value in answers]
     target = schema.target
     labels = (target.favourable,) if target.values is None else target.values
     matched = [next((label for label in labels if same_label(value, label)), None) for value in values]
@@ -305,10 +306,9 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     if zero_one and two and matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable):
         return MatchedLabels(binary_labels(schema), 1, favourable is None)
     raise ModelError(
-        f"the model returns {_list_values(values)}, but the target {target.name!r} has the labels "
-        f"{_list_values(labels)}"
+        f"the model returns {list_values(values)}, but the target {target.name!r} has the labels {list_values(labels)}"
         if target.values is not None
-        else f"the model returns {_list_values(values)}, but never {target.favourable!r}, the favourable label",
+        else f"the model returns {list_values(values)}, but never {target.favourable!r}, the favourable label",
         location=location,
         hint="list the model's own answers in the schema's target (`values`, `favourable`)",
     )
@@ -321,8 +321,3 @@ def same_label(answer: Any, label: Value) -> bool:
         for value in (answer, label)
     }
     return bool(answer == label) or len(texts) == 1
-
-
-def _list_values(values: Sequence[Any], limit: int = 10) -> str:
-    text = ", ".join(repr(value) for value in list(values)[:limit])
-    return f"{text}, ... ({len(values)} in total)" if len(values) > limit else text

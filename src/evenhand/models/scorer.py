@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -15,6 +15,7 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
 Part = TypeVar("Part")
+RowsT = TypeVar("RowsT", Floats, Sequence[str])
 
 BATCH_ROWS = 65_536
 """Individuals per model call, a compromise between speed and memory."""
@@ -149,21 +150,26 @@ def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
     return dataclasses.replace(part, **changes) if changes else part
 
 
+def split_batches(rows: RowsT, size: int) -> Iterator[RowsT]:
+    """Yield rows in batches of at most ``size``."""
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
 def predict_labels(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Integers:
     """Query the labels of individuals in batches, shape (n,)."""
-    parts = [scorer.predict(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
+    parts = list(map(scorer.predict, split_batches(individuals, batch)))
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def favourable_score(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
     """Query the scores of the favourable label in batches, shape (n,)."""
-    parts = [scorer.scores(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
+    parts = list(map(scorer.scores, split_batches(individuals, batch)))
     return np.concatenate(parts)[:, scorer.favourable] if parts else np.empty(0)
 
 
 def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
     """Query the predicted numbers for individuals (n, attributes) in batches, shape (n,)."""
-    parts = [regressor.predict_numbers(individuals[at : at + batch]) for at in range(0, len(individuals), batch)]
+    parts = list(map(regressor.predict_numbers, split_batches(individuals, batch)))
     return np.concatenate(parts) if parts else np.empty(0)
 
 

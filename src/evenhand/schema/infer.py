@@ -295,17 +295,12 @@ class _ColumnReview:
         spelled = any(NUMBER.fullmatch(word.strip()) for word in words)
         enough = not spelled and (typed or len(numbers) > FEW_DISTINCT / 2)
         if enough and len(numbers) + len(words) == len(self.values) and self._are_stray(words, len(numbers)):
-            listed = list_values(sorted(word.strip() for word in words))
-            entry = self._enter_numbers(numbers)
+            strays, entry = sorted(word.strip() for word in words), self._enter_numbers(numbers)
+            problem = f"has {list_values(strays)} among numbers"
             if entry is None:
-                return self._passthrough(f"has {listed} among numbers", "correct the data")
-            return self._propose(
-                f"has {listed} among numbers",
-                entry | {"unknown": [word.strip() for word in words]},
-                "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {listed}",
-                # Markers such as "unknown" need no decision unless the column defines groups.
-                required=self.groups or not all(means_unknown(word) for word in words),
-            )
+                return self._passthrough(problem, "correct the data")
+            advice = "a number" + (" in ranges" if "edges" in entry else "")
+            return self._propose_number(problem, entry, advice, strays)
         return self._review_words([value for value in self.values if isinstance(value, str)])
 
     def _review_numbers(self, numbers: Sequence[float]) -> Review:
@@ -315,7 +310,8 @@ class _ColumnReview:
                 f"has numbers that are not finite: {infinite}", "replace them, or leave cells empty"
             )
         low, high = float(min(numbers)), float(max(numbers))
-        if all(float(value).is_integer() for value in numbers):
+        integral = all(float(value).is_integer() for value in numbers)
+        if integral:
             largest = max(abs(low), abs(high))
             if largest > LARGEST_INTEGER:
                 return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
@@ -326,12 +322,9 @@ class _ColumnReview:
                 return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
             if len(numbers) > FEW_DISTINCT and _are_dates(numbers):
                 return self._passthrough("has dates written as numbers", CONVERT_DATES)
-            entry = {"kind": "integer", "lower": low, "upper": high}
-        else:
-            ranges = self._enter_numbers(numbers) if self.protected else None
-            if ranges is not None:
-                return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
-            entry = {"kind": "real", "lower": low, "upper": high}
+        elif self.protected and (ranges := self._enter_numbers(numbers)) is not None:
+            return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
+        entry = {"kind": "integer" if integral else "real", "lower": low, "upper": high}
         column = self._check_entry(entry, numbers)
         codes, rows = ([], 0) if column[1] is not None else self._outlying_codes(numbers)
         others = [value for value in numbers if value not in codes]
@@ -435,13 +428,16 @@ class _ColumnReview:
             problem = f"has numbers in several spellings, such as {decimals[0]!r}"
             return self._passthrough(problem, "convert it to numbers")
         entry["number_format"] = number_format.model_dump(exclude_defaults=True)
-        return self._propose(
-            f"has {len(decimals):,} numbers written as words, such as {decimals[0]!r}",
-            entry | ({"unknown": strays} if strays else {}),
-            f"a number, `number_format: {{decimals: {number_format.decimals}}}`"
-            + (f", unknown: {list_values(strays)}" if strays else ""),
-            required=self.groups or not all(means_unknown(word) for word in strays),
-        )
+        problem = f"has {len(decimals):,} numbers written as words, such as {decimals[0]!r}"
+        advice = f"a number, `number_format: {{decimals: {number_format.decimals}}}`"
+        return self._propose_number(problem, entry, advice, strays)
+
+    def _propose_number(self, problem: str, entry: dict[str, Any], advice: str, strays: Sequence[str]) -> Review:
+        """Propose a number, with the strings in the column as values that mean "unknown"."""
+        if strays:
+            entry, advice = entry | {"unknown": list(strays)}, f"{advice}, unknown: {list_values(strays)}"
+        # Markers such as "unknown" need no decision unless the column defines groups.
+        return self._propose(problem, entry, advice, required=self.groups or not all(map(means_unknown, strays)))
 
     def _check_entry(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
         """Review a column that can be an attribute, with a proposal if another entry is better."""

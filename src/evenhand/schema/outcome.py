@@ -488,10 +488,10 @@ def _association(truth: OutcomeColumn, favourable: Value, decisions: DecisionLab
 
     The z-score is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
     """
-    labels = truth.known_words((favourable,))
-    both_known = decisions.labelled & np.array([*(word in labels for word in truth.words), False])[truth.positions]
-    match = np.array([*(word == favourable for word in truth.words), False])[truth.positions]
-    cells = 2 * decisions.favourable[both_known].astype(np.int64) + match[both_known]
+    labels = [favourable, *(word for word in truth.known_words((favourable,)) if word != favourable)]
+    codes = truth.encode(labels)
+    both_known = decisions.labelled & (codes >= 0)
+    cells = 2 * decisions.favourable[both_known] + (codes[both_known] == 0)
     weights = None if truth.coded.counts is None else truth.coded.counts[both_known]
     table: Floats = np.bincount(cells, weights=weights, minlength=4).astype(np.float64).reshape(2, 2)
     margins = np.concatenate([table.sum(axis=0), table.sum(axis=1)])

@@ -367,11 +367,7 @@ class CodedColumn:
         parts = []
         for code in codes[:most]:
             same = rows & (self.codes == code)
-            count = (
-                ""
-                if self.counts is not None
-                else f"{format_count(count_people(same, self.counts), 'row', 'rows')}, first in "
-            )
+            count = "" if self.counts is not None else f"{format_count(int(same.sum()), 'row', 'rows')}, first in "
             parts.append(f"{self.values[code]!r} ({count}{self._place(same)})")
         return ", ".join(parts) + (f", ... ({len(codes)} in all)" if len(codes) > most else "")
 

@@ -25,7 +25,7 @@ from evenhand.mitigation.learners.dense import DenseLearner
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import TrainingSet, class_positions
-from evenhand.models.scorer import BATCH_ROWS, Scorer, predict_labels
+from evenhand.models.scorer import BATCH_ROWS, Scorer, predict_labels, split_batches
 from evenhand.population.independent import carry_rows
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -411,5 +411,5 @@ def _likeliest_refusal(model: Scorer, scores: Floats) -> Integers:
 
 def _class_scores(model: Scorer, individuals: Floats) -> Floats:
     """Compute the scores of all classes in batches, shape (n, classes)."""
-    parts = [model.scores(individuals[i : i + BATCH_ROWS]) for i in range(0, len(individuals), BATCH_ROWS)]
+    parts = list(map(model.scores, split_batches(individuals, BATCH_ROWS)))
     return np.concatenate(parts) if parts else np.empty((0, len(model.classes)))
