@@ -552,18 +552,3 @@ def test_mutilated_bytes_give_a_frame_or_a_clear_error(tmp_path, case):
         assert len(frame) > 0
         assert frame.columns.is_unique
     assert "people.csv" in message
-
-
-@settings(max_examples=scaled(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.tuples(st.integers(-(10**6), 10**6), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)),
-        min_size=1,
-        max_size=8,
-    )
-)
-def test_what_pandas_writes_is_read_back(tmp_path, rows):
-    written = pd.DataFrame({"number": [row[0] for row in rows], "word": ["w" + row[1].rstrip() for row in rows]})
-    frame = frame_of(tmp_path, written.to_csv(index=False).encode())
-    assert frame["number"].tolist() == written["number"].tolist()
-    assert frame["word"].tolist() == written["word"].tolist()

@@ -8,7 +8,7 @@ from borrowers import BINARY, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOW
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evenhand import certification, datasets
+from evenhand import certification
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models import load_model, load_white_box
 from evenhand.models.readers import catboost_file
@@ -129,24 +129,6 @@ def test_an_object_is_asked_and_read():
     np.testing.assert_allclose(box.scores(WORDED_PEOPLE), own, atol=EXACT)
 
 
-def test_german(tmp_path):
-    """Real people: scores, labels, and a certificate."""
-    loaded = datasets.load_dataset("german")
-    described = loaded.schema.with_protected(["sex"])
-    frame = loaded.frame[list(described.names)]
-    words = [a.name for a in described.attributes if a.is_discrete]
-    booster = catboost.CatBoostClassifier(**SMALL | {"depth": 2}, one_hot_max_size=20)
-    booster.fit(frame, loaded.frame[described.target.name], cat_features=words)
-    people = encode(described, frame).individuals
-    box = load_white_box(saved(booster, tmp_path / "model.cbm"), described)
-    assert_same(box, people, booster.predict_proba(frame), atol=EXACT)
-    own = [box.classes.index(label) for label in np.ravel(booster.predict(frame))]
-    np.testing.assert_array_equal(box.predict(people), own)
-    found = certification.certify(box, max_boxes=3000, jobs=1)
-    assert found.method == "trees"
-    assert found.certified + found.falsified > 0.5
-
-
 @given(seed=st.integers(0, 2**32 - 1), policy=st.sampled_from(["SymmetricTree", "Lossguide"]))
 @settings(max_examples=scaled(15))
 def test_small_models_certified_by_enumeration(seed, policy):
@@ -248,13 +230,3 @@ def test_mutilated_binary_files(contents, tmp_path):
         (tmp_path / "model.cbm").write_bytes(content)
         with contextlib.suppress(ModelError):
             assert np.isfinite(read_catboost(tmp_path / "model.cbm", SCHEMA).scores(PEOPLE[:5])).all()
-
-
-def test_truncated_bytes(contents):
-    for name, content in contents.items():
-        if name == "others.cbm":
-            continue
-        described = WITH_UNKNOWN if name.startswith("words") else SCHEMA
-        for end in range(0, len(content), 37):
-            with pytest.raises(ModelError, match="model"):
-                parse_catboost(content[:end], described, location="model")

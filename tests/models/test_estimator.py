@@ -161,34 +161,6 @@ def test_labels_are_the_models_own_not_those_of_its_scores():
     assert (scorer.predict(PEOPLE) != scorer.scores(PEOPLE).argmax(axis=1)).any()
 
 
-@pytest.mark.parametrize(
-    ("labels", "target", "best", "classes", "favourable"),
-    [
-        (GRANTED, ("no", "yes"), "yes", ("no", "yes"), 1),
-        (GRANTED.astype(int), ("no", "yes"), "yes", ("no", "yes"), 1),
-        (GRANTED.astype(float), ("no", "yes"), "yes", ("no", "yes"), 1),
-        (np.where(GRANTED, "yes", "no"), ("yes", "no"), "yes", ("no", "yes"), 1),
-        (np.where(GRANTED, "yes", "no"), None, "yes", ("no", "yes"), 1),
-        (np.where(GRANTED, "approved", "denied"), ("denied", "approved"), "approved", ("approved", "denied"), 0),
-        (GRANTED.astype(int), (1, 0), 1, (0, 1), 1),
-        (~GRANTED, (True, False), False, (False, True), 0),
-        ((~GRANTED).astype(int), (True, False), False, (False, True), 0),
-        (np.where(GRANTED, 2, 1), (1, 2), 2, (1, 2), 1),
-    ],
-)
-def test_the_models_labels_are_matched_to_the_targets(labels, target, best, classes, favourable):
-    scorer = load_model(pipeline(LogisticRegression(), labels=labels), schema(values=target, favourable=best))
-    assert (scorer.classes, scorer.favourable) == (classes, favourable)
-    assert ((scorer.predict(PEOPLE) == scorer.favourable) == GRANTED).mean() > 0.8
-
-
-def test_other_labels_are_refused_with_both_lists():
-    model = pipeline(LogisticRegression(), labels=np.where(GRANTED, "good", "bad"))
-    with pytest.raises(ModelError) as caught:
-        load_model(model, WORDS)
-    assert all(word in str(caught.value) for word in ("'good'", "'bad'", "'yes'", "'no'", "granted"))
-
-
 def test_a_model_with_one_label_is_refused():
     class Constant(BaseEstimator, ClassifierMixin):
         classes_ = np.array(["yes"])
@@ -323,16 +295,3 @@ def test_a_pipeline_on_adult():
     network = extract_white_box(scorer)
     assert network.classes == scorer.classes
     assert (network.predict(people.individuals) == scorer.predict(people.individuals)).all()
-
-
-def test_a_pipeline_on_the_codes_of_adult():
-    data = datasets.load_dataset("adult")
-    codes = {one.name: "code" for one in data.schema.attributes if one.values is not None}
-    people = encode(data.schema.with_encodings(codes), data.frame.head(2000))
-    words = [i for i, one in enumerate(people.schema.attributes) if one.values is not None]
-    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), words), remainder=StandardScaler())
-    asked, labels = people.individuals, np.array(people.schema.target.values)[people.labels]
-    model = make_pipeline(encoder, LogisticRegression(max_iter=300)).fit(asked, labels)
-    scorer = load_model(model, people.schema, like=data.frame)
-    assert scorer.form == "numbers"
-    assert answers(scorer, people.individuals) == model.predict(asked).tolist()

@@ -21,10 +21,6 @@ def share(frame):
     return frame["income"] / 100
 
 
-def labels_of(scorer):
-    return np.array(scorer.classes, dtype=object)[scorer.predict(PEOPLE)].tolist()
-
-
 @pytest.mark.parametrize(
     "function",
     [
@@ -159,12 +155,6 @@ def test_one_score_is_refused_where_it_could_mean_either_label():
     np.testing.assert_allclose(favourable_score(both, PEOPLE), INCOME / 100)
 
 
-def test_words_that_the_schema_tidied_up_are_noticed():
-    frame = FRAME.assign(sex=FRAME["sex"] + " ")
-    with pytest.raises(ModelError, match="changes the decision"):
-        load_model(lambda table: table["sex"] == "Male ", WORDS, like=frame)
-
-
 def test_bins_are_compared_with_nothing():
     described = WORDS.model_dump(mode="json")
     described["attributes"][1] = {"name": "income", "kind": "ordinal", "edges": [0, 50, 100]}
@@ -179,15 +169,6 @@ def here(tmp_path, monkeypatch):
     yield tmp_path
     for name in ("lender", "lender_broken", "lender_leaving", "lender_needing"):
         sys.modules.pop(name, None)
-
-
-def test_module_function_from_the_current_directory(here):
-    (here / "lender.py").write_text(
-        "class Scores:\n    @staticmethod\n    def rich(frame): return frame['income'] / 100\n"
-    )
-    scorer = load_model("lender:Scores.rich", WORDS)
-    assert scorer.name == "lender:Scores.rich"
-    np.testing.assert_allclose(favourable_score(scorer, PEOPLE), INCOME / 100)
 
 
 @pytest.mark.parametrize(
@@ -207,15 +188,6 @@ def test_imports_that_fail_say_why(here, code, source, message):
     with pytest.raises(ModelError) as caught:
         load_model(source, WORDS)
     assert message in str(caught.value)
-
-
-def test_rejects_a_file_whose_module_name_is_taken(tmp_path, monkeypatch):
-    (tmp_path / "numpy.py").write_text("def score(frame): return 0\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(ModelError, match="another module 'numpy' is already imported"):
-        load_model("numpy:score", WORDS)
-    assert sys.modules["numpy"] is np
 
 
 def test_interrupts_are_no_model_errors():

@@ -10,9 +10,7 @@ from borrowers import BINARY, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load_model
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.lightgbm_file import parse_lightgbm, read_lightgbm
 from evenhand.schema import Schema, encode
@@ -224,24 +222,6 @@ def test_early_stopping_and_trees_of_one_leaf():
     np.testing.assert_allclose(model.scores(PEOPLE)[:, 1], constant.predict(INPUTS))
 
 
-def test_adult(tmp_path):
-    data = datasets.load_dataset("adult")
-    people = encode(data.schema, data.frame.head(6000))
-    frame = data.frame.iloc[people.rows][list(people.schema.names)]
-    frame = frame.assign(
-        **{
-            attribute.name: frame[attribute.name].astype("category")
-            for attribute in people.schema.attributes
-            if attribute.kind == "categorical"
-        }
-    )
-    fitted = classifier().fit(frame, people.favourable)
-    fitted.booster_.save_model(tmp_path / "adult.txt")
-    model = load_model(tmp_path / "adult.txt", people.schema)
-    assert_same(model, people.individuals, fitted.predict_proba(frame), atol=EXACT)
-    assert np.mean((model.predict(people.individuals) == model.favourable) == people.favourable) > 0.84
-
-
 @pytest.fixture(scope="module")
 def text():
     return train(rounds=2, num_leaves=5, names=["income", "age", "home_town", "sex", "balance"]).model_to_string()
@@ -338,9 +318,3 @@ def test_mutilated_text(text, data):
             lines[place] = line[:at] + data.draw(st.characters(codec="ascii")) + line[at + 1 :]
     with contextlib.suppress(ModelError):
         assert np.isfinite(read("\n".join(lines)).scores(PEOPLE[:50])).all()
-
-
-def test_truncated_text(text):
-    for end in range(0, text.index("end of trees"), 29):
-        with pytest.raises(ModelError, match=r"model\.txt"):
-            read(text[:end])

@@ -1,6 +1,5 @@
 import io
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
-from evenhand import models
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models import AdditiveNetwork, Scorer, Subject, load_model, load_white_box
 from evenhand.models.additive.network import network_from_dense
@@ -234,12 +232,6 @@ def test_whatever_is_in_a_file_there_is_one_clear_error(tmp_path, suffix, conten
     assert path.name in str(caught.value)
 
 
-@settings(max_examples=scaled(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_damaged_networks_are_refused_or_are_models(tmp_path, data):
-    check_damaged(npz_bytes(), tmp_path / "net.npz", CODES, data)
-
-
 @pytest.fixture(scope="module")
 def skops_bytes(model):
     return pytest.importorskip("skops.io", reason="needs the extra skops").dumps(model)
@@ -325,19 +317,6 @@ def test_an_inside_with_other_labels_is_none(monkeypatch, model):
     monkeypatch.setattr(sys.modules["evenhand.models.white_box"], "_read_white_box", lambda scorer: turned)
     with pytest.raises(NotAdditiveError, match="the white box has the labels"):
         extract_white_box(scorer)
-
-
-def test_public_names_are_there():
-    assert all(getattr(models, name) is not None for name in models.__all__)
-    with pytest.raises(AttributeError):
-        _ = models.no_such_name
-
-
-def test_importing_models_loads_no_heavy_library():
-    heavy = "('pandas', 'sklearn', 'scipy', 'torch', 'onnx', 'onnxruntime', 'numba', 'narwhals', 'urllib3', 'skops')"
-    code = f"import sys, evenhand.models; print([name for name in {heavy} if name in sys.modules])"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == "[]"
 
 
 def test_data_frames_stay_what_they_were(model):

@@ -139,17 +139,6 @@ def test_a_pickle_is_never_opened(tmp_path):
         read_npz(saved(tmp_path / "n.npz", GOOD | {"W0": np.array([[{}, 1, 2]] * 2, dtype=object)}), TWO)
 
 
-def test_absent_and_other_files(tmp_path):
-    with pytest.raises(ModelError, match="no such file"):
-        read_npz(tmp_path / "absent.npz", TWO)
-    np.save(tmp_path / "one.npy", np.ones(3))
-    with pytest.raises(ModelError, match="single array"):
-        read_npz(tmp_path / "one.npy", TWO)
-    (tmp_path / "text.npz").write_text("age,sex\n")
-    with pytest.raises(ModelError, match="cannot be read as a NumPy archive"):
-        read_npz(tmp_path / "text.npz", TWO)
-
-
 @given(data=st.data())
 @settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_or_read_never_worse(tmp_path, data):

@@ -1,14 +1,11 @@
 """A model of texts behind a URL: what is sent, what is understood, what is refused."""
 
-import re
-
 import numpy as np
 import pytest
 
-from evenhand.errors import FetchError, ModelError
 from evenhand.individual import search
 from evenhand.models import load_text_model
-from evenhand.models.blackbox.text_model import connect_text_model, interpret_replies
+from evenhand.models.blackbox.text_model import interpret_replies
 from serving import serving
 
 ASKED = ["he left", "she left", "nobody"]
@@ -52,34 +49,6 @@ def test_many_texts_go_in_several_requests():
         assert len(model.replies([str(i) for i in range(2500)])) == 2500
         close(model)
     assert [len(request) for request in service.requests] == [1000, 1000, 500]
-
-
-@pytest.mark.parametrize(
-    ("predictions", "complaint"),
-    [
-        ([0.5, "a", [1.0]], "one number per label"),
-        ([{"label": "a"}] * 3, "one number per label"),
-        ([[0.5, 0.5], [0.5, 0.5], [1.0]], "one number per label"),
-        ([["a", "b"]] * 3, "one number per label"),
-        ([0.5], "expected 3 predictions from the endpoint, got 1"),
-    ],
-)
-def test_what_is_no_prediction_is_refused(predictions, complaint):
-    with serving(lambda instances: {"predictions": predictions}) as service:
-        model = load_text_model(service.url)
-        with pytest.raises(ModelError, match=re.escape(complaint)):
-            model.replies(ASKED)
-        close(model)
-
-
-def test_nobody_answers():
-    model = connect_text_model("http://user:secret@127.0.0.1:9/x?key=1", retries=0)
-    assert model.name == "http://127.0.0.1:9/x"
-    with pytest.raises(FetchError, match="does not answer"):
-        model.replies(ASKED)
-    close(model)
-    with pytest.raises(ModelError, match="not a URL"):
-        load_text_model("http://")
 
 
 def test_the_search_for_flips_takes_a_url():

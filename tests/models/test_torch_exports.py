@@ -5,14 +5,11 @@ import warnings
 import numpy as np
 import pytest
 from applicants import CODES, PEOPLE
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
-from evenhand.errors import EvenhandError, NotAdditiveError, TrustError
+from evenhand.errors import NotAdditiveError, TrustError
 from evenhand.models import load_model
 from evenhand.models.white_box import extract_white_box
-from support import scaled
 
 nn = torch.nn
 INPUTS = torch.tensor(CODES.inputs(PEOPLE), dtype=torch.float32)
@@ -114,17 +111,3 @@ def test_torchscript(tmp_path, name):
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], own, atol=CLOSE)
     with pytest.raises(NotAdditiveError):
         extract_white_box(scorer)
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return script(trained("a logit")[0], tmp_path_factory.mktemp("script") / "whole.pt").read_bytes()
-
-
-@given(share=st.floats(0, 1, exclude_max=True))
-@settings(max_examples=scaled(40))
-def test_truncated_torchscript(program, tmp_path_factory, share):
-    path = tmp_path_factory.getbasetemp() / "part.pt"
-    path.write_bytes(program[: int(share * len(program))])
-    with pytest.raises(EvenhandError):
-        load_model(path, CODES, trust=True)

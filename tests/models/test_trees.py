@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
-from evenhand.models import Scorer, TreeEnsemble
+from evenhand.models import Scorer
 from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.load import open_model
 from evenhand.models.trees.columns import category_codes, match_columns
@@ -409,7 +409,3 @@ def test_a_missing_value_stays_missing_through_every_encoding():
     (row,) = schema.inputs(np.full((1, 4), np.nan))
     np.testing.assert_array_equal(row, [np.nan, 0, 0, np.nan, np.nan])
     assert schema.inputs(np.array([[18.0, 1, 2, 1]])).tolist() == [[18, 0, 1, 2, 7]]
-
-
-def test_the_type_is_exported():
-    assert TreeEnsemble is type(by_hand())

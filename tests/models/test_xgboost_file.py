@@ -9,12 +9,9 @@ from borrowers import BINARY, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load_model
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.xgboost_file import parse_xgboost, read_xgboost
-from evenhand.schema import encode
 from support import scaled
 
 xgboost = pytest.importorskip("xgboost", reason="needs xgboost")
@@ -202,20 +199,6 @@ def test_labels():
         read_booster(three, SCHEMA)
 
 
-def test_adult(tmp_path):
-    data = datasets.load_dataset("adult")
-    people = encode(data.schema, data.frame.head(6000))
-    individuals = people.individuals
-    types = ["c" if attribute.kind == "categorical" else "float" for attribute in people.schema.attributes]
-    classifier = xgboost.XGBClassifier(
-        n_estimators=40, max_depth=6, feature_types=types, enable_categorical=True, max_cat_to_onehot=4, n_jobs=1
-    ).fit(people.schema.inputs(individuals), people.favourable)
-    classifier.save_model(tmp_path / "adult.ubj")
-    model = load_model(tmp_path / "adult.ubj", people.schema)
-    assert_same(model, individuals, classifier.predict_proba(people.schema.inputs(individuals)))
-    assert np.mean((model.predict(individuals) == model.favourable) == people.favourable) > 0.85
-
-
 @pytest.fixture(scope="module")
 def small():
     booster, _ = train(rounds=2, max_depth=2, names=["income", "age", "home town", "sex", "balance"])
@@ -341,29 +324,6 @@ def test_mutilated_documents(small, data):
         holder[last] = data.draw(st.sampled_from(others))
     with contextlib.suppress(ModelError):
         assert np.isfinite(read(document).scores(PEOPLE[:50])).all()
-
-
-@pytest.fixture(scope="module")
-def raw():
-    booster, _ = train(rounds=2, max_depth=2, names=["income", "age", "home town", "sex", "balance"])
-    return bytes(booster.save_raw("json"))
-
-
-@given(data=st.data())
-@settings(max_examples=scaled(150))
-def test_mutilated_bytes(raw, data):
-    content = bytearray(raw)
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(ModelError):
-        model = parse_xgboost(bytes(content), SCHEMA, location="model", stop_early=None)
-        assert np.isfinite(model.scores(PEOPLE[:50])).all()
-
-
-def test_truncated_bytes(raw):
-    for end in range(0, len(raw), 37):
-        with pytest.raises(ModelError, match="model"):
-            parse_xgboost(raw[:end], SCHEMA, location="model", stop_early=None)
 
 
 def test_damaged_binary_files(tmp_path):

@@ -155,18 +155,6 @@ def test_infer_guesses_and_refuses():
         infer_schema(words, target="hired", ignore=["id"], favourable="nope")
 
 
-def test_infer_sees_missing_values_order_and_dates():
-    frame = FRAME.drop(columns="id").assign(
-        age=[None, *range(199)],
-        size=pd.Categorical(["S", "L", "L", "S"] * 50, categories=["S", "M", "L"], ordered=True),
-    )
-    schema = infer_schema(frame, target="hired")
-    assert (schema["age"].kind, schema["age"].missing) == ("integer", "keep")
-    assert (schema["size"].kind, schema["size"].values) == ("ordinal", ("S", "M", "L"))
-    with pytest.raises(DataError, match="'born' holds dates or times, such as 2000-01-01 00:00:00: passthrough"):
-        infer_schema(frame.assign(born=pd.Timestamp("2000-01-01")), target="hired")
-
-
 def test_inputs_concatenate_encodings():
     schema = Schema.parse(
         {

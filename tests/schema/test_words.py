@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.schema.table import find_variants, means_unknown, outcome_key, parse_number, unknown_codes
+from evenhand.schema.table import (
+    find_variants,
+    means_no_outcome,
+    means_unknown,
+    outcome_key,
+    parse_number,
+    unknown_codes,
+)
 
 
 @given(st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)))
@@ -82,3 +89,13 @@ def test_other_words_are_categories(word):
 
 def test_finds_codes_among_numbers():
     assert unknown_codes([0, 1, -1, 999, True, 0.5, "-1"]) == [-1, 999]
+
+
+@pytest.mark.parametrize("word", ["declined", "Refused", "decline", "denied", "no", "hired"])
+def test_unfavourable_words_are_outcomes(word):
+    assert not means_no_outcome(word)
+
+
+@pytest.mark.parametrize("word", ["N/A", "declined to answer", "unknown", "not stated", "?"])
+def test_words_for_unknown_are_no_outcomes(word):
+    assert means_no_outcome(word)

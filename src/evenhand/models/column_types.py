@@ -112,7 +112,7 @@ class ColumnConversion:
             return np.nan
         if self.input.type == "booleans":
             truth = truth_key(value)
-            converted = None if truth is None else truth == "1"
+            converted: bool | float | None = None if truth is None else truth == "1"
         else:
             converted = read_number(value, self.number_format)
         if converted is None:
