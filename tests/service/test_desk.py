@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from evenhand.errors import AccessError, StoreError
-from evenhand.service.generation import stored_enforcer
+from evenhand.service.generation.guards import _lost_records_operation
 from evenhand.service.generation.limiter import ConcurrencyLimiter
-from evenhand.service.generation.stored_enforcer import RetryQueue
+from evenhand.service.store import retry_queue
+from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.store.transaction import OperationResult
 
 
@@ -205,9 +206,9 @@ class Store:
 
 @pytest.mark.parametrize("later", [False, True])
 def test_what_the_store_could_not_take_comes_when_it_is_back(monkeypatch, later):
-    monkeypatch.setattr(stored_enforcer, "RETRY_SECONDS", 0.005)
+    monkeypatch.setattr(retry_queue, "RETRY_SECONDS", 0.005)
     store: Any = Store(later=later)
-    left = RetryQueue(store, "guard")
+    left = RetryQueue(store, "guard", _lost_records_operation)
     operations = [{"op": "abandon", "call": str(k)} for k in range(3)]
     for operation in operations:
         left.submit(operation)
@@ -224,10 +225,10 @@ def test_what_the_store_could_not_take_comes_when_it_is_back(monkeypatch, later)
 
 
 def test_of_more_records_than_can_be_kept_their_number_is_and_nothing_stays_open(monkeypatch):
-    monkeypatch.setattr(stored_enforcer, "MAX_WAITING", 2)
-    monkeypatch.setattr(stored_enforcer, "RETRY_SECONDS", 60)
+    monkeypatch.setattr(retry_queue, "MAX_WAITING", 2)
+    monkeypatch.setattr(retry_queue, "RETRY_SECONDS", 60)
     store: Any = Store()
-    left = RetryQueue(store, "guard")
+    left = RetryQueue(store, "guard", _lost_records_operation)
     for k in range(5):
         left.submit({"op": "record", "note": {"k": k}})
     left.submit({"op": "abandon", "call": "x"})

@@ -147,7 +147,7 @@ def test_pictures_are_kept_only_if_they_may_be(tmp_path):
     made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"keep_pictures": False})
     with running(made) as service:
         ask(service)
-        service.context.pictures.close()
+        service.context.ledger.submit_work(lambda _connection: None).result()
         assert not service.pictures("guard")
 
 
@@ -271,7 +271,7 @@ class Broken:
 @pytest.mark.parametrize("ops", [("admit",), ("complete", "fail"), ("admit", "complete", "fail", "record", "abandon")])
 @pytest.mark.parametrize("down", ["refuse", "pass"])
 def test_a_store_that_fails_leaves_nothing_open_and_nothing_untold(tmp_path, ops, down, monkeypatch):
-    monkeypatch.setattr("evenhand.service.generation.stored_enforcer.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("evenhand.service.store.retry_queue.RETRY_SECONDS", 0.02)
     made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"when_down": down})
     with running(made) as service:
         guard = service.guard("guard")

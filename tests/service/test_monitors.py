@@ -154,7 +154,7 @@ def test_an_alarm_is_posted_until_somebody_takes_it(watched, serving_client, mon
         taken.append((monitor, alarm.first, url))
 
     monkeypatch.setattr("evenhand.monitoring.webhook.post_alarm", post)
-    monkeypatch.setattr("evenhand.service.monitors.MonitorThread.start", lambda thread: None)
+    monkeypatch.setattr("evenhand.service.background.PeriodicThread.start", lambda thread: None)
     client = serving_client(ServiceConfig.read(watched))
     context = client.app.state.context
     monkeypatch.setattr(context.monitors["hiring"]._poster, "_steady", lambda: now[0])

@@ -8,6 +8,7 @@ from counting import Counting
 from sqlalchemy import insert, select, text, update
 
 from evenhand.service import Database, Ledger
+from evenhand.service.settings import RetentionConfig
 from evenhand.service.store.database import read_entries_after, read_heads, read_log, read_state
 from evenhand.service.store.tables import entries, streams
 from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
@@ -113,7 +114,7 @@ def test_a_log_of_a_million_entries_is_read_a_page_at_a_time_and_cut(store_url: 
     ledger.submit("a", {"op": "add", "amount": 1}).result(60)
     now = [1e9 + 100 * DAY_SECONDS, 0.0]
     retention = RetentionJob(
-        database, ledger, log_days=10, picture_days=None, clock=lambda: now[0], steady=lambda: now[1]
+        database, ledger, RetentionConfig(log_days=10, picture_days=None), clock=lambda: now[0], steady=lambda: now[1]
     )
     ledger._transaction._clock = lambda: now[0]
     retention.delete_expired()

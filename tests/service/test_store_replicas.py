@@ -12,6 +12,7 @@ from sqlalchemy import select
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import Enforcer, GenerationConfig, Guard, Item
 from evenhand.service import Database, Ledger
+from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.database import read_log, read_state
@@ -21,8 +22,6 @@ from evenhand.service.store.upkeep import (
     DEAD_SECONDS,
     PAUSE_SECONDS,
     Replicas,
-    RetentionJob,
-    UpkeepThread,
 )
 
 
@@ -182,50 +181,36 @@ def test_a_replica_that_was_declared_dead_twice_over_by_two_is_failed_once_or_ha
         one.end()
 
 
-def test_the_upkeep_beats_looks_and_goes_on_when_the_store_fails(
-    pair: tuple[Replica, Replica], caplog: pytest.LogCaptureFixture
-) -> None:
-    one, _two = pair
-    upkeep = UpkeepThread(
-        one.replicas, RetentionJob(one.database, one.ledger, log_days=None, picture_days=30), steady=one.clock
-    )
-    upkeep.run_due_tasks()
-    assert one.rows() == {"one": 2, "two": 1}
-    one.ledger.close()
-    upkeep.run_due_tasks()
-    assert "beat: the service is stopping" in caplog.text
-    upkeep.stop()
-
-
-def test_no_duty_that_fails_ends_the_upkeep(
-    pair: tuple[Replica, Replica], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, _two = pair
-    retention = RetentionJob(one.database, one.ledger, log_days=None, picture_days=30)
-    upkeep = UpkeepThread(one.replicas, retention)
-    done: list[int] = []
+def test_a_failing_task_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[int] = []
 
     def fail(error: Exception) -> None:
         raise error
 
-    monkeypatch.setattr(one.replicas, "beat", partial(fail, StoreError("the disk is gone")))
-    monkeypatch.setattr(one.replicas, "look", partial(fail, ValueError("a fault")))
-    monkeypatch.setattr(retention, "delete_expired", partial(done.append, 1))
-    upkeep.run_due_tasks()
-    upkeep.run_due_tasks()
-    assert done == [1], "it is not due again"
-    assert caplog.text.count("beat: the disk is gone") == 2
-    assert caplog.text.count("look failed") == 2
+    thread = PeriodicThread(
+        "tasks",
+        60.0,
+        {
+            "beat": partial(fail, StoreError("the disk is gone")),
+            "look": partial(fail, ValueError("a fault")),
+            "count": partial(runs.append, 1),
+        },
+    )
+    thread.run_once()
+    thread.start()
+    thread.stop()
+    thread.stop()
+    assert runs in ([1], [1, 1])
+    assert caplog.text.count("beat: the disk is gone") == len(runs)
+    assert caplog.text.count("look failed") == len(runs)
 
 
-def test_the_upkeep_runs_by_itself_and_says_when_it_ends(store_url: str) -> None:
+def test_a_replica_leaves(store_url: str) -> None:
     one = Replica(store_url, "one")
-    upkeep = UpkeepThread(one.replicas, RetentionJob(one.database, one.ledger, log_days=1, picture_days=None))
-    upkeep.start()
+    one.replicas.beat()
     assert one.rows().keys() == {"one"}
-    upkeep.stop()
+    one.replicas.leave()
     assert one.rows() == {}
-    upkeep.stop()
     one.end()
 
 
@@ -296,16 +281,14 @@ def test_a_store_that_is_away_stops_nobody(pair: tuple[Replica, Replica], monkey
     def away(**_options: object) -> Any:
         raise StoreError("it cannot be reached")
 
-    upkeep = UpkeepThread(
-        one.replicas, RetentionJob(one.database, one.ledger, log_days=1, picture_days=1), steady=one.clock
-    )
+    upkeep = PeriodicThread("upkeep", 60.0, {"beat": one.replicas.beat, "look": one.replicas.look})
     with monkeypatch.context() as patched:
         patched.setattr(one.database, "transaction", away)
         patched.setattr(one.database, "reading", away)
         for _ in range(3):
             one.clock.now += BEAT_SECONDS
-            upkeep.run_due_tasks()
-    upkeep.run_due_tasks()
+            upkeep.run_once()
+    upkeep.run_once()
     assert one.rows()["one"] == 2
     one.close(number)
     verified(two.database)

@@ -12,6 +12,7 @@ from sqlalchemy import func, insert, select
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Database, Ledger, ServiceConfig, open_service
+from evenhand.service.settings import RetentionConfig
 from evenhand.service.store.database import first_kept_number, read_entries_after, read_log
 from evenhand.service.store.tables import answers, entries, pictures, replicas
 from evenhand.service.store.upkeep import (
@@ -35,8 +36,7 @@ class House:
         self.retention = RetentionJob(
             self.database,
             self.ledger,
-            log_days=log_days,
-            picture_days=picture_days,
+            RetentionConfig(log_days=log_days, picture_days=picture_days),
             clock=lambda: self.now,
             steady=lambda: self.steady,
         )

@@ -1,22 +1,28 @@
-"""Work that runs in a thread again and again."""
+"""Tasks that run in a thread again and again."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from evenhand.errors import EvenhandError
+
+logger = logging.getLogger("evenhand.service")
 
 
 class PeriodicThread:
-    """Runs work again and again until it is stopped.
+    """Thread that runs tasks again and again until it is stopped. Errors of a task are logged.
 
     Args:
         name: Name of the thread.
-        work: What runs. It handles its own errors.
         seconds: Pause between two runs.
+        tasks: Tasks by their names in the log.
     """
 
-    def __init__(self, name: str, work: Callable[[], object], seconds: float) -> None:
-        self._work, self._seconds = work, seconds
+    def __init__(self, name: str, seconds: float, tasks: Mapping[str, Callable[[], object]]) -> None:
+        self.tasks = dict(tasks)
+        self._seconds = seconds
         self._wake = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -27,8 +33,9 @@ class PeriodicThread:
         return self._thread.ident is not None
 
     def start(self) -> None:
-        """Start the thread; the first run comes at once."""
-        self._thread.start()
+        """Start the thread if there are tasks; the first run comes at once."""
+        if self.tasks:
+            self._thread.start()
 
     def wake(self) -> None:
         """Cut the pause short."""
@@ -41,10 +48,20 @@ class PeriodicThread:
         if self.is_started:
             self._thread.join()
 
+    def run_once(self) -> None:
+        """Run all tasks."""
+        for name, task in self.tasks.items():
+            try:
+                task()
+            except EvenhandError as error:
+                logger.warning("%s: %s", name, error.message)
+            except Exception:
+                logger.exception("%s failed", name)
+
     def _run(self) -> None:
         while True:
             self._wake.clear()
             if self._stopped:
                 return
-            self._work()
+            self.run_once()
             self._wake.wait(self._seconds)

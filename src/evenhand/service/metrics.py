@@ -202,7 +202,7 @@ class Metrics:
                 if row.digest == self._ledger.machine(row.name).digest:
                     self._describe_stream(row.name, json.loads(row.state))
             for name, decider in deciders.items():
-                self._passing.labels(name).set(decider.unlogged_count)
+                self._passing.labels(name).set(decider.queue.waiting)
             for name, bias in allowed.items():
                 self._allowed.labels(name).set(bias)
             return generate_latest(self.registry)

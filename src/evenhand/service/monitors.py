@@ -7,7 +7,6 @@ decision.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,21 +15,18 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from evenhand.errors import DecisionError, EvenhandError, OptionError
+from evenhand.errors import DecisionError, OptionError
 from evenhand.monitoring.config import read_monitor_config
 from evenhand.monitoring.figures import GAUGES, MonitorFigure, list_figures
 from evenhand.monitoring.lines import event_of_log_entry
 from evenhand.monitoring.result import Alarm, MonitorResult
 from evenhand.monitoring.webhook import AlarmPoster
-from evenhand.service.background import PeriodicThread
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.settings import ServedMonitorConfig
 from evenhand.service.store.database import Database, read_entries_after
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.statements import read_head
 from evenhand.service.store.transaction import LoadedMachine, OperationResult, follow_stream
-
-logger = logging.getLogger("evenhand.service")
 
 PAUSE_SECONDS = 1.0
 """Seconds between two reads of the logs of shields."""
@@ -72,6 +68,20 @@ class ServedMonitor:
         """
         operation = self._machine.events_operation(self._read_events(events))
         return self._ledger.submit(self.name, operation, id=batch).result()
+
+    @property
+    def needs_updates(self) -> bool:
+        """Whether the monitor follows a shield or posts alarms."""
+        return self.shield is not None or self.config.webhook is not None
+
+    def update(self) -> None:
+        """Process new decisions of the shield, and post new alarms.
+
+        Raises:
+            EvenhandError: The store failed, or the address refused an alarm, which is posted again later.
+        """
+        self.catch_up()
+        self._post_alarms()
 
     def catch_up(self) -> int:
         """Process new decisions of the shield, and return the number of entries read."""
@@ -121,7 +131,7 @@ class ServedMonitor:
         with self._lock:
             return list_figures(self._follow_locked().monitor)
 
-    def tell_alarms(self) -> None:
+    def _post_alarms(self) -> None:
         """Post new alarms. An alarm may be posted twice with the same ID, and is never skipped.
 
         Raises:
@@ -145,42 +155,6 @@ class ServedMonitor:
         with self._database.reading() as connection:
             follow_stream(connection, self.name, read_head(connection, self.name), self._kept)
         return self._machine
-
-
-class MonitorThread:
-    """Background thread that passes decisions of shields to their monitors, and posts alarms.
-
-    Args:
-        served: Monitors by name.
-    """
-
-    def __init__(self, served: Mapping[str, ServedMonitor]) -> None:
-        self._served = served
-        self._thread = PeriodicThread("evenhand-monitors", self.run_once, PAUSE_SECONDS)
-
-    def start(self) -> None:
-        """Start the thread if a monitor needs it."""
-        if any(monitor.shield is not None or monitor.config.webhook is not None for monitor in self._served.values()):
-            self._thread.start()
-
-    def wake(self) -> None:
-        """Run now, because there may be an alarm."""
-        self._thread.wake()
-
-    def run_once(self) -> None:
-        """Update all monitors. Updates that fail are retried the next time."""
-        for monitor in self._served.values():
-            try:
-                monitor.catch_up()
-                monitor.tell_alarms()
-            except EvenhandError as error:
-                logger.warning("the monitor %s: %s", monitor.name, error.message)
-            except Exception:
-                logger.exception("the monitor %s failed", monitor.name)
-
-    def stop(self) -> None:
-        """Stop the thread. Call it before the store is closed."""
-        self._thread.stop()
 
 
 class MonitorCollector(Collector):

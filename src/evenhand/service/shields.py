@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.retry_queue import MAX_WAITING, RetryQueue
 from evenhand.service.store.transaction import OperationResult
 from evenhand.shields.policy.file import load_policy
 from evenhand.shields.policy.periodic import PeriodicShield
@@ -27,20 +26,11 @@ from evenhand.shields.synthesis.plans import synthesize
 if TYPE_CHECKING:
     from evenhand.service.tracing import Tracing
 
-logger = logging.getLogger("evenhand.service")
-
 PATIENCE_SECONDS = 2.0
 """Seconds after which a recommendation passes unless the decision is being committed."""
 
-PAUSE_SECONDS = 0.5
-"""Seconds between two attempts to log passed recommendations."""
-
-MAX_WAITING = 10_000
-"""Maximum number of passed recommendations that wait to be logged; further ones are only counted. It is also the number
-of remembered decisions, so that a repeated request gets the same answer."""
-
-BATCH_SIZE = 500
-"""Maximum number of recommendations that are logged at once."""
+MAX_REMEMBERED = 2 * MAX_WAITING
+"""Maximum number of remembered replies: those that wait to be logged, and as many earlier ones."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +121,7 @@ class DecisionReply:
 class ShieldDecider:
     """Decisions of one shield, also while the store is unavailable if the settings allow that.
 
-    Passed recommendations are buffered up to a limit, and logged in order when the store is available again. Until they
+    Passed recommendations are queued up to a limit, and logged in order when the store is available again. Until they
     are logged, all recommendations pass, so that the log has the order of the answers. A request gets either a decision
     of the shield or a passed recommendation: an operation is not committed if its caller has received another answer.
 
@@ -145,7 +135,7 @@ class ShieldDecider:
 
     Attributes:
         passed: Number of recommendations that passed since the start.
-        lost: Number of these that were dropped because the buffer was full.
+        queue: Passed recommendations that are not in the log yet.
     """
 
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
@@ -153,19 +143,9 @@ class ShieldDecider:
         self._groups, self._when_down = groups, when_down
         # By ID of a request that is being decided, a future that is done afterwards.
         self._running: dict[str, asyncio.Future[None]] = {}
-        # Passed recommendations that are not logged yet, in their order and by ID.
-        self._unlogged: deque[dict[str, Any]] = deque()
-        self._unlogged_by_id: dict[str, dict[str, Any]] = {}
         self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
-        self._missing = 0
-        self._logging: asyncio.Task[None] | None = None
+        self.queue = RetryQueue(ledger, stream, lambda number: {"op": "unguarded", "missing": number})
         self.passed = 0
-        self.lost = 0
-
-    @property
-    def unlogged_count(self) -> int:
-        """Number of recommendations that passed and are not in the log yet."""
-        return len(self._unlogged)
 
     async def decide(self, operation: dict[str, Any]) -> DecisionReply:
         """Decide on one individual.
@@ -187,7 +167,7 @@ class ShieldDecider:
         # Requests with the same ID are decided one after the other, so that all of them get the same answer.
         while (running := self._running.get(id)) is not None:
             await asyncio.wait((running,))
-        if self._unlogged or self._missing:
+        if not self.queue.is_empty:
             return self._let_pass(operation)
         running = self._running[id] = asyncio.get_running_loop().create_future()
         try:
@@ -199,26 +179,8 @@ class ShieldDecider:
         finally:
             del self._running[id]
             running.set_result(None)
-        self._recent[id] = (operation, reply)
-        if len(self._recent) > MAX_WAITING:
-            self._recent.popitem(last=False)
+        self._remember(operation, reply)
         return reply
-
-    def close(self) -> None:
-        """Log the remaining recommendations, or report how many are lost. Call it outside the event loop."""
-        task = self._logging
-        if task is not None and task.get_loop().is_running():
-            asyncio.run_coroutine_threadsafe(_cancel(task), task.get_loop()).result()
-        try:
-            for future in [self._log_passed(operation) for operation in self._unlogged]:
-                future.result()
-                self._unlogged.popleft()
-            if self._missing:
-                self._log_missing().result()
-                self._missing = 0
-        except StoreError:
-            about = {"stream": self._stream, "recommendations": len(self._unlogged) + self._missing}
-            logger.error("passed on, and never logged: the store does not answer", extra={"about": about})
 
     async def _decide_traced(self, tracing: Tracing, operation: dict[str, Any]) -> DecisionReply:
         with tracing.span("evenhand.decide", stream=self._stream) as add:
@@ -234,65 +196,24 @@ class ShieldDecider:
             raise DecisionError(
                 f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self._groups)}"
             )
-        decided, reply = self._recent.get(id, (None, None))
-        earlier = self._unlogged_by_id.get(id, decided)
-        if earlier is not None and earlier != operation:
+        earlier, reply = self._recent.get(id, (operation, None))
+        if earlier != operation:
             raise DecisionError(
                 f"the id {id!r} was used for another request", code="repeated", hint="give every request its own id"
             )
         if reply is not None:
             return replace(reply, repeated=True)
-        # A repeated request passes again but is counted and logged once; beyond a bound it is only counted.
-        if earlier is None:
-            self.passed += 1
-            if len(self._unlogged) < MAX_WAITING:
-                self._unlogged_by_id[id] = operation
-                self._unlogged.append(operation)
-            else:
-                self.lost += 1
-                self._missing += 1
-        if self._logging is None or self._logging.done():
-            logger.error("the store does not answer: recommendations pass", extra={"about": {"stream": self._stream}})
-            self._logging = asyncio.get_running_loop().create_task(self._log_all())
-        return DecisionReply(unguarded_output(operation), None, earlier is not None, guarded=False)
+        self.passed += 1
+        reply = DecisionReply(unguarded_output(operation), None, repeated=False, guarded=False)
+        if self.queue.keep({**operation, "op": "unguarded"}, id=id, answered=operation):
+            self._remember(operation, reply)
+        return reply
 
-    async def _log_all(self) -> None:
-        """Log all passed recommendations."""
-        while self._unlogged or self._missing:
-            await asyncio.sleep(PAUSE_SECONDS)
-            try:
-                futures = [
-                    asyncio.wrap_future(self._log_passed(operation)) for operation in list(self._unlogged)[:BATCH_SIZE]
-                ]
-            except StoreError:
-                return  # The service is stopping.
-            for result in await asyncio.gather(*futures, return_exceptions=True):
-                if isinstance(result, StoreError) or not isinstance(result, OperationResult | Exception):
-                    break
-                del self._unlogged_by_id[self._unlogged.popleft()["id"]]
-                if isinstance(result, Exception):
-                    # Later recommendations must still be logged.
-                    self.lost += 1
-                    self._missing += 1
-                    logger.error("a recommendation that passed cannot be logged", exc_info=result)
-            if self._missing and not self._unlogged:
-                missing = self._missing
-                (count,) = await asyncio.gather(asyncio.wrap_future(self._log_missing()), return_exceptions=True)
-                if not isinstance(count, BaseException):
-                    self._missing -= missing
-        logger.warning("the store answers: the shield decides again", extra={"about": {"stream": self._stream}})
-
-    def _log_passed(self, operation: dict[str, Any]) -> Future[OperationResult]:
-        unguarded = {**operation, "op": "unguarded"}
-        return self._ledger.submit(self._stream, unguarded, id=operation["id"], answered=operation)
-
-    def _log_missing(self) -> Future[OperationResult]:
-        return self._ledger.submit(self._stream, {"op": "unguarded", "missing": self._missing})
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait((task,))
+    def _remember(self, operation: dict[str, Any], reply: DecisionReply) -> None:
+        """Remember a reply for repeated requests while the store is unavailable."""
+        self._recent[operation["id"]] = (operation, reply)
+        if len(self._recent) > MAX_REMEMBERED:
+            self._recent.popitem(last=False)
 
 
 def _guarded_reply(result: OperationResult) -> DecisionReply:

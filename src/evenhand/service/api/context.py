@@ -14,16 +14,17 @@ from fastapi import Depends, Request
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.auth.oidc import IdentityProvider
+from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, build_guard_machine, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
-from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor, build_monitor_machine
+from evenhand.service.monitors import PAUSE_SECONDS, MonitorCollector, ServedMonitor, build_monitor_machine
 from evenhand.service.settings import ServiceConfig
 from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
 from evenhand.service.state_machines import KEY_STREAM, KeyMachine, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.upkeep import Readiness, Replicas, RetentionJob, UpkeepThread
+from evenhand.service.store.upkeep import BEAT_SECONDS, Readiness, Replicas, RetentionJob
 from evenhand.service.tracing import open_tracing
 
 
@@ -45,7 +46,6 @@ class ServiceContext:
         failures: Throttle of requests without a valid key.
         pictures: Store of delivered pictures.
         metrics: Metrics for Prometheus.
-        upkeep: Thread of heartbeats and retention.
         readiness: Check whether the store accepts writes.
         monitor_thread: Thread that passes decisions to monitors and posts alarms.
         deciders: Deciders by shield, which also answer while the store is unavailable.
@@ -72,15 +72,24 @@ class ServiceContext:
         self.metrics = Metrics(ledger)
         self.metrics.registry.register(MonitorCollector(self.monitors))
         self.readiness = Readiness(ledger, self.replica)
-        self.monitor_thread = MonitorThread(self.monitors)
+        self.monitor_thread = PeriodicThread("evenhand-monitors", PAUSE_SECONDS, {})
         self.keys = KeyCache(database)
-        self.pictures = PictureStore(database)
-        retention = settings.retention
-        self.upkeep = UpkeepThread(
-            Replicas(database, ledger, self.replica),
-            RetentionJob(database, ledger, log_days=retention.log_days, picture_days=retention.picture_days),
-        )
+        self.pictures = PictureStore(database, ledger)
+        self._replicas = replicas = Replicas(database, ledger, self.replica)
+        retention = RetentionJob(database, ledger, settings.retention)
+        tasks = {"beat": replicas.beat, "look": replicas.look, "delete expired data": retention.delete_if_due}
+        self._upkeep = PeriodicThread("evenhand-upkeep", BEAT_SECONDS, tasks)
         self._is_closed = False
+
+    def start(self) -> None:
+        """Send a first heartbeat, and start the background threads.
+
+        Raises:
+            StoreError: The store failed.
+        """
+        self._replicas.beat()
+        self._upkeep.start()
+        self.monitor_thread.start()
 
     def close(self) -> None:
         """Apply the queued operations, and close the store. Closing twice has no effect."""
@@ -91,12 +100,13 @@ class ServiceContext:
         self.stopping.set()
         until = time.monotonic() + self.grace
         for decider in self.deciders.values():
-            decider.close()
+            decider.queue.close()
         for guard in self.guards.values():
             guard.close(max(0.0, until - time.monotonic()))
-        self.pictures.close()
         self.monitor_thread.stop()
-        self.upkeep.stop()
+        self._upkeep.stop()
+        if self._upkeep.is_started:
+            self._replicas.leave()
         self.ledger.close()
         self.database.close()
         if self.ledger.tracing is not None:
@@ -147,9 +157,10 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
         for monitor in settings.monitors:
             # The machine in the ledger belongs to its thread.
             machine = build_monitor_machine(monitor, settings.folder)
-            context.monitors[monitor.name] = ServedMonitor(database, ledger, monitor, machine)
-        context.upkeep.start()
-        context.monitor_thread.start()
+            served = context.monitors[monitor.name] = ServedMonitor(database, ledger, monitor, machine)
+            if served.needs_updates:
+                context.monitor_thread.tasks[f"the monitor {monitor.name}"] = served.update
+        context.start()
     except BaseException:
         context.close()
         raise

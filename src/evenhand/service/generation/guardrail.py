@@ -24,9 +24,10 @@ from evenhand.service.generation.stored_enforcer import LogMetadata, describe_st
 
 if TYPE_CHECKING:
     from evenhand.genai.pipeline import Pipeline
-    from evenhand.service.generation.stored_enforcer import RetryQueue, StoredEnforcer
+    from evenhand.service.generation.stored_enforcer import StoredEnforcer
     from evenhand.service.settings import ServedGuardConfig
     from evenhand.service.store.ledger import Ledger
+    from evenhand.service.store.retry_queue import RetryQueue
 
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
@@ -100,7 +101,7 @@ class Guardrail:
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()
         pause = min(1.0, guard.entry.guardrail_seconds / 4)
-        self._thread = PeriodicThread("evenhand-guardrail", self.expire_calls, pause)
+        self._thread = PeriodicThread("evenhand-guardrail", pause, {"the guardrail": self.expire_calls})
 
     @property
     def waiting(self) -> int:

@@ -28,7 +28,6 @@ from evenhand.service.generation.limiter import ConcurrencyLimiter
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.generation.stored_enforcer import (
     LogMetadata,
-    RetryQueue,
     StoredEnforcer,
     cost_entries,
     wait_for_store,
@@ -38,6 +37,7 @@ from evenhand.service.spending import to_micro
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.retry_queue import RetryQueue
 from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
@@ -101,7 +101,7 @@ class ServedGuard:
         self.makes: OutputKind = output_kind(pipeline.generator)
         self.ledger, self.replica, self.pictures = ledger, replica, pictures
         self.limiter = ConcurrencyLimiter(entry.name, at_once=entry.at_once, waiting=entry.waiting)
-        self.retry_queue = RetryQueue(ledger, entry.name)
+        self.retry_queue = RetryQueue(ledger, entry.name, _lost_records_operation)
         self.observers: list[Callable[[ServedAnswer], None]] = []
         self.cost_observers: list[Callable[[int, float], None]] = []
         self.guardrail = Guardrail(self)
@@ -304,6 +304,10 @@ class GuardedRequest:
         self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(cost)})
         for observer in self._guard.cost_observers:
             observer(len(attempts), cost)
+
+
+def _lost_records_operation(records: int) -> dict[str, Any]:
+    return {"op": "record", "note": {"what": "lost", "records": records}}
 
 
 def read_guard_configuration(entry: ServedGuardConfig, folder: Path) -> GenerationConfig:

@@ -1,12 +1,10 @@
-"""The enforcer of a guard, whose state is in the store, and a queue for operations while the store is unavailable."""
+"""The enforcer of a guard, whose state is in the store."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 import time
-from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
@@ -15,22 +13,14 @@ from uuid import uuid4
 
 from evenhand.core.coroutines import blocks, call, is_blocking
 from evenhand.core.http import SecretRedactor
-from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.errors import DecisionError, StoreError
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.enforcement.supply import ItemAttempt
-from evenhand.service.background import PeriodicThread
 from evenhand.service.spending import SECONDS, to_micro
-from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.transaction import OperationResult
-
-RETRY_SECONDS = 1.0
-"""Seconds between two attempts of queued operations."""
-
-MAX_WAITING = 10_000
-"""Maximum number of queued operations. Further records are only counted."""
 
 
 @dataclass(frozen=True)
@@ -231,76 +221,3 @@ class LogMetadata:
 
     def _logged_prompt(self) -> dict[str, Any]:
         return {"prompt": self._prompt} if self._log_prompts else {"prompt_sha256": sha256_hex(self._prompt)}
-
-
-class RetryQueue:
-    """Carries out operations without a caller, and retries them while the store is unavailable.
-
-    Args:
-        ledger: Ledger of the store.
-        stream: Name of the stream.
-    """
-
-    def __init__(self, ledger: Ledger, stream: str) -> None:
-        self._ledger, self._stream = ledger, stream
-        self._pending: deque[Operation] = deque()
-        self._lost = 0
-        self._lock = threading.Lock()
-        self._thread = PeriodicThread("evenhand-leftovers", self._retry, RETRY_SECONDS)
-        self._is_closed = False
-
-    @property
-    def waiting(self) -> int:
-        """Number of operations that the store has not accepted."""
-        return len(self._pending)
-
-    def submit(self, operation: Operation) -> Future[OperationResult] | None:
-        """Carry out an operation now or later. The operation must be idempotent.
-
-        Returns:
-            The result of the first attempt. None if it failed at once.
-        """
-        try:
-            future = self._ledger.submit(self._stream, operation, durable=False)
-        except StoreError:
-            self._keep(operation)
-            return None
-
-        def keep_failed(future: Future[OperationResult]) -> None:
-            if isinstance(future.exception(), StoreError):
-                self._keep(operation)
-
-        future.add_done_callback(keep_failed)
-        return future
-
-    def close(self) -> None:
-        """Try once more, and stop."""
-        self._is_closed = True
-        self._thread.stop()
-        self._retry()
-
-    def _keep(self, operation: Operation) -> None:
-        with self._lock:
-            # Abandonments are always kept: without them, an admission would stay open.
-            if operation.get("op") == "record" and len(self._pending) >= MAX_WAITING:
-                self._lost += 1
-            else:
-                self._pending.append(operation)
-            if not self._is_closed and not self._thread.is_started:
-                self._thread.start()
-
-    def _retry(self) -> None:
-        """Submit pending operations until the store fails."""
-        while self._pending:
-            try:
-                self._ledger.submit(self._stream, self._pending[0]).result()
-            except StoreError:
-                return
-            except EvenhandError:
-                pass  # It was carried out before, or is invalid.
-            self._pending.popleft()
-        with self._lock:
-            lost, self._lost = self._lost, 0
-        if lost:
-            note: dict[str, Any] = {"what": "lost", "records": lost}
-            self.submit({"op": "record", "note": note})

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, tuple_, update
 
 from evenhand.errors import StoreError
-from evenhand.service.background import PeriodicThread
+from evenhand.service.settings import RetentionConfig
 from evenhand.service.state_machines import KEY_STREAM
 from evenhand.service.store.database import Database, read_heads
 from evenhand.service.store.ledger import Ledger
@@ -81,7 +81,7 @@ NOT_COPIED = (replicas, revisions)
 class Replicas:
     """Heartbeat of one replica, and its view of the others.
 
-    All methods raise `StoreError` if the store fails.
+    `beat` and `look` raise `StoreError` if the store fails.
 
     Args:
         database: Store.
@@ -140,7 +140,10 @@ class Replicas:
 
     def leave(self) -> None:
         """Record that this replica has ended. Another replica fails its open work."""
-        self._delete(replicas.c.name == self._name)
+        try:
+            self._delete(replicas.c.name == self._name)
+        except StoreError as error:
+            logger.warning("the other replicas will notice by themselves that this one ended: %s", error.message)
 
     def _delete(self, *where: ColumnElement[bool]) -> int:
         statement = delete(replicas).where(*where)
@@ -154,56 +157,6 @@ class Replicas:
             state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
             cached = self._holders[stream] = head, self._ledger.holders(stream, json.loads(state))
         return cached[1]
-
-
-class UpkeepThread:
-    """Background thread of a replica. Tasks that fail are retried the next time.
-
-    Args:
-        replicas: Heartbeat of this process.
-        retention: Retention job of this process.
-        steady: Monotonic clock in seconds.
-    """
-
-    def __init__(
-        self, replicas: Replicas, retention: RetentionJob, *, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._replicas, self._retention, self._steady = replicas, retention, steady
-        self._tidied: float | None = None
-        self._thread = PeriodicThread("evenhand-upkeep", self.run_due_tasks, BEAT_SECONDS)
-
-    def start(self) -> None:
-        """Send a first heartbeat before anything is opened, and start the thread.
-
-        Raises:
-            StoreError: The store failed.
-        """
-        self._replicas.beat()
-        self._thread.start()
-
-    def run_due_tasks(self) -> None:
-        """Run all tasks that are due."""
-        tasks = {"beat": self._replicas.beat, "look": self._replicas.look}
-        now = self._steady()
-        if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
-            self._tidied = now
-            tasks["delete_expired"] = self._retention.delete_expired
-        for name, task in tasks.items():
-            try:
-                task()
-            except StoreError as error:
-                logger.warning("%s: %s", name, error.message)
-            except Exception:
-                logger.exception("%s failed", name)
-
-    def stop(self) -> None:
-        """Stop, and sign off. Call it before the ledger is closed."""
-        self._thread.stop()
-        if self._thread.is_started:
-            try:
-                self._replicas.leave()
-            except StoreError as error:
-                logger.warning("the other replicas will notice by themselves that this one ended: %s", error.message)
 
 
 class RetentionJob:
@@ -220,8 +173,7 @@ class RetentionJob:
     Args:
         database: Store.
         ledger: Ledger of this process. All of its streams are processed, except the keys.
-        log_days: Minimum age of deleted entries. They are at most an eighth older. None keeps them.
-        picture_days: Age of deleted pictures. None keeps them.
+        config: Minimum ages of deleted data. Deleted entries are at most an eighth older.
         clock: Clock in seconds since 1970.
         steady: Monotonic clock in seconds.
     """
@@ -230,17 +182,28 @@ class RetentionJob:
         self,
         database: Database,
         ledger: Ledger,
+        config: RetentionConfig,
         *,
-        log_days: float | None,
-        picture_days: float | None,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database, self._ledger = database, ledger
-        self._log_seconds = None if log_days is None else log_days * DAY_SECONDS
-        self._picture_seconds = None if picture_days is None else picture_days * DAY_SECONDS
+        days = (config.log_days, config.picture_days)
+        self._log_seconds, self._picture_seconds = (None if n is None else n * DAY_SECONDS for n in days)
         self._clock, self._steady = clock, steady
         self._previous = (clock(), steady())
+        self._finished_at = float("-inf")
+
+    def delete_if_due(self) -> None:
+        """Delete expired data unless that was done recently.
+
+        Raises:
+            StoreError: The store failed.
+        """
+        now = self._steady()
+        if now - self._finished_at >= TIDY_SECONDS:
+            self._finished_at = now
+            self.delete_expired()
 
     def delete_expired(self) -> None:
         """Write the checkpoints that are due, and delete expired data.
