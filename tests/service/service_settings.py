@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from evenhand.service.auth.keys import Caller
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.settings import ServiceConfig
 
@@ -13,8 +13,8 @@ from evenhand.service.settings import ServiceConfig
 class FakeKeys:
     """Keys of callers, each of which is the name of its holder."""
 
-    async def caller(self, key: str) -> Caller:
-        return Caller(key, frozenset({"decide"}), key)
+    async def caller(self, key: str) -> ApiKey:
+        return ApiKey(key, key, frozenset({"decide"}))
 
 
 def idle_context(*, settings: ServiceConfig | None = None, keys: Any = None) -> SimpleNamespace:

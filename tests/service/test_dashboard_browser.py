@@ -15,7 +15,6 @@ from playwright.sync_api import expect, sync_playwright
 
 from browser import ARGUMENTS, CHECK, CHROMIUM
 from conftest import GUARD, PLAN
-from evenhand.errors import StoreError
 from evenhand.service import KeyStore
 from evenhand.service.generation.guards import GuardedRequest
 
@@ -201,60 +200,6 @@ def test_what_goes_wrong_is_said_plainly(page, site):
     assert "secret" not in page.content()
 
 
-def test_a_store_that_cannot_be_read_is_told(page, site, monkeypatch):
-    look(page, site, "loans")
-    with monkeypatch.context() as patch:
-
-        def away():
-            raise StoreError("the disk is gone")
-
-        patch.setattr(site.context.database, "reading", away)
-        expect(page.get_by_role("alert")).to_contain_text("The service cannot read its store")
-        expect(page.get_by_role("alert")).to_contain_text("the disk is gone")
-    expect(page.locator("#lost")).to_be_hidden()
-    site.decide("loans", ("after the disk", "men", 1))
-    expect(page.locator(".log tbody tr").first).to_contain_text("after the disk")
-
-
-def test_lanes_by_keyboard(page, site):
-    for _ in range(3):
-        answer_now(GuardedRequest(site.context.guards["studio"], "a portrait of a leader"))
-    look(page, site, "studio")
-    slider = page.get_by_role("slider", name="leader: age, item by item")
-    expect(slider).not_to_have_attribute("aria-valuetext", "nothing yet")
-    slider.focus()
-    page.keyboard.press("Home")
-    first = slider.get_attribute("aria-valuetext")
-    assert first.startswith("Number ")
-    assert "it shows age" in first
-    page.keyboard.press("ArrowRight")
-    assert slider.get_attribute("aria-valuetext") != first
-    assert slider.get_attribute("aria-valuenow") == "1"
-    expect(page.locator(".lanes .readout")).to_have_text(slider.get_attribute("aria-valuetext"))
-    expect(page.locator("#peek")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator("#peek")).to_be_hidden()
-    meter = page.get_by_role("meter", name="elderly: items left")
-    assert "of 8" in meter.get_attribute("aria-valuetext")
-
-
-def test_a_search_waits_for_a_pause_in_typing(page, site):
-    page.clock.install()
-    look(page, site, "loans")
-    asked = []
-    page.on("request", lambda one: "text=" in one.url and asked.append(one.url.partition("text=")[2]))
-    field = page.get_by_label("Text")
-    page.clock.pause_at(page.evaluate("Date.now()") + 5_000)
-    for letter in "wome":
-        field.press_sequentially(letter)
-        page.clock.run_for(299)
-    assert asked == []
-    field.press_sequentially("n")
-    with page.expect_response(lambda one: "text=women" in one.url):
-        page.clock.run_for(300)
-    assert len(asked) == 1
-
-
 def test_filters_and_exports(page, site):
     look(page, site, "loans")
     rows = page.locator(".log tbody tr")
@@ -358,20 +303,6 @@ def test_names_and_contrast(page, site):
     page.goto(f"{site.url}/login")
     assert page.evaluate(CHECK)["found"] == []
     page.complaints.clear()
-
-
-def test_the_check_finds_what_is_wrong(page, site):
-    look(page, site, "loans")
-    page.evaluate(
-        """() => { const main = document.querySelector("main");
-           const add = (tag, about) => main.append(Object.assign(document.createElement(tag), about));
-           add("button", {}); add("img", {}); add("h4", { textContent: "deep" }); add("th", { textContent: "cell" });
-           add("p", { textContent: "pale" }); main.lastChild.style.color = "rgb(200, 200, 200)";
-           add("p", { id: "main" }); }"""
-    )
-    found = " ".join(page.evaluate(CHECK)["found"])
-    for wrong in ("no name: button", "without alt", "contrast 1.6", "called main", "no scope", "level 2 comes h4"):
-        assert wrong in found
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])

@@ -67,26 +67,6 @@ def hub_for(here, **options):
     return EventHub(here, **{"every": 0.005, **options})
 
 
-def test_what_was_missed_comes_first_and_then_what_is_new(here):
-    decide(here, "loans", "a", "b", "c")
-
-    async def page():
-        reader = Reader(hub_for(here), {"loans": 1})
-        await reader.hear()
-        await reader.until("loans", 3)
-        await asyncio.to_thread(decide, here, "loans", "d")
-        await asyncio.to_thread(decide, here, "finite", "d")
-        await reader.until("loans", 4)
-        await reader.until("finite", 1)
-        await reader.leave()
-        return reader
-
-    reader = asyncio.run(page())
-    assert reader.numbers == {"loans": [2, 3, 4], "finite": [1]}
-    assert reader.kinds[0] == "hello"
-    assert parse_positions(reader.place)["loans"] == 4
-
-
 def test_pages_that_come_and_go_miss_nothing_while_others_write(here):
     total = 200
 

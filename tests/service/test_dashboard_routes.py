@@ -363,15 +363,6 @@ def test_a_key_that_may_not_read_is_told_so(locked, key, status, said):
     assert "set-cookie" not in answer.headers
 
 
-def test_other_sites_cannot_log_anybody_in_or_out(locked):
-    client, keys = locked
-    elsewhere = {"sec-fetch-site": "cross-site"}
-    assert client.post("/login", data={"key": keys["read"]}, headers=elsewhere).status_code == 403
-    client.post("/login", data={"key": keys["read"]})
-    assert client.post("/logout", headers=elsewhere).status_code == 403
-    assert client.get("/v1/dashboard").status_code == 200
-
-
 # ---- the files
 
 
@@ -405,8 +396,3 @@ NAMES = st.from_regex(r"[A-Za-z0-9_.-]{1,20}", fullmatch=True)
 @given(st.dictionaries(NAMES, st.integers(0, 10**18 - 1), max_size=5))
 def test_positions_are_read_as_they_are_written(positions):
     assert parse_positions(",".join(f"{name}={number}" for name, number in positions.items())) == positions
-
-
-@given(st.text(max_size=60))
-def test_positions_from_anywhere_do_no_harm(text):
-    assert all(number >= 0 for number in parse_positions(text).values())

@@ -125,24 +125,6 @@ def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service: R
     assert not machine.open
 
 
-POLICY: dict[str, Any] = {
-    "code": "content_policy_violation",
-    "message": "Your request was rejected by our safety system.",
-    "type": "invalid_request_error",
-    "param": None,
-}
-
-
-def test_what_the_service_refuses_to_draw_is_refused_in_its_own_words(client, upstream_of_this_test):
-    upstream_of_this_test.always, upstream_of_this_test.error = 400, POLICY
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.images.generate(model="pictures", prompt="a tree")
-    assert caught.value.status_code == 400
-    assert caught.value.code == "content_policy_violation"
-    assert "rejected by our safety system" in caught.value.message
-    assert caught.value.response.headers["x-evenhand-status"] == "refused"
-
-
 CONTEXT: dict[str, Any] = {
     "code": "context_length_exceeded",
     "message": "This model's maximum context length is 4096 tokens.",
@@ -331,21 +313,6 @@ def test_several_pictures_are_made_at_the_same_time(client, service):
     service.check_replay("remote")
 
 
-def test_several_pictures_are_asked_for_at_once(client, service, upstream_of_this_test):
-    assert len(client.images.generate(model="pictures", prompt="a tree", n=4).data) == 4
-    assert [one.get("n") for one in upstream_of_this_test.asked("/images/generations")] == [4]
-    upstream_of_this_test.received.clear()
-    found = client.images.generate(model="pictures", prompt="a leader", n=8).data
-    asked = upstream_of_this_test.asked("/images/generations")
-    assert len(found) == 8
-    plain = [one.get("n", 1) for one in asked if one["prompt"] == "a leader"]
-    needed = [one for one in asked if one["prompt"] != "a leader"]
-    assert len(plain) == 1
-    assert needed
-    assert all(one.get("n") is None for one in needed), "what must show something is asked for by itself"
-    assert service.check_replay("remote").enforcer.counts["leader: age"]["missed"] == 0
-
-
 def test_a_service_that_makes_one_picture_at_a_time_is_asked_for_each(client, upstream_of_this_test):
     upstream_of_this_test.failures = [400]
     assert len(client.images.generate(model="pictures", prompt="a tree", n=3).data) == 3
@@ -451,66 +418,6 @@ def test_a_stream_is_looked_at_first_and_says_so(client, service):
     assert events[0].choices[0].delta.role == "assistant"
     assert events[-1].choices[0].finish_reason == "stop"
     assert events[-1].evenhand["status"] == "ok"
-
-
-def test_streams_of_clients_at_once(service, upstream_of_this_test):
-    async def tell(client: Any) -> str:
-        asked = [{"role": "user", "content": "tell of a leader"}]
-        stream = await client.chat.completions.create(model="stories", messages=asked, stream=True)
-        return "".join([event.choices[0].delta.content or "" async for event in stream])
-
-    async def ask() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=f"{service.url}/v1", api_key="x", max_retries=0) as client:
-            return await asyncio.gather(*(tell(client) for _ in range(6)))
-
-    assert all(text.startswith("There is somebody") for text in asyncio.run(ask()))
-    assert not service.check_replay("stories").open
-
-
-def test_usage_is_passed_on(client, upstream_of_this_test):
-    import json
-
-    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    choice = {"index": 0, "message": {"role": "assistant", "content": "An adult."}, "finish_reason": "length"}
-    whole = {"id": "x-1", "created": 5, "choices": [choice], "usage": usage, "system_fingerprint": "f"}
-    upstream_of_this_test.body = json.dumps(whole).encode()
-    try:
-        asked = {"model": "stories", "messages": [{"role": "user", "content": "tell of a tree"}]}
-        answer = client.chat.completions.create(**asked)
-        assert answer.usage.total_tokens == 7
-        assert (answer.id, answer.created, answer.choices[0].finish_reason) == ("x-1", 5, "length")
-        events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
-        assert events[-1].usage.total_tokens == 7
-        assert events[-1].choices == []
-        assert events[0].usage is None
-    finally:
-        upstream_of_this_test.body = None
-
-
-def test_parts_of_messages_are_handed_on_and_the_last_text_is_changed(client, upstream_of_this_test, monkeypatch):
-    # The double answers questions about pictures; here it is only to receive one.
-    monkeypatch.setattr(upstream_of_this_test, "says", "an adult")
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    for _ in range(40):
-        content = [{"type": "text", "text": "tell of a leader"}, picture]
-        client.chat.completions.create(model="stories", messages=[{"role": "user", "content": content}])
-    sent = [one["messages"][0]["content"] for one in upstream_of_this_test.asked("/chat/completions")]
-    assert all(parts[1] == picture for parts in sent)
-    assert any("(showing: age" in parts[0]["text"] for parts in sent)
-
-
-def test_what_comes_after_the_last_question_is_handed_on_behind_it(client, upstream_of_this_test):
-    messages = [
-        {"role": "user", "content": "tell of a tree"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-        },
-        {"role": "tool", "tool_call_id": "1", "content": "an oak"},
-    ]
-    client.chat.completions.create(model="stories", messages=messages)
-    assert upstream_of_this_test.asked("/chat/completions")[-1]["messages"] == messages
 
 
 @pytest.mark.parametrize(

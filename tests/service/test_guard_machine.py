@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from evenhand.errors import DecisionError
 from evenhand.genai import Admission
-from evenhand.service import Database, Ledger, ServiceConfig
+from evenhand.service import Database, Ledger
 from evenhand.service.generation.guards import build_guard_machine
 from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.settings import ServedGuardConfig
@@ -43,15 +43,6 @@ def admit(replica: str = "a", **more: Any) -> dict[str, Any]:
 
 
 # ---- operations
-
-
-def test_notes_decide_nothing():
-    plain, noted = machine(), machine()
-    for number in range(1, 20):
-        operation = admit(f"r{number % 2}")
-        assert plain.apply(operation, number) == noted.apply({**operation, "note": {"prompt": "a leader"}}, number)
-    assert noted.apply({"op": "record", "note": {"what": "anything"}}, 20) == {}
-    assert plain.state() == noted.state()
 
 
 def test_an_admission_can_be_named_by_its_number_or_by_its_call():
@@ -124,17 +115,6 @@ def test_what_a_replica_or_a_call_had_open_is_given_up():
     assert kept.apply({"op": "abandon", "call": "y"}, 5) == {"abandoned": {}}, "asked again, nothing happens"
     assert set(kept.apply({"op": "abandon", "replica": "a"}, 6)["abandoned"]) == {"1", "3"}
     assert not kept.open
-
-
-def test_a_state_is_taken_up_as_json():
-    first, second = machine(), machine()
-    for number in range(1, 9):
-        first.apply(admit("a", call=f"c{number}"), number)
-    first.apply({"op": "complete", "admission": 3, "values": {"age": "elderly"}}, 9)
-    second.load(json.loads(json.dumps(first.state())))
-    assert second.state() == first.state()
-    for number in range(10, 20):
-        assert first.apply(admit(), number) == second.apply(admit(), number)
 
 
 # ---- the digest
@@ -344,10 +324,6 @@ def test_the_guarantee_would_be_missed_if_the_slack_were_not_kept():
             {"op": "complete", "admission": 2 * number, "values": {"age": "adult"}, "final": True}, 2 * number + 1
         )
     assert kept.enforcer.counts["leader: age"]["missed"] > 0
-
-
-def test_settings_take_a_guard_of_a_gateway_without_a_generator():
-    assert ServiceConfig.read({"guards": [{"name": "gateway", "config": CONFIG}]}).guards[0].name == "gateway"
 
 
 def test_every_entry_can_be_derived_from_the_state_before_it_alone():

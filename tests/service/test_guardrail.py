@@ -97,12 +97,6 @@ def test_an_answer_that_was_not_asked_for_here_is_kept_back(service):
     until(lambda: service.inputs("lenient", "record"), "the log tells nothing")
 
 
-def test_a_longer_answer_to_the_same_call_is_another_item(service):
-    call(service, "request", "stream", ["a leader"])
-    assert call(service, "response", "stream", ["an adult"]).json()["action"] == "NONE"
-    assert call(service, "response", "stream", ["an adult and more"]).json()["action"] == "BLOCKED"
-
-
 def test_disobedience_is_delivered_and_told(service):
     for number in range(4):
         call(service, "request", f"call-{number}", ["a leader"])
@@ -146,15 +140,6 @@ def test_what_the_user_asks_is_found_among_messages(service):
     assert answer["texts"][1] == "Hello."
 
 
-def test_consecutive_messages_of_the_user_are_read_together(service):
-    messages = [{"role": "user", "content": "a leader"}, {"role": "user", "content": "Make it long."}]
-    for number in range(4):
-        texts = ["a leader", "Make it long."]
-        answer = call(service, "request", f"n-{number}", texts, structured_messages=messages).json()
-    assert answer["texts"][0] == "a leader"
-    assert answer["texts"][1].startswith("Make it long. (showing")
-
-
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [
@@ -168,13 +153,6 @@ def test_what_makes_no_sense_is_refused(service, change, status, code):
     answer = call(service, "request", "x", ["a leader"], **change)
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == code
-
-
-def test_two_items_of_one_request_are_refused(service):
-    call(service, "request", "two", ["a leader"])
-    answer = call(service, "response", "two", ["an adult", "a child"])
-    assert answer.status_code == 400
-    assert "n: 1" in answer.json()["error"]["hint"]
 
 
 def test_the_guard_of_a_model_is_found_by_its_name(service):
@@ -192,7 +170,7 @@ def test_a_gateways_guard_makes_nothing_itself(service):
 def test_a_call_whose_item_never_comes_is_given_up_by_a_clock_that_nobody_sets(service):
     now = [1000.0]
     guard = service.guard("stories")
-    guard.guardrail = Guardrail(guard, steady=lambda: now[0])
+    guard.guardrail = Guardrail(guard.entry, guard.pipeline, guard.retry_queue, guard.enforcer, steady=lambda: now[0])
     call(service, "request", "late", ["a leader"])
     now[0] += guard.entry.guardrail_seconds - 1
     assert guard.guardrail.expire_calls() == 0

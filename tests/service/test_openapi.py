@@ -83,13 +83,6 @@ def test_whatever_is_asked_the_answer_is_as_described(api, method, path):
     ask()
 
 
-def test_what_matters_is_described():
-    assert len(OPERATIONS) >= 17
-    assert {("post", "/v1/shields/{name}/decisions"), ("get", "/healthz"), ("post", "/v1/images/generations")} <= set(
-        OPERATIONS
-    )
-
-
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     while "$ref" in schema:
         schema = DESCRIBED["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

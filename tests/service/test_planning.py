@@ -113,20 +113,6 @@ PLAN = read_plan(
 )
 
 
-def test_two_replicas_of_a_dynamic_shield_decide_as_one_would(database):
-    ledgers = [Ledger(database, {"loans": ShieldMachine(Shield(PeriodicShield(PLAN)), {})}) for _ in range(2)]
-    people = [("women" if k % 5 < 2 else "men", int(k % 7 < 3)) for k in range(60)]
-    alone = Shield(PeriodicShield(PLAN))
-    # In runs of 5, so that either takes up states in the middle and at the ends of periods.
-    for k, (group, recommendation) in enumerate(people):
-        operation = {"op": "decide", "id": str(k), "group": group, "recommendation": recommendation}
-        done = ledgers[k // 5 % 2].submit("loans", operation, id=str(k)).result(SECONDS)
-        assert done.number == k + 1
-        assert done.answer["decision"] == alone.decide(group, recommendation).decision
-    for one in ledgers:
-        one.close()
-
-
 def test_two_replicas_take_late_labels_as_one_shield_would(database):
     plan = read_plan(
         {

@@ -105,19 +105,6 @@ def test_what_cannot_be_meant_is_one_error(client, path):
         assert "x-evenhand-guarded" not in answer.headers, name
 
 
-def test_a_name_that_occurs_twice_is_said_and_nothing_is_decided(client):
-    answer = send(client, DECISIONS, decision(', "recommendation": 0', id="twice"))
-    assert answer.json()["error"]["message"] == "the body is not valid JSON: a name occurs twice in an object"
-    assert "x-evenhand-repeated" in (again := send(client, DECISIONS, decision(id="twice"))).headers
-    assert again.headers["x-evenhand-repeated"] == "false"
-
-
-def test_nobody_else_is_harmed(client):
-    for k, name in enumerate(BOMBS):
-        send(client, DECISIONS, BOMBS[name])
-        assert send(client, DECISIONS, decision(id=f"fine {k}")).status_code == 200
-
-
 @pytest.mark.parametrize(
     "prompt", ["leader\r\nset-cookie: a=b", "leader ☃ \u2028 ünï", "leader \x00\x7f", "leader %0d%0a"]
 )
@@ -131,13 +118,6 @@ def test_prompts_break_no_header(client, prompt):
         assert "set-cookie" not in answer.headers
         for name, value in answer.headers.raw:
             assert escape_header_value(value) == value, name
-
-
-def test_names_of_groups_break_no_header(client):
-    answer = client.post(DECISIONS, json={"id": "g", "group": "größe\r\nx: y", "recommendation": 1})
-    assert answer.status_code == 200
-    assert answer.headers["x-evenhand-guarded"] == "true"
-    assert "x" not in answer.headers
 
 
 @pytest.mark.parametrize("value", [b"plain", b"a\r\nset-cookie: b", b"\xc3\xa9", b"\x00\x7f\t", b"100%", b""])

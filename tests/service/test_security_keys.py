@@ -103,22 +103,6 @@ def test_every_change_is_in_the_log(ring, database, clock):
     assert key not in json.dumps(bodies)
 
 
-def test_the_log_gives_the_keys_again(ring, database):
-    ring.add("ann", ["read"])
-    ring.rotate("ann", overlap=60)
-    ring.add("bob", ["admin"])
-    ring.revoke("bob")
-    again = KeyMachine()
-    with database.reading() as connection:
-        for entry in read_entries_after(connection, KEY_STREAM, 0):
-            assert again.before(entry["body"]["input"]) == entry["body"]["before"]
-            assert again.apply(entry["body"]["input"], entry["number"]) == entry["body"]["output"]
-    taken_up = KeyMachine()
-    taken_up.load(json.loads(json.dumps(again.state())))
-    assert taken_up.state() == again.state()
-    assert {one["name"]: one["revoked"] for one in again.state()["keys"].values()} == {"ann": None, "bob": 1_000.0}
-
-
 def test_what_makes_no_sense_changes_nothing(ring):
     ring.add("ann", ["read"])
     before = ring.keys()
@@ -168,10 +152,6 @@ def test_callers_are_told_apart(ring, database, clock):
     assert all(asked(keys, bob).is_allowed(scope) for scope in module.SCOPES)
     for wrong in ("evenhand_", ann[:-1], ann + "x", ann.upper(), hash_key(ann), PREFIX + "é" * 43):
         assert "not known" in refused(keys, wrong)
-
-
-def test_nobody_has_a_key_in_a_new_store(database):
-    assert "not known" in refused(KeyCache(database), create_key())
 
 
 def test_rotation_keeps_both_for_a_while(ring, database, clock):
@@ -412,15 +392,6 @@ def test_a_service_without_keys_answers_to_its_own_machine_alone(url):
         assert client.post("/v1/shields/x/labels", json={}).json()["error"]["code"] != "origin"
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org"])
-def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
-    with pytest.raises(OptionError, match="keys = true"):
-        ServiceConfig.read({"service": {"keys": False, "host": host}})
-    with pytest.raises(OptionError, match="keys = true"):
-        ServiceConfig.read({"service": {"keys": False}}).with_address(host, None)
-    assert ServiceConfig.read({"service": {"keys": True, "host": host}}).service.host == host
-
-
 # ---- keys for some streams alone
 
 OTHERS = (
@@ -519,10 +490,6 @@ def test_the_command_makes_keys_for_some_streams(run, tmp_path):
     said = run("add", "bob", "--scope", "decide", "--stream", "loan")
     assert "expected the name of a shield, guard or monitor, got 'loan'" in str(said.exception)
     assert "did you mean 'loans'" in str(said.exception)
-
-
-def test_an_empty_list_says_how_to_begin(run):
-    assert "evenhand keys add" in run("list").output
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
 from evenhand.service.auth.access import ASSETS, PUBLIC_PATHS, is_public
-from evenhand.service.auth.keys import SCOPES, Caller, KeyCache, RequiredScope
+from evenhand.service.auth.keys import SCOPES, ApiKey, KeyCache, RequiredScope
 
-NOBODY = Caller("nobody", frozenset())
+NOBODY = ApiKey("", "nobody", frozenset())
 
 
 def walk(routes: list[BaseRoute]) -> Iterator[BaseRoute]:

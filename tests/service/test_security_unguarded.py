@@ -318,7 +318,7 @@ def test_the_log_has_what_was_delivered_wherever_a_decision_stalls(tmp_path, pol
         entry = logged[str(k)]
         assert (entry["input"]["op"] == "decide") is made.guarded
         assert entry["output"] == dict(made.answer)
-    assert world.ledger.machine("loans").shield.certificate().step == sum(made.guarded for made in answers)
+    assert world.ledger.machines["loans"].shield.certificate().step == sum(made.guarded for made in answers)
     world.close()
 
 

@@ -87,11 +87,6 @@ def test_a_policy_lies_beside_the_file(served, tmp_path):
     assert not (tmp_path / "evenhand.db").exists()
 
 
-def test_where_keys_are_needed_and_there_are_none_it_says_how_to_make_one(served):
-    service = served('[service]\ndatabase = "sqlite:///evenhand.db"\n')
-    assert "needed, and there is none: evenhand keys add" in service.out
-
-
 def _pictures(upstream: Upstream) -> str:
     return f"""
 [service]

@@ -101,16 +101,3 @@ def test_every_counter_exists_before_anything_happens(client):
     path = "/v1/images/generations"
     for status in ("200", "502", "503"):
         assert of(samples, "evenhand_http_requests_total", method="POST", route=path, status=status) == 0
-
-
-def test_every_application_counts_for_itself(settings, client):
-    from starlette.testclient import TestClient
-
-    from evenhand.service import create_app
-
-    client.post("/v1/shields/loans/decisions", json={"id": "1", "group": "men", "recommendation": 1})
-    with TestClient(create_app(settings)) as other:
-        samples, _ = sampled(other)
-        assert of(samples, "evenhand_decisions_total", stream="loans", decision="1") == 0
-        # Where a stream stands is the same everywhere.
-        assert of(samples, "evenhand_log_entries", stream="loans") == 1

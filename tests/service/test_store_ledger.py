@@ -14,7 +14,7 @@ from chains import verified
 from counting import Counting
 from sqlalchemy import select
 
-from evenhand.errors import DecisionError, StoreError
+from evenhand.errors import StoreError
 from evenhand.service import Database, Ledger
 from evenhand.service.store.tables import streams
 from evenhand.service.store.transaction import OperationResult
@@ -54,46 +54,6 @@ def _held(ledger: Ledger) -> Iterator[None]:
     errand.result(20)
 
 
-def test_the_same_id_has_one_answer_whoever_asks_and_however_often(database: Database, ledger: Ledger) -> None:
-    other = Ledger(database, {"a": Counting(), "b": Counting()})
-    with _held(ledger):
-        asked = [_add(ledger, 5, "one") for _ in range(3)] + [_add(ledger, 1), _add(ledger, 5, "one", "b")]
-    done = [one.result(10) for one in asked]
-    assert [(one.number, one.repeated) for one in done] == [(1, False), (1, True), (1, True), (2, False), (1, False)]
-    assert done[0].answer == done[1].answer == done[2].answer
-    again = _add(other, 5, "one").result(10)
-    assert (again.answer, again.repeated) == (done[0].answer, True)
-    with pytest.raises(DecisionError, match="another request") as caught:
-        _add(other, 6, "one").result(10)
-    assert caught.value.code == "repeated"
-    other.close()
-    assert [len(log) for log in verified(database).values()] == [3, 2]
-
-
-def test_what_makes_no_sense_changes_nothing_and_its_id_may_be_used_again(database: Database, ledger: Ledger) -> None:
-    with _held(ledger):
-        asked = [_add(ledger, 1), _add(ledger, -1, "x"), _add(ledger, 2, "x")]
-    assert [one.exception(10) is None for one in asked] == [True, False, True]
-    assert asked[2].result().answer == {"total": 3, "number": 2}
-    with pytest.raises(DecisionError, match="no 'c'"):
-        _add(ledger, 1, stream="c")
-    verified(database)
-
-
-def test_replicas_take_turns_and_each_goes_on_from_the_others(database: Database, ledger: Ledger) -> None:
-    other = Ledger(database, {"a": Counting(), "b": Counting()})
-    with ThreadPoolExecutor(8) as pool:
-        jobs = [
-            pool.submit(lambda one=one: _add((ledger, other)[one % 2], 1, f"{one % 50}").result(30))
-            for one in range(100)
-        ]
-        done = [job.result(60) for job in jobs]
-    assert sum(not one.repeated for one in done) == 50
-    other.close()
-    logged = verified(database)["a"]
-    assert logged[-1]["body"]["output"]["total"] == 50
-
-
 def test_replicas_that_begin_at_the_same_time_begin_each_stream_once(database: Database, store_url: str) -> None:
     def begin(_: int) -> None:
         here = Database(store_url)
@@ -109,28 +69,12 @@ def test_replicas_that_begin_at_the_same_time_begin_each_stream_once(database: D
     assert len(logs["s3"]) == 5
 
 
-def test_another_configuration_starts_a_new_run_and_refuses_the_one_before(database: Database, ledger: Ledger) -> None:
-    _add(ledger, 1).result(10)
-    other = Ledger(database, {"a": Counting("1" * 64)})
-    with pytest.raises(DecisionError, match="another configuration"):
-        _add(ledger, 1).result(10)
-    assert _add(other, 5).result(10).answer["total"] == 5
-    other.close()
-
-
 def test_any_text_is_an_id(database: Database, ledger: Ledger) -> None:
     ids = ["x" * 200, "π" * 200, "\u0000", "\ud800 alone", "\U0001f600" * 200, "", "' OR 1=1 --", "a\nb"]
     first = [_add(ledger, 1, one).result(10) for one in ids]
     again = [_add(ledger, 1, one).result(10) for one in ids]
     assert again == [OperationResult(one.number, one.answer, repeated=True) for one in first]
     assert [entry["body"]["id"] for entry in verified(database)["a"][1:]] == ids
-
-
-def test_ids_that_look_alike_are_not_the_same(ledger: Ledger) -> None:
-    alike = ["é", "e\u0301", "E", "e", "e ", "\uff45", "\u0435"]
-    with _held(ledger):
-        asked = [_add(ledger, 1, one) for one in alike]
-    assert [one.result(10).number for one in asked] == list(range(1, len(alike) + 1))
 
 
 class Greedy(Counting):
@@ -166,13 +110,6 @@ def test_a_fault_of_the_machine_is_the_fault_of_one_operation_alone(database: Da
     assert asked[2].result().answer == {"total": 3, "number": 2}
     ledger.close()
     verified(database)
-
-
-def test_what_no_text_can_hold_is_refused_alone(database: Database, ledger: Ledger) -> None:
-    with _held(ledger):
-        asked = [_add(ledger, 1), ledger.submit("a", {"op": "add", "amount": float("inf")}, id="x"), _add(ledger, 2)]
-    assert [one.exception(10) is None for one in asked] == [True, False, True]
-    assert verified(database)["a"][-1]["body"]["output"]["total"] == 3
 
 
 def test_callers_who_gave_up_have_asked_for_nothing(database: Database, ledger: Ledger) -> None:
@@ -228,22 +165,6 @@ def test_an_errand_that_fails_changes_nothing_and_stops_nothing(database: Databa
     ]
     _add(ledger, 1).result(10)
     verified(database)
-
-
-class Huge(Counting):
-    """Its state is megabytes long."""
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "ballast": "π" * 300_000}
-
-
-def test_huge_states_are_kept_and_loaded(database: Database) -> None:
-    one, two = (Ledger(database, {"h": Huge()}) for _ in range(2))
-    for amount in range(3):
-        _add((one, two)[amount % 2], amount, stream="h").result(20)
-    assert _add(one, 0, stream="h").result(20).answer == {"total": 3, "number": 4}
-    one.close()
-    two.close()
 
 
 def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle(

@@ -64,11 +64,6 @@ def test_a_step_that_fails_leaves_nothing(new: str, monkeypatch: pytest.MonkeyPa
     database.close()
 
 
-def test_the_last_revision_is_that_of_alembic() -> None:
-    script = pytest.importorskip("alembic.script", reason="needs the extra serve")
-    assert script.ScriptDirectory(str(tables.MIGRATIONS)).get_current_head() == tables.REVISION
-
-
 def test_only_a_new_store_needs_alembic(store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Database(store_url).close()
     monkeypatch.setitem(__import__("sys").modules, "alembic", None)
@@ -128,14 +123,6 @@ def test_places_that_cannot_be_a_store_are_refused_in_one_line(url: str, said: s
     with pytest.raises(StoreError, match=said) as caught:
         Database(url)
     assert "secret" not in str(caught.value)
-
-
-def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "letter.db"
-    path.write_bytes(b"Dear Sir or Madam, " * 1000)
-    with pytest.raises(StoreError, match="not a database"):
-        Database(f"sqlite:///{path}")
-    assert path.read_bytes() == b"Dear Sir or Madam, " * 1000
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,13 +206,6 @@ def test_a_clock_that_jumps_deletes_nothing(house: House, seconds: float) -> Non
     assert verified(house.database) == before
     with house.database.reading() as connection:
         assert connection.execute(select(func.count()).select_from(pictures)).scalar() == 3
-
-
-def test_the_settings_say_how_long(tmp_path: Path) -> None:
-    read = ServiceConfig.read({"retention": {"log_days": 90, "picture_days": 7}})
-    assert (read.retention.log_days, read.retention.picture_days) == (90, 7)
-    default = ServiceConfig.read({})
-    assert (default.retention.log_days, default.retention.picture_days) == (None, 30)
 
 
 def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:

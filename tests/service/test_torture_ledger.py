@@ -16,11 +16,11 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("sqlalchemy", reason="needs the extra serve")
 
 from in_thread import answer_now
-from ordeal import HIRING, LOANS, Told, guard
-from referee import GuardReferee, ShieldReferee, Store
+from ordeal import HIRING, LOANS, guard
+from referee import GuardReferee, Store
 from sqlalchemy import Connection
 
-from evenhand.errors import DecisionError, StoreError
+from evenhand.errors import StoreError
 from evenhand.genai import Item
 from evenhand.genai.backends.studio import Studio
 from evenhand.service import Database, Ledger
@@ -117,55 +117,6 @@ def together(work: list[Any]) -> None:
         raise failed[0]
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_decisions_on_a_store_that_fails_at_any_time(tmp_path: Path, count: int) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    told: dict[str, list[Told]] = {"loans": [], "hiring": []}
-    lost: list[str] = []
-
-    with replicas(url, count) as here:
-        for _, database, _ in here:
-            database.steady = False
-
-        def client(number: int) -> None:
-            chosen = random.Random(number)
-            for k in range(60):
-                # Neighbours ask for the same ids at the same time, and not always for the same.
-                id_ = f"{(number // 2 if k % 3 else number)}-{k}"
-                stream = "hiring" if k % 8 == 0 else "loans"
-                asked = {"id": id_, "group": ["women", "men"][k % 5 < 3], "recommendation": int(k % 7 < 3)}
-                if chosen.random() < 0.05:
-                    asked["recommendation"] = 1 - asked["recommendation"]
-                for _ in range(50):
-                    ledger, _, _ = chosen.choice(here)
-                    try:
-                        done = ledger.submit(stream, {"op": "decide", **asked}, id=id_).result(60)
-                    except StoreError:
-                        continue
-                    except DecisionError as error:
-                        told[stream].append(Told(asked, 409, {"error": {"code": error.code}}))
-                    else:
-                        told[stream].append(Told(asked, 200, {**done.answer, "number": done.number}))
-                    break
-                else:
-                    lost.append(id_)
-
-        together([lambda number=number: client(number) for number in range(6)])
-        assert sum(database.failures for _, database, _ in here) > 5
-
-    store = Store(url)
-    assert not lost
-    for name, plan in (("loans", LOANS), ("hiring", HIRING)):
-        referee = ShieldReferee(store, name, plan)
-        assert referee.follow() > 30
-        referee.guaranteed()
-        met = referee.compare(told[name])
-        assert met["acknowledged"] > 30
-        assert set(referee.answers) == {one.asked["id"] for one in told[name]}
-        # Clocks jumped back and forth, and nothing came of it.
-        assert any(after < before for before, after in zip(referee.at, referee.at[1:], strict=False))
-
-
 class Moody:
     """A studio that fails, ignores what it is told, draws nobody, or answers with nonsense, now and then."""
 
@@ -248,22 +199,3 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
     referee = GuardReferee(store, "pictures", configuration)
     referee.follow()
     assert [values for _, values in referee.delivered] == [{"age": "child", "gender": "woman"}]
-
-
-def test_what_passed_is_logged_once_however_often_the_store_is_told(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    asked = {"op": "decide", "id": "1", "group": "men", "recommendation": 1}
-    late = {**asked, "op": "unguarded"}
-    with replicas(url, 1) as [(ledger, _, _)]:
-        # At once and one after the other; then somebody asks again.
-        told = [ledger.submit("loans", late, id="1", answered=asked) for _ in range(3)]
-        first = told[0].result()
-        # In one transaction with others, or by itself.
-        under_way = [
-            ledger.submit("loans", {**late, "id": name}, id=name, answered={**asked, "id": name}) for name in "213"
-        ]
-        again = under_way[1].result()
-        assert [one.result().number for one in told] == [first.number] * 3 == [again.number] * 3
-        assert again.repeated
-        assert ledger.submit("loans", asked, id="1").result() == again
-    assert len(Store(url).entries("loans")) == 4

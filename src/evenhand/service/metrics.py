@@ -199,7 +199,7 @@ class Metrics:
             for row in rows:
                 self._entries.labels(row.name).set(row.number)
                 # A stream of another replica with another configuration has no metrics here.
-                if row.digest == self._ledger.machine(row.name).digest:
+                if row.digest == self._ledger.machines[row.name].digest:
                     self._describe_stream(row.name, json.loads(row.state))
             for name, decider in deciders.items():
                 self._passing.labels(name).set(decider.queue.waiting)

@@ -38,24 +38,25 @@ class ServedShield:
     """Constant properties of a shield.
 
     Attributes:
-        name: Name of its stream.
+        entry: Entry of the settings.
         plan: Plan of the shield.
         digest: Digest of its policy.
-        advisory: Whether every recommendation stands.
-        when_down: Behaviour while the store is unavailable.
     """
 
-    name: str
+    entry: ServedShieldConfig
     plan: ShieldPlan
     digest: str
-    advisory: bool = False
-    when_down: WhenDown = "refuse"
+
+    @property
+    def advisory(self) -> bool:
+        """Whether every recommendation stands."""
+        return self.entry.advisory
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-serialisable properties."""
         plan = self.plan
         return {
-            "name": self.name,
+            "name": self.entry.name,
             "kind": plan.kind,
             "property": plan.property.words(),
             "kappa": str(plan.property.kappa),
@@ -65,7 +66,7 @@ class ServedShield:
             "cost_needed": len(plan.inputs.costs) > 1,
             "labels": plan.property.labelled,
             "advisory": self.advisory,
-            "when_down": self.when_down,
+            "when_down": self.entry.when_down,
             "digest": self.digest,
         }
 
@@ -97,7 +98,7 @@ def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield,
         place = f"the plan of the shield {entry.name!r}"
         error.location = f"{place}, {error.location}" if error.location else place
         raise
-    served = ServedShield(entry.name, policy.plan, shield.digest, entry.advisory, entry.when_down)
+    served = ServedShield(entry, policy.plan, shield.digest)
     return served, ShieldMachine(shield, entry.model_dump(mode="json"))
 
 

@@ -6,11 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Annotated
+from typing import Annotated, TypeVar
 from uuid import uuid4
 
 from fastapi import Depends, Request
 
+from evenhand.errors import DecisionError
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.auth.oidc import IdentityProvider
@@ -26,6 +27,8 @@ from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.upkeep import BEAT_SECONDS, Readiness, Replicas, RetentionJob
 from evenhand.service.tracing import open_tracing
+
+T = TypeVar("T")
 
 
 class ServiceContext:
@@ -66,7 +69,7 @@ class ServiceContext:
         self.logins: IdentityProvider | None = None
         self.failures = FailureThrottle()
         self.deciders = {
-            name: ShieldDecider(ledger, name, shield.plan.inputs.groups, shield.when_down)
+            name: ShieldDecider(ledger, name, shield.plan.inputs.groups, shield.entry.when_down)
             for name, shield in shields.items()
         }
         self.metrics = Metrics(ledger)
@@ -111,6 +114,18 @@ class ServiceContext:
         self.database.close()
         if self.ledger.tracing is not None:
             self.ledger.tracing.close()
+
+
+def find_stream(served: Mapping[str, T], name: str, kind: str) -> T:
+    """Return a stream by its name.
+
+    Raises:
+        DecisionError: There is no such stream.
+    """
+    if name not in served:
+        hint = f"one of: {', '.join(served) or 'none is served'}"
+        raise DecisionError(f"there is no {kind} {name!r}", code="stream", hint=hint)
+    return served[name]
 
 
 async def context_of(request: Request) -> ServiceContext:

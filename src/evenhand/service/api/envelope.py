@@ -28,7 +28,7 @@ from evenhand.service.auth.access import (
     is_public,
     presented_key,
 )
-from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, Caller, missing_key_error
+from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, missing_key_error
 from evenhand.service.auth.limits import TokenBuckets
 from evenhand.service.auth.logging import RefusalSummary, logger
 from evenhand.service.metrics import COUNTED_METHODS
@@ -127,7 +127,7 @@ class _Exchange:
         self.id = _request_id(scope)
         self.key: str | None = None
         self.name = ""
-        self.caller: Caller | None = None
+        self.caller: ApiKey | None = None
         self.status = 0
         self.timeout: asyncio.Timeout | None = None
         self.counter: Counter[str] | None = None
@@ -212,7 +212,7 @@ class _Exchange:
     async def _answer(self, response: Response) -> None:
         await response(self.scope, self.receive, self.send)
 
-    async def _authenticate(self) -> Caller | None:
+    async def _authenticate(self) -> ApiKey | None:
         """Return the caller. None if the path is public.
 
         Routes check the scopes of the caller. A service without keys accepts requests to local names only, and none
@@ -257,7 +257,7 @@ class _Exchange:
         """
         envelope = self.envelope
         # Callers without a key are distinguished by their address.
-        key = "" if self.caller is None else self.caller.key
+        key = "" if self.caller is None else self.caller.id
         name = self.name = key or f"@{address_of(self.scope)}"
         wait = 0.0 if envelope.rate is None else envelope.rate.seconds_until_allowed(name)
         if wait:
@@ -362,7 +362,7 @@ class _Exchange:
             "path": self.scope["path"],
             "status": status,
             "seconds": round(self.envelope.steady() - self.begun, 6),
-            "key": caller.key if caller is not None else "",
+            "key": caller.id if caller is not None else "",
         }
         logger.log(level, "request", exc_info=fault, extra={"about": about})
 

@@ -53,23 +53,23 @@ STALE_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class ApiKey:
-    """Key in the store.
+    """Key in the store, whose holder is a caller of the service.
 
     Attributes:
-        id: Beginning of its hash.
-        hash: SHA-256 digest of the key.
+        id: Beginning of its hash. Empty if the service needs no keys.
         name: Name of its holder. Successive keys of a holder share it.
         scopes: Scopes of the key.
+        hash: SHA-256 digest of the key.
         made, expires, revoked: Seconds since 1970. None if the key does not expire or was not revoked.
         streams: Shields and guards that the key is limited to. None if it is not limited.
         session: Subject of the user who logged in at an identity provider. None for other keys.
     """
 
     id: str
-    hash: str
     name: str
     scopes: frozenset[str]
-    made: float
+    hash: str = ""
+    made: float = 0.0
     expires: float | None = None
     revoked: float | None = None
     streams: frozenset[str] | None = None
@@ -81,41 +81,39 @@ class ApiKey:
             return "revoked"
         return "expired" if self.expires is not None and now >= self.expires else "valid"
 
-
-@dataclass(frozen=True)
-class Caller:
-    """Authenticated caller.
-
-    Attributes:
-        name: Name of the key's holder.
-        scopes: Scopes of the key.
-        key: ID of the key. Empty if the service needs no keys.
-        streams: Shields and guards that the key is limited to. None if it is not limited.
-        session: Whether the caller logged in at an identity provider.
-    """
-
-    name: str
-    scopes: frozenset[str]
-    key: str = ""
-    streams: frozenset[str] | None = None
-    session: bool = False
-
     def is_allowed(self, scope: Scope) -> bool:
-        """Return whether the caller has a scope."""
+        """Return whether the key has a scope."""
         return scope in self.scopes or "admin" in self.scopes
 
     def may_use(self, stream: object) -> bool:
-        """Return whether the caller may use a stream."""
+        """Return whether the key covers a stream."""
         return self.streams is None or stream in self.streams
 
 
-ANONYMOUS_CALLER = Caller("anyone", frozenset(SCOPES))
+ANONYMOUS_CALLER = ApiKey("", "anyone", frozenset(SCOPES))
 """Caller of a service without keys, which listens on the loopback interface only."""
 
 
 def create_key() -> str:
     """Create a random key."""
     return PREFIX + secrets.token_urlsafe(32)
+
+
+def build_key(
+    name: str, scopes: Collection[str], seconds: float | None, now: float, **more: object
+) -> tuple[str, dict[str, object]]:
+    """Create a key, and build the operation that adds it.
+
+    Args:
+        name: Name of its holder.
+        scopes: Scopes of the key.
+        seconds: Lifetime. If None, the key does not expire.
+        now: Seconds since 1970.
+        more: Further fields of the operation.
+    """
+    key, expires = create_key(), None if seconds is None else now + seconds
+    fields = {"hash": hash_key(key), "name": name, "scopes": sorted(scopes), "expires": expires, "at": now, **more}
+    return key, {"op": "add", **fields}
 
 
 def hash_key(key: str) -> str:
@@ -161,8 +159,8 @@ class KeyCache:
         self._read_at = self._tried_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
-    async def caller(self, key: str) -> Caller:
-        """Return the caller with a key.
+    async def caller(self, key: str) -> ApiKey:
+        """Return a valid key.
 
         Raises:
             AccessError: The key is unknown or no longer valid.
@@ -189,7 +187,7 @@ class KeyCache:
             await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
         await self._refresh_cache(0.0)
 
-    def _look_up(self, key: str) -> Caller:
+    def _look_up(self, key: str) -> ApiKey:
         digest = hash_key(key)
         match = self._keys.get(self._cache_key(digest))
         if match is None or not hmac.compare_digest(match.hash, digest):
@@ -197,7 +195,7 @@ class KeyCache:
         status = match.status(self._clock())
         if status != "valid":
             raise AccessError(f"the key {match.id} is {status}", code="key", hint="evenhand keys add makes a new one")
-        return Caller(match.name, match.scopes, match.id, match.streams, match.session is not None)
+        return match
 
     async def _refresh_cache(self, max_age: float = FRESH_SECONDS) -> None:
         now = self._steady()
@@ -235,7 +233,7 @@ class RequiredScope(HTTPBearer):
 
     Args:
         scope: Required scope.
-        filtered: Whether the route checks ``Caller.streams`` itself.
+        filtered: Whether the route checks ``ApiKey.streams`` itself.
     """
 
     def __init__(self, scope: Scope, *, filtered: bool = False) -> None:
@@ -244,18 +242,18 @@ class RequiredScope(HTTPBearer):
         )
         self.scope, self._filtered = scope, filtered
 
-    async def __call__(self, request: Request) -> Caller:  # type: ignore[override]  # FastAPI's returns the header
+    async def __call__(self, request: Request) -> ApiKey:  # type: ignore[override]  # FastAPI's returns the header
         """Return the caller.
 
         Raises:
             AccessError: There is no key, or it does not permit this request.
         """
-        caller: Caller | None = request.scope.get("evenhand.caller")
+        caller: ApiKey | None = request.scope.get("evenhand.caller")
         if caller is None:
             raise missing_key_error()
         if not caller.is_allowed(self.scope):
             raise AccessError(
-                f"the key {caller.key} of {caller.name} is not for this: it lacks {self.scope!r}",
+                f"the key {caller.id} of {caller.name} is not for this: it lacks {self.scope!r}",
                 code="scope",
                 hint=f"evenhand keys add NAME --scope {self.scope}",
             )
@@ -264,17 +262,17 @@ class RequiredScope(HTTPBearer):
         return caller
 
 
-def limited_key_error(caller: Caller) -> AccessError:
+def limited_key_error(caller: ApiKey) -> AccessError:
     """Build the error for a request to a stream that its key does not cover."""
     return AccessError(
-        f"the key {caller.key} of {caller.name} is not for this: it is for {', '.join(sorted(caller.streams or ()))}",
+        f"the key {caller.id} of {caller.name} is not for this: it is for {', '.join(sorted(caller.streams or ()))}",
         code="scope",
         hint="evenhand keys add NAME --scope SCOPE --stream STREAM",
     )
 
 
 def require_scope(scope: Scope, *, filtered: bool = False) -> Any:
-    """Build a dependency of routes that returns the ``Caller``, and refuses callers without a scope."""
+    """Build a dependency of routes that returns the ``ApiKey`` of the caller, and refuses callers without a scope."""
     return params.Depends(RequiredScope(scope, filtered=filtered))
 
 
@@ -379,16 +377,9 @@ class KeyStore:
         return [key for key in self.keys() if key.name == name and key.session is None and key.status(now) == "valid"]
 
     def _add(self, name: str, scopes: Collection[str], seconds: float | None, streams: Collection[str] | None) -> str:
-        key, now = create_key(), self._clock()
-        operation: dict[str, object] = {
-            "op": "add",
-            "hash": hash_key(key),
-            "name": name,
-            "scopes": sorted(scopes),
-            "expires": None if seconds is None else now + seconds,
-            "at": now,
-        }
-        self._change_keys(operation if streams is None else {**operation, "streams": sorted(streams)})
+        limits = {} if streams is None else {"streams": sorted(streams)}
+        key, operation = build_key(name, scopes, seconds, self._clock(), **limits)
+        self._change_keys(operation)
         return key
 
     def _change_keys(self, operation: dict[str, object]) -> None:

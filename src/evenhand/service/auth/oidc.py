@@ -20,7 +20,7 @@ from urllib.parse import quote_plus
 from fastapi import Request
 
 from evenhand.errors import AccessError, EvenhandError, FetchError, MissingExtraError, OptionError
-from evenhand.service.auth.keys import ROLES, create_key, hash_key
+from evenhand.service.auth.keys import ROLES, build_key
 from evenhand.service.settings import OidcConfig
 from evenhand.service.state_machines import KEY_STREAM
 from evenhand.service.store.ledger import Ledger
@@ -234,16 +234,7 @@ def open_session(ledger: Ledger, identity: Identity, seconds: float, now: float)
     Raises:
         StoreError: The store failed.
     """
-    key = create_key()
-    operation = {
-        "op": "add",
-        "hash": hash_key(key),
-        "name": identity.name,
-        "scopes": sorted(ROLES[identity.role]),
-        "expires": now + seconds,
-        "at": now,
-        "session": identity.subject,
-    }
+    key, operation = build_key(identity.name, ROLES[identity.role], seconds, now, session=identity.subject)
     ledger.submit(KEY_STREAM, operation).result()
     return key
 

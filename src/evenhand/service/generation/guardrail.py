@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from evenhand.core.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
@@ -19,15 +19,17 @@ from evenhand.genai.backends.generator import Item
 from evenhand.genai.enforcement.enforcer import Instruction
 from evenhand.genai.enforcement.guard import AnswerStatus
 from evenhand.genai.enforcement.supply import ItemValues, PartFailure, known_values
+from evenhand.genai.pipeline import Pipeline
 from evenhand.service.background import PeriodicThread
-from evenhand.service.generation.stored_enforcer import LogMetadata, describe_stored_item, sha256_hex, wait_for_store
-
-if TYPE_CHECKING:
-    from evenhand.genai.pipeline import Pipeline
-    from evenhand.service.generation.stored_enforcer import StoredEnforcer
-    from evenhand.service.settings import ServedGuardConfig
-    from evenhand.service.store.ledger import Ledger
-    from evenhand.service.store.retry_queue import RetryQueue
+from evenhand.service.generation.stored_enforcer import (
+    LogMetadata,
+    StoredEnforcer,
+    describe_stored_item,
+    sha256_hex,
+    wait_for_store,
+)
+from evenhand.service.settings import ServedGuardConfig
+from evenhand.service.store.retry_queue import RetryQueue
 
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
@@ -75,32 +77,30 @@ class _GatewayCall:
     after: GuardrailVerdict | None = None
 
 
-class GuardedGenerator(Protocol):
-    """Parts of a guarded generator that its guardrail uses (see ``guards.ServedGuard``)."""
-
-    name: str
-    entry: ServedGuardConfig
-    pipeline: Pipeline
-    ledger: Ledger
-    retry_queue: RetryQueue
-
-    def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
-        """Build an enforcer whose admissions are stored."""
-
-
 class Guardrail:
     """Guard for a gateway: admits its requests, and completes them with their items.
 
     Args:
-        guard: Guarded generator whose judge, classifier and deadlines are used.
+        entry: Entry of the settings.
+        pipeline: Judge, classifier and instructions of the guard.
+        retry_queue: Queue of the guard's stream.
+        build_enforcer: Function that builds the enforcer of a call, from its description for the log and its name.
         steady: Monotonic clock in seconds.
     """
 
-    def __init__(self, guard: GuardedGenerator, steady: Callable[[], float] = time.monotonic) -> None:
-        self._guard, self._steady = guard, steady
+    def __init__(
+        self,
+        entry: ServedGuardConfig,
+        pipeline: Pipeline,
+        retry_queue: RetryQueue,
+        build_enforcer: Callable[[LogMetadata, str], StoredEnforcer],
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._entry, self._pipeline, self._retry_queue = entry, pipeline, retry_queue
+        self._build_enforcer, self._steady = build_enforcer, steady
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()
-        pause = min(1.0, guard.entry.guardrail_seconds / 4)
+        pause = min(1.0, entry.guardrail_seconds / 4)
         self._thread = PeriodicThread("evenhand-guardrail", pause, {"the guardrail": self.expire_calls})
 
     @property
@@ -123,9 +123,8 @@ class Guardrail:
         record = self._calls.get(call)
         if record is not None and record.prompt == sha256_hex(prompt):
             return record.before
-        pipeline, guard = self._guard.pipeline, self._guard
-        notes = self._notes(prompt)
-        enforcer = guard.enforcer(notes, call=_stored_call_name(call))
+        pipeline, notes = self._pipeline, self._notes(prompt)
+        enforcer = self._build_enforcer(notes, _stored_call_name(call))
         try:
             conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
             fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
@@ -143,7 +142,7 @@ class Guardrail:
             self._abandon(call, "no text")
             return GuardrailVerdict("BLOCKED", "refused", reason="there is no text that the required values fit into")
         verdict = GuardrailVerdict("NONE" if changed == prompt else "GUARDRAIL_INTERVENED", "ok", changed)
-        until = self._steady() + guard.entry.guardrail_seconds
+        until = self._steady() + self._entry.guardrail_seconds
         self._remember(call, _GatewayCall(sha256_hex(prompt), verdict, bool(admission.counts), until, admission.must))
         return verdict
 
@@ -182,7 +181,7 @@ class Guardrail:
         self._thread.stop()
 
     async def _judge_item(self, call: str, item: Item | None, record: _GatewayCall | None) -> GuardrailVerdict:
-        guard, pipeline = self._guard, self._guard.pipeline
+        pipeline = self._pipeline
         operation: dict[str, Any] = {"op": "fail", "call": _stored_call_name(call), "final": True}
         note: dict[str, Any] = {"route": "guardrail"}
         failure: PartFailure | None = None
@@ -202,7 +201,8 @@ class Guardrail:
                 if pipeline.configuration.guard.when_unsure == "pass":
                     operation |= {"op": "complete", "values": {}}
         try:
-            result = await wait_for_store(guard.ledger.submit(guard.name, {**operation, "note": note}))
+            future = self._retry_queue.ledger.submit(self._entry.name, {**operation, "note": note})
+            result = await wait_for_store(future)
         except StoreError as error:
             return self._verdict_without_store(call, error)
         except DecisionError as error:
@@ -224,29 +224,28 @@ class Guardrail:
             public_reason: Reason for the gateway.
             notes: Description of the call for the log.
         """
-        passes = self._guard.pipeline.configuration.guard.when_unsure == "pass"
+        passes = self._pipeline.configuration.guard.when_unsure == "pass"
         status: AnswerStatus = "unguarded" if passes else "refused"
         self._record(status, notes.reason(reason), notes.describe_request())
         return GuardrailVerdict("NONE" if passes else "BLOCKED", status, reason=public_reason)
 
     def _verdict_without_store(self, call: str, error: StoreError) -> GuardrailVerdict:
         self._abandon(call, "store")
-        if self._guard.entry.when_down == "refuse":
+        if self._entry.when_down == "refuse":
             raise error
         self._record("unguarded", "the store failed", {"route": "guardrail"})
         return GuardrailVerdict("NONE", "unguarded", reason="the store failed")
 
     def _record(self, status: AnswerStatus, reason: str, request: Any) -> None:
         note = {"what": "answer", "status": status, "reason": reason, **request}
-        self._guard.retry_queue.submit({"op": "record", "note": note})
+        self._retry_queue.submit({"op": "record", "note": note})
 
     def _abandon(self, call: str, reason: str) -> None:
-        self._guard.retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": reason}})
+        self._retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": reason}})
 
     def _notes(self, prompt: str) -> LogMetadata:
-        guard = self._guard
         return LogMetadata(
-            prompt, route="guardrail", log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
+            prompt, route="guardrail", log_prompts=self._entry.log_prompts, instruct=self._pipeline.instruct
         )
 
     def _remember(self, call: str, record: _GatewayCall) -> None:

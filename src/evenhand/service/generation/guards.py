@@ -104,7 +104,7 @@ class ServedGuard:
         self.retry_queue = RetryQueue(ledger, entry.name, _lost_records_operation)
         self.observers: list[Callable[[ServedAnswer], None]] = []
         self.cost_observers: list[Callable[[int, float], None]] = []
-        self.guardrail = Guardrail(self)
+        self.guardrail = Guardrail(entry, pipeline, self.retry_queue, self.enforcer)
 
     async def serve(self, request: GuardedRequest, seconds: float) -> list[Served]:
         """Return the outcome of each item of a request.
@@ -132,7 +132,7 @@ class ServedGuard:
                 self.limiter.leave(task)
         return outcomes + [request.late(seconds) for _ in range(request.count - len(outcomes))]
 
-    def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
+    def enforcer(self, notes: LogMetadata, call: str | None = None) -> StoredEnforcer:
         """Build the enforcer of one request."""
         config = self.pipeline.configuration.guard.budget
         caps = {name: cap for name in ("hour", "day") if (cap := getattr(config, name)) is not None}

@@ -338,13 +338,6 @@ def read_heads(connection: Connection) -> dict[str, tuple[int, str]]:
     return {row.name: (row.number, row.hash) for row in rows}
 
 
-def read_head_and_state(connection: Connection, stream: str) -> tuple[int, str, dict[str, Any]]:
-    """Return the number and the hash of the last entry of an existing stream, and the state after it."""
-    query = select(streams.c.number, streams.c.hash, streams.c.state).where(streams.c.name == stream)
-    row = connection.execute(query).one()
-    return row.number, row.hash, json.loads(row.state)
-
-
 def read_state(connection: Connection, stream: str) -> dict[str, Any] | None:
     """Return the latest state of a stream, or None if the stream does not exist."""
     text = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar()

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -147,6 +147,7 @@ class Ledger:
         tracing: Tracing of transactions. None disables it.
 
     Attributes:
+        machines: Machines by name of the stream. Only the writing thread may use their states, as in a listener.
         listeners: Functions that receive the stream and the committed operations with their outputs, in the writing
             thread. They must be fast and change nothing.
         measurers: Functions that receive the number of operations and the duration of every commit.
@@ -167,6 +168,7 @@ class Ledger:
         self.tracing = tracing
         self._database = database
         self._clock = clock
+        self.machines = machines
         self._transaction = Transaction(machines, clock)
         self._pauses = pauses
         self.listeners: list[Listener] = []
@@ -182,24 +184,15 @@ class Ledger:
             # Replicas that start at the same time must not begin a stream twice.
             lock_migrations(connection)
             # In the same order as in transactions of operations, to prevent deadlocks between replicas.
-            for stream in sorted(self._transaction.streams):
+            for stream in sorted(machines):
                 self._transaction.begin(connection, stream)
         self._thread = threading.Thread(target=self._write, name="evenhand-ledger", daemon=True)
         self._thread.start()
 
     @property
-    def streams(self) -> Sequence[str]:
-        """Names of the streams that this process serves."""
-        return self._transaction.streams
-
-    @property
     def waiting(self) -> int:
         """Approximate number of queued operations."""
         return self._queue.qsize()
-
-    def holders(self, stream: str, state: Mapping[str, Any]) -> Collection[str]:
-        """Return the replicas with open work in a state of a stream."""
-        return self._transaction.machine(stream).holders(state)
 
     def submit(
         self,
@@ -263,10 +256,6 @@ class Ledger:
                 raise TimeoutError
         return await waiting.future
 
-    def machine(self, stream: str) -> StateMachine:
-        """Return the machine of a stream. Only the writing thread may use its state, for example in a listener."""
-        return self._transaction.machine(stream)
-
     def checkpoint(self, stream: str) -> Future[OperationResult]:
         """Write a checkpoint, from which a replay can start."""
         return self.submit(stream, CHECKPOINT)
@@ -295,8 +284,8 @@ class Ledger:
     def _request(
         self, stream: str, operation: Operation, id: str | None, answered: Operation | None = None
     ) -> OperationRequest:
-        if not self._transaction.serves(stream):
-            raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.streams)}")
+        if stream not in self.machines:
+            raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}")
         return OperationRequest(stream, operation, id, answered)
 
     def _put(self, task: _OperationTask | _WorkTask[Any]) -> None:

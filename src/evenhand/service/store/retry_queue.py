@@ -33,11 +33,12 @@ class RetryQueue:
         describe_lost: Function that builds the operation that logs a number of lost operations.
 
     Attributes:
+        ledger: Ledger of the store.
         lost: Number of operations that were dropped because the queue was full, or refused by the stream.
     """
 
     def __init__(self, ledger: Ledger, stream: str, describe_lost: Callable[[int], Operation]) -> None:
-        self._ledger, self._stream, self._describe_lost = ledger, stream, describe_lost
+        self.ledger, self._stream, self._describe_lost = ledger, stream, describe_lost
         self._pending: deque[OperationRequest] = deque()
         self._unlogged_losses = 0
         self._lock = threading.Lock()
@@ -62,7 +63,7 @@ class RetryQueue:
             The result of the first attempt. None if it failed at once.
         """
         try:
-            future = self._ledger.submit(self._stream, operation, durable=False)
+            future = self.ledger.submit(self._stream, operation, durable=False)
         except StoreError:
             self.keep(operation)
             return None
@@ -119,7 +120,7 @@ class RetryQueue:
             while self._pending:
                 self._carry_out_batch()
             if losses := self._unlogged_losses:
-                self._ledger.submit(self._stream, self._describe_lost(losses)).result()
+                self.ledger.submit(self._stream, self._describe_lost(losses)).result()
                 with self._lock:
                     self._unlogged_losses -= losses
         except StoreError:
@@ -132,7 +133,7 @@ class RetryQueue:
             size = 1 if self._pending[0].id is None else BATCH_SIZE
             batch = list(islice(self._pending, size))
         futures = [
-            self._ledger.submit(self._stream, request.operation, id=request.id, answered=request.answered)
+            self.ledger.submit(self._stream, request.operation, id=request.id, answered=request.answered)
             for request in batch
         ]
         for future in futures:

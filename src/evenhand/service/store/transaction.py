@@ -100,19 +100,6 @@ class Transaction:
         self._loaded = {name: LoadedMachine(machine) for name, machine in machines.items()}
         self._clock = clock
 
-    @property
-    def streams(self) -> Sequence[str]:
-        """Names of the streams."""
-        return list(self._loaded)
-
-    def serves(self, stream: str) -> bool:
-        """Return whether a stream is served."""
-        return stream in self._loaded
-
-    def machine(self, stream: str) -> StateMachine:
-        """Return the machine of a stream. Only the writing thread may use its state."""
-        return self._loaded[stream].machine
-
     def forget(self, stream: str) -> None:
         """Mark a machine as outdated. It is loaded again before its next operation."""
         self._loaded[stream].number = None

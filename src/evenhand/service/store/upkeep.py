@@ -120,7 +120,7 @@ class Replicas:
             beats = {row.name: row.beat for row in connection.execute(select(replicas))}
             abandoned = [
                 (stream, name)
-                for stream in self._ledger.streams
+                for stream in self._ledger.machines
                 for name in self._find_holders(connection, stream)
                 if name not in beats and name != self._name
             ]
@@ -155,7 +155,7 @@ class Replicas:
         cached = self._holders.get(stream)
         if cached is None or cached[0] != head:
             state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
-            cached = self._holders[stream] = head, self._ledger.holders(stream, json.loads(state))
+            cached = self._holders[stream] = head, self._ledger.machines[stream].holders(json.loads(state))
         return cached[1]
 
 
@@ -219,7 +219,7 @@ class RetentionJob:
             logger.warning("the clock jumped by %.0f seconds: nothing is deleted this time", jump)
             return
         if self._log_seconds is not None:
-            for stream in self._ledger.streams:
+            for stream in self._ledger.machines:
                 if stream != KEY_STREAM:
                     self._write_checkpoint(stream, now - self._log_seconds / PARTS_PER_PERIOD)
                     self._cut(stream, now - self._log_seconds)
@@ -350,9 +350,9 @@ class Readiness:
     def _write(self, connection: Connection) -> None:
         """Write an entry and an answer to each stream, as a decision does, and delete them again."""
         # In the same order as in transactions of decisions, to prevent deadlocks between replicas.
-        for stream in sorted(self._ledger.streams):
+        for stream in sorted(self._ledger.machines):
             row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).one()
-            if row.digest != self._ledger.machine(stream).digest:
+            if row.digest != self._ledger.machines[stream].digest:
                 raise configuration_error(stream)
             # About as large as the entry of a decision, and with a random ID, which may be stored on any page.
             key = {"stream": stream, "number": row.number + 1}

@@ -23,7 +23,7 @@ from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, HttpError
 from evenhand.service.api.routes.streams import join_lines
-from evenhand.service.auth.keys import Caller, require_scope
+from evenhand.service.auth.keys import ApiKey, require_scope
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
 from evenhand.service.dashboard.windows import (
@@ -99,13 +99,13 @@ RowFilterQuery = Annotated[RowFilter, Depends(row_filter)]
 
 
 @data.get("")
-async def get_start(context: RequestContext, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
+async def get_start(context: RequestContext, caller: Annotated[ApiKey, require_scope("read")]) -> dict[str, Any]:
     """All streams, and the permissions of the key."""
     models = {name: guard.models[0] for name, guard in context.guards.items() if guard.makes == "image"}
     return {
         "version": __version__,
         "streams": await _read(context, list_streams),
-        "caller": {"name": caller.name, "key": bool(caller.key), "generate": caller.is_allowed("generate")},
+        "caller": {"name": caller.name, "key": bool(caller.id), "generate": caller.is_allowed("generate")},
         "models": models,
         "monitors": [name for name in context.monitors if caller.may_use(name)],
     }

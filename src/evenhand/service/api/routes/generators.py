@@ -25,7 +25,7 @@ from evenhand.service.api.error_handlers import (
     retry_after_header,
 )
 from evenhand.service.api.json_bodies import JsonRoute
-from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
+from evenhand.service.auth.keys import ApiKey, limited_key_error, require_scope
 from evenhand.service.generation.generators import (
     PICTURE_OPTIONS,
     TEXT_OPTIONS,
@@ -38,8 +38,8 @@ from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, Ser
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
-GeneratingCaller = Annotated[Caller, require_scope("generate", filtered=True)]
-"""Caller who may request items. A key may be limited to some guards."""
+GeneratingCaller = Annotated[ApiKey, require_scope("generate", filtered=True)]
+"""ApiKey who may request items. A key may be limited to some guards."""
 
 ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
 
@@ -49,7 +49,7 @@ MAX_HEADER_LENGTH = 4000
 """Maximum length of a header."""
 
 
-def find_guard(context: ServiceContext, caller: Caller, model: str | None, makes: OutputKind) -> ServedGuard:
+def find_guard(context: ServiceContext, caller: ApiKey, model: str | None, makes: OutputKind) -> ServedGuard:
     """Return the guard of a request.
 
     Raises:
@@ -356,7 +356,7 @@ async def get_model(name: str, context: RequestContext, caller: GeneratingCaller
     raise HttpError(404, f"there is no model {name[:100]!r}", code="model_not_found", hint="see /v1/models")
 
 
-def _describe_models(context: ServiceContext, caller: Caller) -> list[dict[str, Any]]:
+def _describe_models(context: ServiceContext, caller: ApiKey) -> list[dict[str, Any]]:
     return [
         {"id": name, "object": "model", "created": 0, "owned_by": "evenhand", "makes": guard.makes}
         for guard in context.guards.values()

@@ -17,7 +17,7 @@ from evenhand.genai.backends.openai_service import detect_media_type
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.json_bodies import JsonRoute
-from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
+from evenhand.service.auth.keys import ApiKey, limited_key_error, require_scope
 from evenhand.service.generation.generators import join_texts, last_user_messages, replace_texts
 from evenhand.service.generation.guardrail import GuardrailVerdict
 from evenhand.service.generation.guards import ServedGuard
@@ -60,7 +60,7 @@ async def check_guardrail(
     payload: GuardrailRequest,
     response: Response,
     context: RequestContext,
-    caller: Annotated[Caller, require_scope("generate", filtered=True)],
+    caller: Annotated[ApiKey, require_scope("generate", filtered=True)],
 ) -> dict[str, Any]:
     """The decision whether LiteLLM may continue, with the prompt to use, or whether it may deliver the item."""
     guard = _find_guardrail(payload, context)

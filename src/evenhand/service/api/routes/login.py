@@ -55,7 +55,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
         return _refusal_page(context, refused)
     if not caller.is_allowed("read"):
         return _login_response(
-            context, f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403
+            context, f"The key {caller.id} of {caller.name} may not read; it needs the scope read.", 403
         )
     answer = RedirectResponse("/", 303)
     answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, context))
@@ -127,7 +127,7 @@ async def log_out(request: Request, context: RequestContext) -> Response:
     try:
         caller = await context.keys.caller(key)
         if caller.session:
-            await run_in_threadpool(close_session, context.ledger, caller.key, time.time())
+            await run_in_threadpool(close_session, context.ledger, caller.id, time.time())
     except AccessError:
         pass  # It has ended already.
     answer = RedirectResponse("/login", 303)

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import DecisionError
 from evenhand.monitoring.result import Alarm
-from evenhand.service.api.context import RequestContext, ServiceContext
+from evenhand.service.api.context import RequestContext, find_stream
 from evenhand.service.api.json_bodies import JsonRoute
-from evenhand.service.auth.keys import Caller, require_scope
-from evenhand.service.monitors import ServedMonitor, alarm_to_dict
+from evenhand.service.auth.keys import ApiKey, require_scope
+from evenhand.service.monitors import alarm_to_dict
 
 router = APIRouter(tags=["monitors"], route_class=JsonRoute)
 
@@ -92,7 +92,7 @@ class MonitorList(BaseModel):
 )
 async def add_events(name: str, payload: EventsRequest, context: RequestContext) -> JSONResponse:
     """Decisions and labels. All are applied, or none if one is invalid."""
-    monitor = _find_monitor(context, name)
+    monitor = find_stream(context.monitors, name, "monitor")
     if monitor.shield is not None:
         raise DecisionError(
             f"the monitor {name!r} watches the shield {monitor.shield!r} by itself",
@@ -108,7 +108,7 @@ async def add_events(name: str, payload: EventsRequest, context: RequestContext)
 
 @router.get("/v1/monitors", response_model=None, responses={200: {"model": MonitorList}})
 async def list_monitors(
-    context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
+    context: RequestContext, caller: Annotated[ApiKey, require_scope("read", filtered=True)]
 ) -> JSONResponse:
     """All monitors that the key may use."""
     monitors = [monitor for monitor in context.monitors.values() if caller.may_use(monitor.name)]
@@ -123,7 +123,7 @@ async def list_monitors(
 )
 async def get_monitor(name: str, context: RequestContext) -> JSONResponse:
     """The result of a monitor: gaps with intervals, alarms, and the history of every measure."""
-    monitor = _find_monitor(context, name)
+    monitor = find_stream(context.monitors, name, "monitor")
     return JSONResponse(await run_in_threadpool(lambda: monitor.result().plain()))
 
 
@@ -132,14 +132,6 @@ async def get_monitor_page(name: str, context: RequestContext) -> HTMLResponse:
     """The result of a monitor as a page."""
     from evenhand import view
 
-    monitor = _find_monitor(context, name)
+    monitor = find_stream(context.monitors, name, "monitor")
     page = await run_in_threadpool(lambda: view.render_page(monitor.result().document(name)))
     return HTMLResponse(page, headers={"content-security-policy": f"script-src {view.SCRIPT_HASH}; {PAGE_POLICY}"})
-
-
-def _find_monitor(context: ServiceContext, name: str) -> ServedMonitor:
-    monitor = context.monitors.get(name)
-    if monitor is None:
-        names = ", ".join(context.monitors) or "none is kept"
-        raise DecisionError(f"there is no monitor {name!r}", code="stream", hint=f"one of: {names}")
-    return monitor

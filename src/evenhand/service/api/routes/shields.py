@@ -11,10 +11,11 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import select
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.api.context import RequestContext, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext, find_stream
 from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
 from evenhand.service.api.routes.shield_bodies import (
     BatchAnswer,
@@ -26,9 +27,9 @@ from evenhand.service.api.routes.shield_bodies import (
     ShieldDetails,
     ShieldList,
 )
-from evenhand.service.auth.keys import Caller, RequiredScope, require_scope
+from evenhand.service.auth.keys import ApiKey, RequiredScope, require_scope
 from evenhand.service.shields import DecisionReply, ServedShield
-from evenhand.service.store.database import read_head_and_state
+from evenhand.service.store.tables import streams
 from evenhand.shields.runtime.shield import DecisionReason
 
 router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
@@ -81,7 +82,7 @@ class DirectRoute(JsonRoute):
 
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> DecisionResponse:
     """Decide on one individual. A repeated request with the same ID gets the same answer."""
-    shield = _find_shield(context, name)
+    shield = find_stream(context.shields, name, "shield")
     reply = await context.deciders[name].decide(_decision_operation(payload))
     headers = _guard_headers(shield, reply.guarded, reply.repeated)
     return DecisionResponse(_decision_answer(shield, payload.id, reply), headers=headers)
@@ -89,7 +90,7 @@ async def decide_individual(name: str, payload: DecisionRequest, context: Reques
 
 async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> DecisionResponse:
     """Decide on several individuals in their order. Each result is a decision or an error."""
-    shield = _find_shield(context, name)
+    shield = find_stream(context.shields, name, "shield")
     decisions = [context.deciders[name].decide(_decision_operation(decision)) for decision in payload.decisions]
     results: list[dict[str, Any]] = []
     replies = await asyncio.gather(*decisions, return_exceptions=True)
@@ -113,7 +114,7 @@ async def decide_batch(name: str, payload: BatchRequest, context: RequestContext
 )
 async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> JSONResponse:
     """The true label of a decided individual. A repeated label changes nothing."""
-    shield = _find_shield(context, name)
+    shield = find_stream(context.shields, name, "shield")
     # IDs of decisions contain no tabs.
     operation = {"op": "label", "id": payload.id, "label": payload.label}
     try:
@@ -151,10 +152,10 @@ def add_decision_routes(app: FastAPI) -> None:
 
 @router.get("", response_model=None, responses={200: {"model": ShieldList}})
 async def list_shields(
-    context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
+    context: RequestContext, caller: Annotated[ApiKey, require_scope("read", filtered=True)]
 ) -> JSONResponse:
     """All shields that the key may use, and their states."""
-    visible = tuple(shield for shield in context.shields.values() if caller.may_use(shield.name))
+    visible = tuple(shield for shield in context.shields.values() if caller.may_use(shield.entry.name))
     summaries = await run_in_threadpool(_summarize_shields, context, visible)
     return JSONResponse({"shields": summaries})
 
@@ -164,16 +165,9 @@ async def list_shields(
 )
 async def get_shield(name: str, context: RequestContext) -> JSONResponse:
     """The state of a shield: bias, guaranteed bound, certificate and counters."""
-    (summary,) = await run_in_threadpool(_summarize_shields, context, (_find_shield(context, name),), counters=True)
+    shield = find_stream(context.shields, name, "shield")
+    (summary,) = await run_in_threadpool(_summarize_shields, context, (shield,), counters=True)
     return JSONResponse(summary)
-
-
-def _find_shield(context: ServiceContext, name: str) -> ServedShield:
-    shield = context.shields.get(name)
-    if shield is None:
-        names = ", ".join(context.shields) or "none is served"
-        raise DecisionError(f"there is no shield {name!r}", code="stream", hint=f"one of: {names}")
-    return shield
 
 
 def _decision_operation(payload: DecisionRequest) -> dict[str, Any]:
@@ -214,10 +208,9 @@ def _summarize_shields(
     summaries = []
     with context.database.reading() as connection:
         for shield in shields:
-            number, last_hash, state = read_head_and_state(connection, shield.name)
-            summaries.append(
-                {**shield.to_dict(), "number": number, "hash": last_hash, **_state_columns(state, counters=counters)}
-            )
+            row = connection.execute(select(streams).where(streams.c.name == shield.entry.name)).one()
+            columns = _state_columns(json.loads(row.state), counters=counters)
+            summaries.append({**shield.to_dict(), "number": row.number, "hash": row.hash, **columns})
     return summaries
 
 

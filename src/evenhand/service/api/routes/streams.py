@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
-from evenhand.service.auth.keys import Caller, require_scope
+from evenhand.service.auth.keys import ApiKey, require_scope
 from evenhand.service.store.database import read_heads, read_log
 
 router = APIRouter(prefix="/v1/streams", tags=["log"])
@@ -41,7 +41,7 @@ class LogHeads(BaseModel):
 
 @router.get("")
 async def list_log_heads(
-    context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
+    context: RequestContext, caller: Annotated[ApiKey, require_scope("read", filtered=True)]
 ) -> LogHeads:
     """The number and hash of the last entry of each stream. Keep them to detect later that a log was cut off."""
     return LogHeads(
