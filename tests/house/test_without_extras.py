@@ -63,9 +63,6 @@ OPTIONAL = {
     "joserfc",
     "mlflow",
     "mlflow-skinny",
-    "opentelemetry",
-    "opentelemetry-sdk",
-    "opentelemetry-exporter-otlp-proto-http",
 }
 
 

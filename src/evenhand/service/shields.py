@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
@@ -22,9 +22,6 @@ from evenhand.shields.runtime.shield import Shield
 from evenhand.shields.spec.configuration import read_plan
 from evenhand.shields.spec.plan import ShieldPlan
 from evenhand.shields.synthesis.plans import synthesize
-
-if TYPE_CHECKING:
-    from evenhand.service.tracing import Tracing
 
 PATIENCE_SECONDS = 2.0
 """Seconds after which a recommendation passes unless the decision is being committed."""
@@ -158,10 +155,6 @@ class ShieldDecider:
             DecisionError: The operation is invalid, or its ID was used for another one.
             StoreError: The store failed, and recommendations may not pass.
         """
-        tracing = self._ledger.tracing
-        return await (self._decide(operation) if tracing is None else self._decide_traced(tracing, operation))
-
-    async def _decide(self, operation: dict[str, Any]) -> DecisionReply:
         id = operation["id"]
         if self._when_down == "refuse":
             return _guarded_reply(await self._ledger.ask(self._stream, operation, id=id))
@@ -182,14 +175,6 @@ class ShieldDecider:
             running.set_result(None)
         self._remember(operation, reply)
         return reply
-
-    async def _decide_traced(self, tracing: Tracing, operation: dict[str, Any]) -> DecisionReply:
-        with tracing.span("evenhand.decide", stream=self._stream) as add:
-            reply = await self._decide(operation)
-            add("guarded", reply.guarded)
-            add("intervened", bool(reply.answer["intervened"]))
-            add("repeated", reply.repeated)
-            return reply
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
         id = operation["id"]

@@ -26,7 +26,6 @@ from evenhand.service.state_machines import KEY_STREAM, KeyMachine, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.upkeep import BEAT_SECONDS, Readiness, Replicas, RetentionJob
-from evenhand.service.tracing import open_tracing
 
 T = TypeVar("T")
 
@@ -112,8 +111,6 @@ class ServiceContext:
             self._replicas.leave()
         self.ledger.close()
         self.database.close()
-        if self.ledger.tracing is not None:
-            self.ledger.tracing.close()
 
 
 def find_stream(served: Mapping[str, T], name: str, kind: str) -> T:
@@ -151,11 +148,10 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     """
     oidc = settings.oidc
     logins = None if oidc is None else IdentityProvider(oidc, settings.service.public_url or "")
-    tracing = open_tracing(settings.tracing)
     database = Database(settings.service.database)
     try:
         streams = streams or build_streams(settings)
-        ledger = Ledger(database, streams.machines, tracing=tracing)
+        ledger = Ledger(database, streams.machines)
     except BaseException:
         database.close()
         raise

@@ -1,4 +1,4 @@
-"""Middleware of every request: authentication, limits, traces, metrics, the request log and security headers."""
+"""Middleware of every request: authentication, limits, metrics, the request log and security headers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, cookie_parser
@@ -51,9 +50,6 @@ SECURITY_HEADERS = {
 """Default headers. Routes may override them."""
 
 _SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
-
-STREAM_ROUTES = ("/v1/shields/", "/v1/streams/", "/v1/dashboard/streams/", "/v1/monitors/", "/monitors/")
-"""Prefixes of routes that contain the name of a stream or monitor."""
 
 MAX_EVENT_STREAMS = 16
 """Maximum number of open event streams of one caller."""
@@ -136,28 +132,20 @@ class _Exchange:
         self.refusal: AccessError | None = None
 
     async def run(self) -> None:
-        """Answer the request, trace it and log it."""
-        tracing = self.context.ledger.tracing
-        is_traced = tracing is not None and self.scope["path"] not in PROBES
+        """Answer the request, and log it."""
         fault: Exception | None = None
-        with _trace(tracing, self.scope, self.id) if is_traced else nullcontext() as record_outcome:
-            try:
-                await self._respond()
-            except Exception as error:
-                if not (self.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
-                    fault = error
-                if fault is not None and not self.status:
-                    body = error_handlers.error_body(
-                        "a fault in Evenhand itself",
-                        kind="server_error",
-                        code="fault",
-                        hint="see the log of the service",
-                    )
-                    await self._answer(JSONResponse(body, 500))
-            finally:
-                self._release()
-                if record_outcome is not None:
-                    record_outcome(500 if fault else self.status, *_route_and_stream(self.scope))
+        try:
+            await self._respond()
+        except Exception as error:
+            if not (self.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
+                fault = error
+            if fault is not None and not self.status:
+                body = error_handlers.error_body(
+                    "a fault in Evenhand itself", kind="server_error", code="fault", hint="see the log of the service"
+                )
+                await self._answer(JSONResponse(body, 500))
+        finally:
+            self._release()
         self._log(fault)
 
     async def _respond(self) -> None:
@@ -401,21 +389,3 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return receive_next
-
-
-def _trace(tracing: Any, scope: Scope, id: str) -> Any:
-    """Trace a request as part of the caller's trace."""
-    headers = {
-        name.decode(): value.decode("latin-1")
-        for name, value in scope["headers"]
-        if name in (b"traceparent", b"tracestate")
-    }
-    method = scope["method"] if scope["method"] in COUNTED_METHODS else "_OTHER"
-    return tracing.request(method, headers, id)
-
-
-def _route_and_stream(scope: Scope) -> tuple[str | None, str | None]:
-    route: str | None = getattr(scope.get("route"), "path", None)
-    if route is None or not route.startswith(STREAM_ROUTES):
-        return route, None
-    return route, scope.get("path_params", {}).get("name")

@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,7 +38,6 @@ from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import RetryQueue
-from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
 """Time limit for running requests when the service stops."""
@@ -181,9 +180,7 @@ class GuardedRequest:
         count: int = 1,
     ) -> None:
         self.prompt, self.count = prompt, count
-        spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
-        inner = generator or guard.pipeline.generator
-        self._guard, self._generator = guard, trace_calls(guard.ledger.tracing, inner, spans, guard.name)
+        self._guard, self._generator = guard, generator or guard.pipeline.generator
         self._notes = LogMetadata(
             prompt, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
         )
@@ -209,7 +206,7 @@ class GuardedRequest:
         try:
             while reported < self.count and not (reported and self._enforcer.withdrawn):
                 try:
-                    outcome: Served = await self._answer_traced()
+                    outcome: Served = await self._answer()
                 except Exception as error:
                     outcome = error
                 reported += 1
@@ -218,16 +215,6 @@ class GuardedRequest:
         finally:
             for _ in range(self.count - reported):
                 report(StoreError("the service is stopping", hint="ask another replica, or again later"))
-
-    async def _answer_traced(self) -> ServedAnswer:
-        tracing = self._guard.ledger.tracing
-        if tracing is None:
-            return await self._answer()
-        with tracing.span("evenhand.guard", stream=self._guard.name) as add:
-            served = await self._answer()
-            add("status", served.answer.status)
-            add("changed", served.answer.changed)
-            return served
 
     async def _answer(self) -> ServedAnswer:
         """Return the next item.
@@ -356,13 +343,6 @@ def open_guard(
         configuration = read_guard_configuration(entry, folder)
         generator = GatewayGenerator() if configuration.generator is None else None
         pipeline = build_pipeline(configuration, trust=entry.trust, folder=place, generator=generator)
-        judged = dict.fromkeys(("conditions", "fixed_groups"), "evenhand.judge")
-        classified = {"classify": "evenhand.classify"}
-        pipeline = replace(
-            pipeline,
-            judge=trace_calls(ledger.tracing, pipeline.judge, judged, entry.name),
-            classifier=trace_calls(ledger.tracing, pipeline.classifier, classified, entry.name),
-        )
         return ServedGuard(entry, pipeline, ledger, replica, pictures)
 
 

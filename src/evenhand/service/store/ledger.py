@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
@@ -32,9 +32,6 @@ from evenhand.service.store.transaction import (
     Transaction,
     is_written,
 )
-
-if TYPE_CHECKING:
-    from evenhand.service.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +79,6 @@ class _OperationTask:
     request: OperationRequest
     durable: bool
     future: Future[OperationResult] | _LoopFuture
-    trace: Any = None
 
     @property
     def is_abandoned(self) -> bool:
@@ -144,7 +140,6 @@ class Ledger:
         machines: Machines in their initial state, by name of the stream.
         clock: Clock for the time of entries, in seconds since 1970.
         pauses: Seconds between checks for a commit whose confirmation was lost.
-        tracing: Tracing of transactions. None disables it.
 
     Attributes:
         machines: Machines by name of the stream. Only the writing thread may use their states, as in a listener.
@@ -163,9 +158,7 @@ class Ledger:
         *,
         clock: Callable[[], float] = time.time,
         pauses: Sequence[float] = RETRY_PAUSES,
-        tracing: Tracing | None = None,
     ) -> None:
-        self.tracing = tracing
         self._database = database
         self._clock = clock
         self.machines = machines
@@ -221,13 +214,13 @@ class Ledger:
             StoreError: The service is stopping.
         """
         future: Future[OperationResult] = Future()
-        self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future, self._trace()))
+        self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future))
         return future
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
         """Queue a durable operation, as `submit` does, and return a future of the current event loop."""
         waiting = _LoopFuture()
-        self._put(_OperationTask(self._request(stream, operation, id), True, waiting, self._trace()))
+        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
         return waiting.future
 
     async def ask_within(
@@ -243,7 +236,7 @@ class Ledger:
             StoreError: The store failed. Whether the operation was carried out may be unknown; the message says so.
         """
         waiting = _LoopFuture()
-        self._put(_OperationTask(self._request(stream, operation, id), True, waiting, self._trace()))
+        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
         try:
             done, _ = await asyncio.wait((waiting.future,), timeout=seconds)
         except asyncio.CancelledError:
@@ -277,9 +270,6 @@ class Ledger:
                 self._closed = True
                 self._queue.put(None)
         self._thread.join()
-
-    def _trace(self) -> Any:
-        return None if self.tracing is None else self.tracing.current
 
     def _request(
         self, stream: str, operation: Operation, id: str | None, answered: Operation | None = None
@@ -389,7 +379,7 @@ class Ledger:
             self._rounds[stream] = 0 if count else self._rounds[stream] + 1
             results += zip(by_stream[stream][:count], page.results, strict=True)
         _tell_callers(results)
-        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds, [task.trace for task in tasks])
+        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds)
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
         """Compute a plan in another thread. Other streams continue meanwhile."""
@@ -463,13 +453,11 @@ class Ledger:
             hint="repeat the request with the same id to get the same answer",
         )
 
-    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
+    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float) -> None:
         """Notify listeners, and log their errors."""
         calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (measurer, (count, seconds)) for measurer in self.measurers
         ]
-        if self.tracing is not None:
-            calls.append((self.tracing.record_commit, (traces, seconds, sorted(pages))))
         calls += [
             (listener, (stream, page.done))
             for stream, page in pages.items()
