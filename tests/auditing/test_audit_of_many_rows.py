@@ -142,9 +142,9 @@ def test_a_worked_example():
         {"sex": ["F", "F", "F", "M", "M"], "hired": [1, 0, None, 1, 1], "score": [0.75, 0.25, 0.5, 1.0, 0.5]}
     )
     read = DecisionRoles(decision="hired", protected=["sex"], score="score").read(rows)
-    assert (read.people.size, len(read.people), read.undecided) == (4, 4, 1)
+    assert (read.people.size, len(read.people), read.people.undecided) == (4, 4, 1)
     counted = DecisionRoles(decision="hired", protected=["sex"]).read(rows)
-    assert (counted.people.size, len(counted.people), counted.undecided) == (4, 3, 1)
+    assert (counted.people.size, len(counted.people), counted.people.undecided) == (4, 3, 1)
     found = evenhand.audit_predictions("hired", sensitive_features=["sex"], y_score="score", data=rows).groups
     women, men = found.breakdowns[0].groups
     assert (women.size, women.metrics["selection_rate"].value, women.metrics["mean_score"].value) == (2, 0.5, 0.5)

@@ -27,7 +27,7 @@ def read(frame=None, **roles):
 def test_rows_without_a_decision_are_left_out_and_counted_and_other_columns_are_not_looked_at():
     found = read(score="score")
     assert found.selected.tolist() == [True, False, False, True]
-    assert found.undecided == 1
+    assert found.people.undecided == 1
     assert found.people.rows.tolist() == [0, 1, 2, 4]
     assert found.people.labels is None
     assert found.scores.tolist() == [0.9, 0.1, 0.2, 0.7]
@@ -52,7 +52,7 @@ def test_errors_count_rows_of_the_table_and_not_of_the_decisions():
 def test_true_labels_need_not_be_written_like_decisions():
     frame = pd.DataFrame(TABLE).assign(hired=[0, 0, 1, 1, np.nan])
     found = read(frame, target="hired")
-    assert (found.undecided, found.people.unlabelled) == (1, 1)
+    assert (found.people.undecided, found.people.unlabelled) == (1, 1)
     assert found.people.true_labels.tolist() == [0, 0, 1, -1]
     assert found.selected.tolist() == [True, False, False, True]
 
@@ -87,7 +87,7 @@ def test_any_data_frame_is_read(make):
     [
         ({"decision": "selectd"}, DataError, "did you mean 'selected'"),
         ({"protected": []}, OptionError, "protected"),
-        ({"protected": "sex"}, OptionError, "list of names"),
+        ({"protected": "sex"}, OptionError, "list of distinct names"),
         ({"protected": ["selected"]}, OptionError, "twice"),
         ({"target": "selected"}, OptionError, "twice"),
         ({"favourable": "yess"}, SchemaError, "does not occur"),

@@ -41,7 +41,7 @@ def test_no_word_of_an_outcome_is_counted_without_a_statement(words):
         assert {"Hired", "hired "} & set(words) or {"rejected", "pending"} <= set(words) or one_label
     else:
         known = [word for word in words if word != "NA"]
-        assert decisions.undecided == words.count("NA")
+        assert decisions.people.undecided == words.count("NA")
         assert decisions.selected.tolist() == [word == "hired" for word in known]
 
 
@@ -71,7 +71,7 @@ def test_a_favourable_label_that_never_occurs_is_refused(favourable):
 
 def test_codes_and_words_for_unknown_are_left_out_and_listed():
     decisions = read(["yes", "no", "N/A", "Unknown", None], favourable="yes")
-    assert (decisions.undecided, len(decisions.people)) == (3, 2)
+    assert (decisions.people.undecided, len(decisions.people)) == (3, 2)
     assert set(decisions.people.reading.decision.unknown) == {"N/A", "Unknown"}
     truth = read([1, 0, 1, 0], [1, 0, -1, 0], favourable_target=1).people.reading.true_label
     assert truth.unknown == ("-1",)

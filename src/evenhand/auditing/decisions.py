@@ -151,4 +151,4 @@ def _describe_data(decisions: Recorded, name: str) -> DataCard:
         contents += [decisions.decided, people.numbers, weights]
     else:
         contents += [decisions.decided, people.labels]
-    return make_data_card(people, name, contents, recorded=True, dropped=decisions.undecided, base_rate=base_rate)
+    return make_data_card(people, name, contents, recorded=True, dropped=people.undecided, base_rate=base_rate)

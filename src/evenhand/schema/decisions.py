@@ -34,7 +34,6 @@ from evenhand.schema.table import (
     CodedColumn,
     CodedTable,
     check_type,
-    count_people,
     list_columns,
     list_names,
     read_number,
@@ -63,7 +62,6 @@ class RecordedDecisions:
             recorded scores are not within [0, 1]. None if high scores are favourable.
         weights: Sample weights; None for equal weights.
         truth: Column of the true labels. None if there is none.
-        undecided: Number of excluded rows, which have no decision.
         threshold: Threshold that made the decisions; None if decisions were recorded.
         decided_by: Column of the decision, or of the score.
         memberships: Group probabilities.
@@ -75,7 +73,6 @@ class RecordedDecisions:
     risks: Floats | None = None
     weights: PeopleWeights | None = None
     truth: str | None = None
-    undecided: int = 0
     threshold: Threshold | None = None
     decided_by: str = ""
     memberships: tuple[GroupProbabilities, ...] = ()
@@ -103,14 +100,12 @@ class RecordedNumbers:
             ``people.numbers`` holds the true target values, NaN where unknown. None if there is no such column.
         decided: Recorded numbers, shape (n,).
         truth: Column of the true target values. None if there is none.
-        undecided: Number of excluded rows, which have no recorded number.
         weights: Sample weights; None for equal weights.
     """
 
     people: People
     decided: Floats
     truth: str | None = None
-    undecided: int = 0
     weights: PeopleWeights | None = None
 
 
@@ -123,13 +118,11 @@ class RecordedLabels:
             ``people.labels`` holds the true labels, -1 where unknown. None if there is no column of true labels.
         decided: Positions of the recorded labels in the values of the target, shape (n,).
         truth: Column of the true labels. None if there is none.
-        undecided: Number of excluded rows, which have no recorded label.
     """
 
     people: People
     decided: Integers
     truth: str | None = None
-    undecided: int = 0
 
 
 @dataclass(frozen=True)
@@ -233,7 +226,6 @@ class DecisionRoles:
             selected=decisions.favourable[rows],
             weights=weights,
             truth=self.target,
-            undecided=count_people(~decisions.labelled, table.counts),
             threshold=threshold,
             decided_by=str(self.decision or self.score),
             memberships=memberships,
@@ -242,8 +234,8 @@ class DecisionRoles:
 
     def _read_labels(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
         """Read decisions with several labels, without the rows that have none."""
-        for option in ("membership", "score", "weight"):
-            self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
+        reason = f"one favourable decision, and {decision.name!r} is compared label by label"
+        self._refuse(("membership", "score", "weight"), reason)
         truth = None if self.target is None else OutcomeColumn.read(table[self.target])
         target = infer_target(decision, self.favourable, outcome, true_labels=truth)
         decided = decision.encode(target["values"])
@@ -254,14 +246,12 @@ class DecisionRoles:
             people=replace(people, labels=labels),
             decided=decided[people.rows],
             truth=self.target,
-            undecided=count_people(decided < 0, table.counts),
         )
 
     def _read_numbers(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
         """Read numeric decisions, without the rows that have none."""
         target = infer_target(decision, self.favourable, outcome)
-        for option in ("membership", "score"):
-            self._refuse(option, f"labels as decisions, and {decision.name!r} holds numbers")
+        self._refuse(("membership", "score"), f"labels as decisions, and {decision.name!r} holds numbers")
         decided = decision.positions >= 0
         labelled = None if self.target is None else ~table[self.target].missing()
         people = self._read_people(table, target, decided, labelled)
@@ -275,7 +265,6 @@ class DecisionRoles:
             decided=decision.coded.finite_numbers(rows, "decision"),
             weights=self._sample.read(table, rows)[0],
             truth=self.target,
-            undecided=count_people(~decided, table.counts),
         )
 
     def _read_people(
@@ -310,18 +299,17 @@ class DecisionRoles:
         update = {"decision": decision or schema.target.describe(), "true_label": true_label, "unlabelled": unlabelled}
         return replace(people, reading=people.reading.model_copy(update=update))
 
-    def _refuse(self, option: str, reason: str) -> None:
-        """Reject an option that does not apply to these decisions.
+    def _refuse(self, options: Sequence[str], reason: str) -> None:
+        """Reject options that do not apply to these decisions.
 
         Raises:
-            OptionError: The option is set.
+            OptionError: An option is set.
         """
-        if getattr(self, option):
-            argument, plural = OPTIONS[option]
-            raise OptionError(
-                f"{plural} require {reason}",
-                hint=f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`",
-            )
+        for option in options:
+            if getattr(self, option):
+                argument, plural = OPTIONS[option]
+                hint = f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`"
+                raise OptionError(f"{plural} require {reason}", hint=hint)
 
     def _read_lazy(self, frame: Any, location: str) -> CodedTable:
         """Count the rows of a lazy frame by attributes, decision and true label.

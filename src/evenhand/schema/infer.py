@@ -126,7 +126,7 @@ def infer_schema(
     ignore: Sequence[str] = (),
     outcome: OutcomeRole = INFERRED,
     accept_proposals: bool = False,
-    compared: Sequence[str] = (),
+    varied: bool = True,
 ) -> Schema:
     """Infer a schema: strings are categorical, ordered categories ordinal, whole numbers integer.
 
@@ -137,14 +137,14 @@ def infer_schema(
     Args:
         frame: One row per person.
         target: Column of the true label, or of the true target value.
-        protected: Attributes that decisions must not depend on.
+        protected: Attributes that decisions must not depend on, and that define the groups.
         favourable: Favourable label. Default: proposed from labels such as ``yes`` and ``approved``, and from the
             column name. For a numeric target: ``higher`` or ``lower``.
         unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
         ignore: Columns that are not attributes, such as identifiers and weights.
         outcome: Kind of the target. Default: ``number`` for many distinct numbers, otherwise labels.
         accept_proposals: Whether to accept the proposals of ``propose_columns``.
-        compared: Attributes that only define groups and are not varied.
+        varied: Whether protected attributes are varied. If they only define groups, they may be real numbers.
 
     Raises:
         DataError: A named column is missing, the target has one class, or columns have no entry. The message lists
@@ -152,11 +152,11 @@ def infer_schema(
         SchemaError: The favourable label cannot be proposed or does not occur.
     """
     table = CodedTable.of(frame)
-    for argument, names in (("target", [target]), ("protected", [*protected, *compared]), ("ignore", ignore)):
+    for argument, names in (("target", [target]), ("protected", protected), ("ignore", ignore)):
         for name in names:
             require_column(name, table.names, argument)
     described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
-    attributes = choose_entries(_review_columns(table, target, protected, ignore, compared), accept_proposals)
+    attributes = choose_entries(_review_columns(table, target, protected, ignore, varied), accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
         raise DataError("no column can be an attribute", hint=hint)
@@ -185,12 +185,12 @@ def propose_columns(
 
 
 def _review_columns(
-    table: CodedTable, target: str, protected: Sequence[str], ignore: Sequence[str], compared: Sequence[str] = ()
+    table: CodedTable, target: str, protected: Sequence[str], ignore: Sequence[str], varied: bool = True
 ) -> list[Review]:
     """Review all columns except the target and the ignored ones."""
     labels = table[target] if target in table.names else None
     names = [name for name in table.names if name not in (target, *ignore)]
-    return [_ColumnReview(table, name, protected, compared, labels).review() for name in names]
+    return [_ColumnReview(table, name, name in protected, varied, labels).review() for name in names]
 
 
 def describe_groups(
@@ -212,7 +212,7 @@ def describe_groups(
     if schema is not None:
         entries = [schema[name].model_dump(exclude_unset=True) for name in names]
     else:
-        entries = choose_entries([_ColumnReview(table, name, names, (), None).review() for name in names], accept)
+        entries = choose_entries([_ColumnReview(table, name, True, True).review() for name in names], accept)
         for entry in entries:
             if entry.pop("missing", None) is not None:
                 entry["unknown"] = []
@@ -248,16 +248,10 @@ class _ColumnReview:
     """Review of one column."""
 
     def __init__(
-        self,
-        table: CodedTable,
-        name: str,
-        protected: Sequence[str],
-        compared: Sequence[str],
-        target: CodedColumn | None,
+        self, table: CodedTable, name: str, groups: bool, varied: bool, target: CodedColumn | None = None
     ) -> None:
         self.dtype, self.name, self.target = table.frame[name].dtype, name, target
-        self.protected = name in protected
-        self.groups = self.protected or name in compared
+        self.groups, self.protected = groups, groups and varied
         coded = table[name]
         # A copy, so that the table does not keep the distinct numbers of all its columns.
         self.coded = coded.with_numbers() if coded.array is None else replace(coded)

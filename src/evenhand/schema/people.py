@@ -45,6 +45,9 @@ from evenhand.schema.table import (
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
+DROPPED = "without a value of "
+"""Prefix of the reason why rows without a value of an attribute are excluded."""
+
 NEGLIGIBLE = 1e-12
 """Weights below this fraction of the mean weight count as 0."""
 
@@ -61,7 +64,6 @@ class People:
         labels: Positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
             has no target column.
         rows: Frame row of each person, from 0, shape (n,).
-        dropped: Number of rows that were dropped because the value of a ``missing: drop`` attribute was missing.
         frame: Data frame of the people, in the user's own type.
         numbers: True values of a numeric target, NaN if unknown, shape (n,). In that case, ``labels`` is None.
         counts: Number of people per entry, shape (n,). None if every entry is one person.
@@ -73,7 +75,6 @@ class People:
     individuals: Floats
     labels: Integers | None
     rows: Integers
-    dropped: int
     frame: Any
     numbers: Floats | None = None
     counts: Integers | None = None
@@ -107,6 +108,20 @@ class People:
         if self.labels is not None:
             return self.count(self.labels < 0)
         return 0 if self.numbers is None else self.count(np.isnan(self.numbers))
+
+    @property
+    def undecided(self) -> int:
+        """Number of excluded rows, which have no decision, score or rank."""
+        return self._left_out() - self.dropped
+
+    @property
+    def dropped(self) -> int:
+        """Number of excluded rows, in which the value of a ``missing: drop`` attribute is missing."""
+        return self._left_out(DROPPED)
+
+    def _left_out(self, reason: str = "") -> int:
+        left_out = {} if self.reading is None else self.reading.left_out
+        return sum(count for text, count in left_out.items() if text.startswith(reason))
 
     @property
     def true_labels(self) -> Integers:
@@ -188,16 +203,17 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
             raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.names)}")
     if len(table) == 0:
         raise DataError("there are no rows")
-    target, missing, dropped = schema.target, {}, {}
+    target, missing = schema.target, {}
+    excluded = {f"without {item}": rows for item, rows in without.items()}
     for attribute in schema.attributes:
         rows = _find_missing(table[attribute.name], schema.missing_markers, attribute.unknown)
         missing[attribute.name] = rows
         if attribute.missing == "drop":
-            dropped[f"a value of {attribute.name}"] = rows
+            excluded[f"{DROPPED}{attribute.name}"] = rows
     keep, left_out = np.ones(len(table), dtype=np.bool_), {}
-    for reason, rows in {**without, **dropped}.items():
+    for reason, rows in excluded.items():
         if (keep & rows).any():
-            left_out[f"without {reason}"] = count_people(keep & rows, table.counts)
+            left_out[reason] = count_people(keep & rows, table.counts)
             keep &= ~rows
     entries, types, unknown = [], {}, {}
     for attribute in schema.attributes:
@@ -237,7 +253,6 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
         individuals=np.column_stack(entries),
         labels=labels,
         rows=positions,
-        dropped=sum(left_out.get(f"without {reason}", 0) for reason in dropped),
         frame=table.frame.to_native(),
         numbers=numbers,
         counts=table.counts,
@@ -639,8 +654,8 @@ class ColumnRoles:
         return infer_schema(
             table,
             target=target,
-            protected=names if varied else (),
-            compared=() if varied else names,
+            protected=names,
+            varied=varied,
             favourable=self.favourable,
             unfavourable=self.unfavourable,
             ignore=ignored,

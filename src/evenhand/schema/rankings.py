@@ -37,7 +37,6 @@ class RecordedRankings:
         by_score: Whether the column holds scores, highest first.
         query: Column that identifies the lists; None for a single list.
         relevance_name: Column of the relevance.
-        unranked: Number of excluded rows, which have no rank or score.
         gapped: Number of lists with gaps in the recorded ranks.
     """
 
@@ -50,7 +49,6 @@ class RecordedRankings:
     by_score: bool
     query: str | None = None
     relevance_name: str | None = None
-    unranked: int = 0
     gapped: int = 0
 
     @property
@@ -149,7 +147,6 @@ class RankingRoles:
             by_score=by_score,
             query=self.query,
             relevance_name=self.relevance,
-            unranked=int((~ranked).sum()),
             gapped=ranking.gapped,
         )
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.configuration import read_configuration
-from evenhand.core.text import format_count, suggest_name
+from evenhand.core.text import find_repeated, format_count, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 
@@ -426,8 +426,6 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
         encoded = native.combine_chunks().dictionary_encode()
         words = encoded.dictionary.to_pylist()
         codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
-    elif isinstance(native.dtype, np.dtype):  # Python objects are coded faster directly
-        return None
     else:
         codes, distinct = pd.factorize(native)
         words = distinct.tolist()
@@ -550,25 +548,19 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
         DataError: Two names are equal, or a name is not text.
     """
     allowed = (str, int, np.integer) if numbers else (str,)
-    for name in names:
-        if isinstance(name, tuple):
-            raise DataError(
-                f"expected single-level column names in {quote_argument(argument)}, got {name!r}",
-                hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
-            )
-        if not isinstance(name, allowed) or isinstance(name, bool):
-            raise DataError(
-                f"expected text as column names in {quote_argument(argument)}, got {name!r}",
-                hint="convert the names: frame.columns = frame.columns.astype(str)",
-            )
     texts = [str(name) for name in names]
-    for name, count in Counter(texts).items():
-        if count > 1:
-            raise DataError(
-                f"expected distinct column names in {quote_argument(argument)}, got {name!r} {count} times",
-                hint="rename the columns, or drop the duplicates",
-            )
-    return texts
+    invalid = [name for name in names if not isinstance(name, allowed) or isinstance(name, bool)]
+    repeated = find_repeated(texts)
+    if not invalid and not repeated:
+        return texts
+    expected, hint = "text as column names", "convert the names: frame.columns = frame.columns.astype(str)"
+    if not invalid:
+        expected, hint = "distinct column names", "rename the columns, or drop the duplicates"
+    elif isinstance(invalid[0], tuple):
+        expected = "single-level column names"
+        hint = "join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]"
+    received = [*invalid, *repeated][0]
+    raise DataError(f"expected {expected} in {quote_argument(argument)}, got {received!r}", hint=hint)
 
 
 def require_column(name: str, columns: Sequence[str], argument: str) -> None:
@@ -610,13 +602,14 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
     """
     column = names if isinstance(names, str) else getattr(names, "name", None)
     hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"
-    if isinstance(names, str) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
-        raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=hint)
-    listed = tuple(names)
-    if not all(isinstance(name, str) for name in listed):
-        values = f"a {type(names).__name__} of {len(listed):,} values"
-        raise OptionError(f"expected a list of names as `{argument}=`, got {values}", hint=hint)
-    for name, count in Counter(listed).items():
-        if count > 1:
-            raise OptionError(f"expected distinct names as `{argument}=`, got {name!r} {count} times", hint=hint)
-    return listed
+    is_list = not isinstance(names, str) and isinstance(names, Iterable) and getattr(names, "ndim", 1) > 0
+    listed = tuple(names) if is_list else ()
+    if not is_list:
+        received = repr(names)
+    elif not all(isinstance(name, str) for name in listed):
+        received = f"a {type(names).__name__} of {len(listed):,} values"
+    elif repeated := find_repeated(listed):
+        received = f"{repeated[0]!r} {listed.count(repeated[0])} times"
+    else:
+        return listed
+    raise OptionError(f"expected a list of distinct names as `{argument}=`, got {received}", hint=hint)

@@ -71,7 +71,7 @@ def measure_rankings(
         relevance=rankings.relevance_name,
         lists=rankings.count,
         candidates=len(rankings.lists),
-        unranked=rankings.unranked,
+        unranked=people.undecided,
         dropped=people.dropped,
         tied=rankings.tied,
         gapped=rankings.gapped,
