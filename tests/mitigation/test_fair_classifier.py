@@ -277,7 +277,7 @@ def test_errors_say_what_is_wrong(german):
         ("strength", float("inf"), "a number of at least 0"),
         ("learning_rate", 0, "a number above 0"),
         ("learning_rate", "a", "a number above 0"),
-        ("protected", 5, "a list of distinct names"),
+        ("protected", 5, "a list of names"),
         ("start", 5, "a network over the schema"),
     ],
 )
