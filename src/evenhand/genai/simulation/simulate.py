@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Integers, Progress
 from evenhand.errors import LimitError, OptionError
 from evenhand.genai.assessment.assess import longest_wait, missed_deadlines
-from evenhand.genai.enforcement.enforcer import Admission, Enforcer
+from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
 from evenhand.genai.simulation.result import (
     POLICIES,
     GenerationSimulationResult,
@@ -22,13 +22,7 @@ from evenhand.genai.simulation.result import (
     SequenceOrder,
     SpecificationOutcome,
 )
-from evenhand.genai.simulation.stream import (
-    OutputLog,
-    RequestsInFlight,
-    RequestStream,
-    SimulatedGenerator,
-    SimulatedItem,
-)
+from evenhand.genai.simulation.stream import SimulatedGenerator, SimulatedItem, draw_requests
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
 
 MAX_REQUESTS = 100_000_000
@@ -76,7 +70,7 @@ def simulate_requests(
             run.simulate(progress)
         except KeyboardInterrupt:
             interrupted = True
-        if run.delivered.answered_count():
+        if run.answered.any():
             outcomes.append(run.outcome())
         if interrupted:
             break
@@ -116,24 +110,12 @@ def _check_options(
     return tuple(dict.fromkeys(by_name[name] for name in policies or POLICIES))
 
 
-class _PendingRequest(NamedTuple):
-    """State of a request in flight.
+class _PolicyRun:
+    """Simulation of one policy.
 
     Attributes:
-        ticket: Object that the policy returned for the request.
-        must: Values requested by the prompt.
-        repeated: Whether the request already received an item.
-        changed: Whether an earlier prompt was changed.
+        answered: Whether each request was answered.
     """
-
-    ticket: Any
-    must: PromptInstruction
-    repeated: bool
-    changed: bool
-
-
-class _PolicyRun:
-    """Simulation of one policy."""
 
     def __init__(
         self, configuration: GenerationConfig, requests: int, in_flight: int, policy: PolicyName, seed: int
@@ -141,8 +123,15 @@ class _PolicyRun:
         simulated = configuration.simulated
         self._configuration, self._requests, self._in_flight = configuration, requests, in_flight
         self._name: PolicyName = policy
-        self._policy = _build_policy(policy, configuration, in_flight=in_flight, seed=seed)
-        self._stream = RequestStream(
+        self._policy: Enforcer | PublishedCounters
+        match policy:
+            case "before" | "after":
+                self._policy = Enforcer(configuration, mode=policy, seed=seed, in_flight=in_flight)
+            case _:
+                requirements = configuration.requirements if policy == "published" else ()
+                self._policy = PublishedCounters(requirements, seed=seed)
+        self._order: SequenceOrder = "requests" if policy in ("free", "before") else "decisions"
+        self._stream = draw_requests(
             {condition.name: condition.share for condition in configuration.conditions}, seed=seed
         )
         self._generator = SimulatedGenerator(
@@ -154,61 +143,95 @@ class _PolicyRun:
             unrecognised=simulated.unrecognised,
             seed=seed,
         )
-        self._flight = RequestsInFlight(seed=seed)
-        self.delivered = OutputLog(configuration.values, requests)
-        self._interventions = self._calls = 0
+        self._draw = Random(f"in flight {seed}").random
+        self._calls = 0
+        self._conditions: list[frozenset[str]] = []
+        # Requests in the order of their first items, and those whose prompt was changed.
+        self._decided: list[int] = []
+        self._changed: set[int] = set()
+        # Positions of the delivered values. Position 0 is an unrecognised value.
+        self._positions: dict[str, dict[str | None, int]] = {
+            group: {None: 0, **{value: i for i, value in enumerate(values, 1)}}
+            for group, values in configuration.values.items()
+        }
+        self._items = {group: np.zeros(requests, np.int32) for group in configuration.values}
+        self.answered = np.zeros(requests, bool)
 
     def simulate(self, progress: Progress | None) -> None:
         """Answer all requests."""
-        delivered, flight, policy = self.delivered, self._flight, self._policy
-        pending: dict[int, _PendingRequest] = {}
+        policy, conditions = self._policy, self._conditions
+        # Admission of each pending request, and whether the request already received an item.
+        pending: dict[int, tuple[Admission, bool]] = {}
+        numbers: list[int] = []
         answered = 0
         while answered < self._requests:
-            while len(flight) < self._in_flight and delivered.request_count < self._requests:
-                conditions = self._stream.next()
-                number = delivered.ask(conditions)
-                pending[number] = _PendingRequest(*policy.admit(conditions), repeated=False, changed=False)
-                flight.add(number)
-            number = flight.end()
-            ticket, must, repeated, changed = pending[number]
-            self._interventions += bool(must) and not changed
+            while len(numbers) < self._in_flight and len(conditions) < self._requests:
+                conditions.append(next(self._stream))
+                numbers.append(len(conditions) - 1)
+                pending[numbers[-1]] = policy.admit(conditions[-1]), False
+            # A random pending request is finished.
+            place = int(self._draw() * len(numbers))
+            number, numbers[place] = numbers[place], numbers[-1]
+            numbers.pop()
+            admission, repeated = pending.pop(number)
+            if admission.must:
+                self._changed.add(number)
             if not repeated:
-                delivered.decide(number)
-            item = self._generator.make(must, again=repeated)
+                self._decided.append(number)
+            item = self._generator.make(admission.must, again=repeated)
             self._calls += 1
-            again = policy.complete(ticket, item)
+            again = policy.complete(admission, item).admission
             if again is not None:
-                pending[number] = _PendingRequest(*again, repeated=True, changed=changed or bool(must))
-                flight.add(number)
+                pending[number] = again, True
+                numbers.append(number)
                 continue
-            del pending[number]
-            delivered.record_delivery(number, item)
+            for group, positions in self._positions.items():
+                self._items[group][number] = positions[item[group]]
+            self.answered[number] = True
             answered += 1
             if progress is not None and not answered % PROGRESS_STEPS:
                 progress(f"simulating {self._name}", answered / self._requests)
 
     def outcome(self) -> PolicyOutcome:
         """Assess the delivered items."""
-        specifications = tuple(map(self._assess, self._configuration.requirements))
+        answered = np.asarray(self._decided, np.int64)
+        answered = answered[self.answered[answered]]
+        if self._order == "requests":
+            answered = np.sort(answered)
+        specifications = tuple(self._assess(requirement, answered) for requirement in self._configuration.requirements)
         longest: dict[str, int] = {}
         for specification in specifications:
             for value, gap in specification.longest_gap.items():
                 longest[value] = max(gap, longest.get(value, 0))
+        reported = None
+        if isinstance(self._policy, Enforcer):
+            reported = sum(counts["missed"] for counts in self._policy.counts.values())
+        unknown = np.any([positions == 0 for positions in self._items.values()], axis=0)
         return PolicyOutcome(
             policy=self._name,
-            requests=self.delivered.answered_count(),
-            order=self._policy.order,
+            requests=len(answered),
+            order=self._order,
             violations=sum(specification.violations for specification in specifications),
-            reported=self._policy.reported_violations,
-            interventions=self._interventions,
+            reported=reported,
+            interventions=len(self._changed),
             generator_calls=self._calls,
-            unrecognised=self.delivered.count_unrecognised(),
+            unrecognised=int((unknown & self.answered).sum()),
             longest_gap=longest,
             specifications=specifications,
         )
 
-    def _assess(self, requirement: Requirement) -> SpecificationOutcome:
-        sequence = self.delivered.sequence(requirement, order=self._policy.order)
+    def _assess(self, requirement: Requirement, answered: Integers) -> SpecificationOutcome:
+        """Assess the recognised items for a requirement, in the order of the answered requests."""
+        holds = np.fromiter(
+            (requirement.condition in self._conditions[request] for request in answered), bool, len(answered)
+        )
+        answered = answered[holds]
+        sequence, recognised = np.zeros(len(answered), np.int64), np.ones(len(answered), bool)
+        for group, values in zip(requirement.groups, requirement.values, strict=True):
+            positions = self._items[group][answered]
+            recognised &= positions > 0
+            sequence = sequence * len(values) + positions - 1
+        sequence = sequence[recognised]
         deadlines = None if requirement.repeated is None else requirement.deadline_by_label
         missed, gaps = {}, {}
         for place, label in enumerate(requirement.labels):
@@ -226,45 +249,6 @@ class _PolicyRun:
             longest_gap=gaps,
             deadlines=deadlines,
         )
-
-
-# Policies
-
-PromptInstruction: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Requested values by concept group, any of which suffices. Empty if the prompt is unchanged."""
-
-UNCHANGED_PROMPT: PromptInstruction = {}
-
-
-class Policy(Protocol):
-    """Policy that admits requests and receives their items."""
-
-    @property
-    def order(self) -> SequenceOrder:
-        """Order of the items in which the policy decides."""
-
-    @property
-    def reported_violations(self) -> int | None:
-        """Number of violations recorded by the policy. None if it records none."""
-
-    def admit(self, conditions: frozenset[str]) -> tuple[Any, PromptInstruction]:
-        """Admit a request, and return a ticket for its item and the values that its prompt must request."""
-
-    def complete(self, ticket: Any, item: SimulatedItem) -> tuple[Any, PromptInstruction] | None:
-        """Receive an item. If the item is discarded, return as ``admit`` does, otherwise None."""
-
-
-class NoIntervention:
-    """Policy that leaves every prompt unchanged."""
-
-    order: SequenceOrder = "requests"
-    reported_violations: int | None = None
-
-    def admit(self, conditions: frozenset[str]) -> tuple[Any, PromptInstruction]:
-        return None, UNCHANGED_PROMPT
-
-    def complete(self, ticket: Any, item: SimulatedItem) -> None:
-        return None
 
 
 class PublishedCountdown:
@@ -300,63 +284,44 @@ class PublishedCountdown:
 
 
 class PublishedCounters:
-    """Published counters for each requirement, which change when an item is delivered.
+    """Published counters for each requirement with deadlines, which change when an item is delivered.
 
-    If two requirements request different values of one group, the first takes precedence.
+    If two requirements request different values of one group, the first takes precedence. Without requirements, every
+    prompt is left unchanged.
+
+    Args:
+        requirements: Requirements of a configuration.
+        seed: Random seed.
     """
 
-    order: SequenceOrder = "decisions"
-    reported_violations: int | None = None
-
-    def __init__(self, configuration: GenerationConfig, *, seed: int) -> None:
+    def __init__(self, requirements: Sequence[Requirement], *, seed: int) -> None:
         self._counters = [
             (requirement, PublishedCountdown(requirement.repeated, seed=seed))
-            for requirement in configuration.requirements
+            for requirement in requirements
             if requirement.repeated is not None
         ]
 
-    def admit(self, conditions: frozenset[str]) -> tuple[frozenset[str], PromptInstruction]:
+    def admit(self, conditions: frozenset[str]) -> Admission:
+        """Admit a request, as ``Enforcer.admit`` does."""
+        counts: list[str] = []
         must: dict[str, tuple[str, ...]] = {}
         for requirement, countdown in self._counters:
-            position = countdown.value_to_ask() if requirement.condition in conditions else None
+            if requirement.condition not in conditions:
+                continue
+            counts.append(requirement.name)
+            position = countdown.value_to_ask()
             if position is None:
                 continue
             places = requirement.combinations[position]
             for group, values, place in zip(requirement.groups, requirement.values, places, strict=True):
                 must.setdefault(group, (values[place],))
-        return conditions, must
+        return Admission(tuple(counts), {}, must, must, 0)
 
-    def complete(self, ticket: frozenset[str], item: SimulatedItem) -> None:
+    def complete(self, admission: Admission, item: SimulatedItem) -> ItemOutcome:
+        """Count an item, which is always delivered."""
         for requirement, countdown in self._counters:
-            if requirement.condition in ticket:
+            if requirement.name in admission.counts:
                 recognised = [value for group in requirement.groups if (value := item[group]) is not None]
                 complete = len(recognised) == len(requirement.groups)
                 countdown.record_value(requirement.labels.index(" + ".join(recognised)) if complete else None)
-
-
-class EnforcerPolicy:
-    """Enforcer in one of its modes."""
-
-    def __init__(self, enforcer: Enforcer) -> None:
-        self._enforcer = enforcer
-        self.order: SequenceOrder = "requests" if enforcer.mode == "before" else "decisions"
-
-    @property
-    def reported_violations(self) -> int | None:
-        return sum(counts["missed"] for counts in self._enforcer.counts.values())
-
-    def admit(self, conditions: frozenset[str]) -> tuple[Admission, PromptInstruction]:
-        admission = self._enforcer.admit(conditions)
-        return admission, admission.must
-
-    def complete(self, ticket: Admission, item: SimulatedItem) -> tuple[Admission, PromptInstruction] | None:
-        again = self._enforcer.complete(ticket, item).admission
-        return None if again is None else (again, again.must)
-
-
-def _build_policy(policy: PolicyName, configuration: GenerationConfig, *, in_flight: int, seed: int) -> Policy:
-    if policy == "free":
-        return NoIntervention()
-    if policy == "published":
-        return PublishedCounters(configuration, seed=seed)
-    return EnforcerPolicy(Enforcer(configuration, mode=policy, seed=seed, in_flight=in_flight))
+        return ItemOutcome("ok")
