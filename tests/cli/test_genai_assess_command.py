@@ -126,7 +126,7 @@ def test_three_groups(evenhand, table):
         (["--group-column", "sex", "--repeated", "3,4,5"], "2 values need as many deadlines, and there are 3"),
         (["--group-column", "sex", "--repeated", "age=3"], "there is no group 'age'"),
         (["--group-column", "sex", "--values", "sex=m"], "at least two values"),
-        (["--group-column", "sex", "--sequence-column", "run=7"], "there is no sequence '7'"),
+        (["--group-column", "sex", "--sequence-column", "run=7"], "no item has run = 7"),
         (["--group-column", "sex", "--ways", "2"], "combinations of 2 groups among 1"),
         (["--group-column", "sex", "--confidence", "2"], "--confidence: expected a number between 0 and 1"),
         (["--group-column", "sex", "--html", "no/where.html"], "there is no folder"),

@@ -265,7 +265,7 @@ def test_reading_a_data_frame(table):
     assert (one.name, one.labels, one.files) == ("1", {"sex": ("m", None), "grade": ("1", "2")}, ("a.png", "c.png"))
     assert two.labels == {"sex": ("f", None), "grade": ("2", "1")}
     assert one.values == {"sex": ("f", "m", "x"), "grade": ("1", "2")}
-    (again,) = read_sequences(table, ["sex"], values={"sex": ["m", "f"]}, sequence_column="run", sequence="1")
+    (again,) = read_sequences(table, ["sex"], values={"sex": ["m", "f"]}, conditions={"run": "1"})
     assert again.labels == {"sex": ("m", "x", None)}
     assert again.column(["sex"]) == [("m",), None, None]
 
@@ -288,7 +288,6 @@ def test_reading_a_file_leaves_words_as_they_are(tmp_path):
         ({"groups": ["sex"], "values": {"age": ["a", "b"]}}, "values are given for 'age'"),
         ({"groups": ["sex"], "values": {"sex": ["m"]}}, "has the values m"),
         ({"groups": ["sex"], "values": {"sex": ["m", "m"]}}, "has the values m, m"),
-        ({"groups": ["sex"], "sequence_column": "run", "sequence": "3"}, "there is no sequence '3'"),
     ],
 )
 def test_bad_tables_are_refused(given, said):

@@ -75,7 +75,6 @@ def test_it_asks_no_more_often_than_it_must():
     # The error is for both prompts together: 5 % shared out among two.
     assert asked["a nun"] == nun.items == 109
     assert asked["a doctor"] + 2 == doctor.items < 10
-    assert found.fixed_groups("a nun") == {"gender"}
     assert (found.neutral("a doctor", "gender"), found.neutral("a nun", "gender")) == (True, False)
     assert not found.neutral("never asked", "gender")
 

@@ -88,7 +88,7 @@ def test_a_verdict_for_every_specification_by_hand():
 def test_a_misspelt_value_is_refused_and_another_label_is_listed():
     with pytest.raises(DataError, match="is not the value 'f': did you mean 'f'"):
         read_condition_sequences(TABLE.assign(sex=["m", "m", "F", "m", "f", "m", "m", "m"]), configuration())
-    answered = answers_by_prompt(one.recorded for one in read_condition_sequences(TABLE, configuration()))
+    answered = answers_by_prompt(read_condition_sequences(TABLE, configuration()))
     assert [item["sex"] for item in answered["a pauper"]] == ["m", "f", None]
 
 
@@ -118,7 +118,7 @@ def test_the_result_says_what_it_is_about_and_travels():
 def test_inherent_fairness_leaves_out_what_prompts_fix():
     found = read_condition_sequences(TABLE, configuration())
     bias = judge_prompt_bias(
-        answers_by_prompt(one.recorded for one in found),
+        answers_by_prompt(found),
         configuration().values,
         {"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}},
     )
@@ -183,8 +183,8 @@ def test_columns_named_like_conditions_say_yes_or_no():
         leader=["1", "0", "yes", "true", "no", None, "Y", "n"],
         poor=[False, True, True, False, True, False, False, True],
     )
-    expected = [one.recorded.labels for one in read_condition_sequences(TABLE, configuration())]
-    assert [one.recorded.labels for one in read_condition_sequences(table, configuration())] == expected
+    expected = [one.labels for one in read_condition_sequences(TABLE, configuration())]
+    assert [one.labels for one in read_condition_sequences(table, configuration())] == expected
     with pytest.raises(DataError, match="'maybe' in the column 'leader'"):
         read_condition_sequences(table.assign(leader="maybe"), configuration())
 
@@ -195,24 +195,24 @@ def test_other_names_of_columns():
         conditions="asked", groups={"sex": "label_sex"}, sequence="run", image="picture", only={"hat": "no"}
     )
     found = read_condition_sequences(table, configuration(), columns)
-    assert [(one.condition, one.recorded.name, len(one.recorded)) for one in found] == [
+    assert [(one.condition, one.name, len(one)) for one in found] == [
         ("leader", "1, leader", 3),
         ("leader", "2, leader", 1),
         ("poor", "2, poor", 2),
         ("poor", "1, poor", 2),
     ]
-    assert found[0].recorded.files == ("x.png",) * 3
+    assert found[0].files == ("x.png",) * 3
     (one, two) = read_condition_sequences(
-        table, configuration(), ItemColumns("asked", {"sex": "label_sex"}, sequence="run", name="1")
+        table, configuration(), ItemColumns("asked", {"sex": "label_sex"}, only={"run": "1"}, sequence="run")
     )
-    assert (one.recorded.name, two.recorded.name) == ("1, leader", "1, poor")
+    assert (one.name, two.name) == ("1, leader", "1, poor")
 
 
 def test_of_one_condition_all_items_count():
     one = configuration(
         conditions=[{"name": "leader"}], specifications=[{"condition": "leader", "group": "sex", "repeated": 3}]
     )
-    assert len(read_condition_sequences(TABLE.drop(columns="condition"), one)[0].recorded) == 8
+    assert len(read_condition_sequences(TABLE.drop(columns="condition"), one)[0]) == 8
 
 
 def test_what_a_table_says_of_prompts():
@@ -235,7 +235,7 @@ def test_what_a_table_says_of_prompts():
             "no label in the column 'sex' is a value of the group 'sex': female",
         ),
         (TABLE.assign(condition="rich"), ItemColumns(), "no item was requested for 'leader' or 'poor'"),
-        (TABLE.assign(run="1"), ItemColumns(sequence="run", name="2"), "there is no sequence '2'"),
+        (TABLE.assign(run="1"), ItemColumns(only={"run": "2"}), "no item was requested"),
         (TABLE, ItemColumns(conditions="nowhere"), "there is no column 'nowhere'"),
     ],
 )
@@ -265,7 +265,7 @@ def test_real_pictures_by_a_configuration():
     _, poor = (
         one
         for one in read_condition_sequences(table, read, ItemColumns(groups=places, sequence="sequence"))
-        if one.recorded.name in ("openai_leader_seq2, leader", "openai_poor_seq2, poor")
+        if one.name in ("openai_leader_seq2, leader", "openai_poor_seq2, poor")
     )
     result = evaluate_config([poor], read).sequences[0]
     assert [group.smallest_beta for group in result.groups] == [13, 13]

@@ -178,7 +178,7 @@ TABLE = pd.DataFrame(
 
 def specified(how="judged"):
     found = read_condition_sequences(TABLE, CONFIGURATION)
-    answered = answers_by_prompt(one.recorded for one in found)
+    answered = answers_by_prompt(found)
     values = CONFIGURATION.values
     bias = (
         judge_prompt_bias(answered, values, read_fixed_groups(TABLE))

@@ -173,10 +173,9 @@ def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentCo
     sequences = read_sequences(
         sequence,
         groups,
-        conditions=conditions,
+        conditions=conditions | ({column: only} if only else {}),
         values={group: split_words(words) for group, words in values.items()},
         sequence_column=column or None,
-        sequence=only or None,
         image_column=columns.image_column,
     )
     return assess_sequences(
@@ -210,6 +209,7 @@ class _ConfiguredAssessment:
         holding = [text for text in conditions if "=" not in text]
         holding += [column for column, value in only.items() if value in names]
         column, _, name = (columns.sequence_column or "").partition("=")
+        only |= {column: name} if name else {}
         items = read_condition_sequences(
             sequence,
             configuration,
@@ -218,13 +218,12 @@ class _ConfiguredAssessment:
                 groups=dict(split_pair(text, "--group-column") for text in columns.group_column or ()),
                 only=only,
                 sequence=column or None,
-                name=name or None,
                 image=columns.image_column,
             ),
         )
         bias = None
         if self.settings.inherent is not None:
-            bias = self._find_bias(configuration, answers_by_prompt(item.recorded for item in items), sequence)
+            bias = self._find_bias(configuration, answers_by_prompt(items), sequence)
         return evaluate_config(
             items,
             configuration,

@@ -174,7 +174,6 @@ def assess_sequence(
     *,
     ways: int | None = None,
     confidence: float = 0.95,
-    condition: str | None = None,
 ) -> SequenceFinding:
     """Assess one sequence.
 
@@ -184,7 +183,6 @@ def assess_sequence(
         ways: Number of groups in the combinations whose coverage is computed. If None, that of the requirements, and at
             least 2.
         confidence: Confidence level of each interval.
-        condition: Name of the condition of the items.
 
     Raises:
         OptionError: There are fewer groups than ``ways``.
@@ -214,7 +212,7 @@ def assess_sequence(
     covered = len(recorded) > 0 and (ways is not None or len(recorded.labels) > 1)
     return SequenceFinding(
         name=recorded.name,
-        condition=condition,
+        condition=recorded.condition,
         items=len(recorded),
         groups=tuple(groups.values()),
         verdicts=tuple(verdicts),

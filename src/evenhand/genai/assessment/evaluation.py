@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.genai.assessment.assess import assess_sequence
 from evenhand.genai.assessment.prompts import PromptBias, keep_neutral_prompts
 from evenhand.genai.assessment.result import GenaiAssessment, SequenceFinding
-from evenhand.genai.assessment.sequences import (
-    ItemTable,
-    RecordedSequence,
-    sample_values,
-    split_sequences,
-)
+from evenhand.genai.assessment.sequences import ItemTable, RecordedSequence, sample_values
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
@@ -44,7 +39,6 @@ class ItemColumns:
         groups: Column of each concept group. Default: the name of the group.
         only: Required value by column. Other rows are ignored.
         sequence: Column of sequence names. Sequences are assessed separately.
-        name: Name of the only sequence to read.
         image: Column of file paths. Default: ``file``, if it exists.
         prompt: Column of prompts. Default: ``prompt``, if it exists.
     """
@@ -53,27 +47,13 @@ class ItemColumns:
     groups: Mapping[str, str] | None = None
     only: Mapping[str, str] | None = None
     sequence: str | None = None
-    name: str | None = None
     image: str | None = None
     prompt: str | None = None
 
 
-@dataclass(frozen=True)
-class ConditionSequence:
-    """Sequence of the items of one condition.
-
-    Attributes:
-        condition: Name of the condition.
-        recorded: The items.
-    """
-
-    condition: str
-    recorded: RecordedSequence
-
-
 def read_condition_sequences(
     source: str | Path | IntoDataFrame, configuration: GenerationConfig, columns: ItemColumns | None = None
-) -> list[ConditionSequence]:
+) -> list[RecordedSequence]:
     """Read recorded items as one sequence for each condition with specifications.
 
     An item whose label is not a value of its group is not counted, but listed. A misspelt value is refused. The column
@@ -102,49 +82,35 @@ def read_condition_sequences(
             )
         if group in names:
             names[group] = column
-    labels = {group: _read_labels(table, group, name, configuration.values[group]) for group, name in names.items()}
-    meets = _rows_by_condition(table, configuration, columns, table.select(columns.only or {}))
-    if not any(meets.values()):
+    for group, name in names.items():
+        _check_labels(table, group, name, configuration.values[group])
+    rows = _rows_by_condition(table, configuration, columns, table.select(columns.only or {}))
+    if not any(rows.values()):
         raise DataError(
             f"no item was requested for {' or '.join(map(repr, groups))}",
             location=table.name,
             hint="name the column of the conditions, or write the names of the configuration into it",
         )
-    defaults = {name: name for name in ("file", "prompt") if name in table.columns}
-    names_of_columns = (
-        columns.image or defaults.get("file"),
-        columns.prompt or defaults.get("prompt"),
-        columns.sequence,
-    )
-    files, prompts, sequence_names = (None if name is None else table.column(name) for name in names_of_columns)
-    fixed = [_split_names(cell) for cell in table.column("fixed")] if _has_fixed(table, configuration) else []
-    condition_sequences: list[ConditionSequence] = []
+    files, prompts = (name if name in table.columns else None for name in ("file", "prompt"))
+    has_fixed = "fixed" in table.columns and "fixed" not in configuration.values
+    fixed = [_split_names(cell) for cell in table.column("fixed")] if has_fixed else []
+    sequences: list[RecordedSequence] = []
     for condition, own in groups.items():
-        sequences = split_sequences(
-            meets[condition],
-            {group: labels[group] for group in own},
+        sequences += table.split(
+            rows[condition],
+            {group: names[group] for group in own},
             {group: configuration.values[group] for group in own},
-            name=condition,
-            names=sequence_names,
-            files=files,
-            prompts=prompts,
-            fixed={group: frozenset(i for i, cell in enumerate(fixed) if group in cell) for group in own},
+            condition=condition,
+            sequence_column=columns.sequence,
+            image_column=columns.image or files,
+            prompt_column=columns.prompt or prompts,
+            fixed=fixed,
         )
-        for recorded in sequences:
-            if columns.name in (None, recorded.name):
-                name = condition if columns.sequence is None else f"{recorded.name}, {condition}"
-                condition_sequences.append(ConditionSequence(condition, replace(recorded, name=name)))
-    if columns.name is not None and not any(len(sequence.recorded) for sequence in condition_sequences):
-        raise DataError(
-            f"there is no sequence {columns.name!r}",
-            location=table.name,
-            hint=f"there are {', '.join(sample_values(sequence_names or []))}",
-        )
-    return condition_sequences
+    return sequences
 
 
 def evaluate_config(
-    sequences: Sequence[ConditionSequence],
+    sequences: Sequence[RecordedSequence],
     configuration: GenerationConfig,
     *,
     prompts: PromptBias | None = None,
@@ -177,19 +143,16 @@ def evaluate_config(
         requirements = [
             requirement for requirement in configuration.requirements if requirement.condition == sequence.condition
         ]
-        variants = {"all": sequence.recorded}
+        findings.append(assess_sequence(sequence, requirements, ways=ways, confidence=confidence))
         if prompts is not None:
-            variants["neutral"] = keep_neutral_prompts(sequence.recorded, prompts)
-        for variant, recorded in variants.items():
-            finding = assess_sequence(
-                recorded, requirements, ways=ways, confidence=confidence, condition=sequence.condition
-            )
-            findings.append(finding.model_copy(update={"prompts": variant}))
+            neutral = keep_neutral_prompts(sequence, prompts)
+            finding = assess_sequence(neutral, requirements, ways=ways, confidence=confidence)
+            findings.append(finding.model_copy(update={"prompts": "neutral"}))
     return GenaiAssessment(
         seed=0,
         seconds=time.perf_counter() - started,
         source=source,
-        conditions={"condition": ", ".join(dict.fromkeys(sequence.condition for sequence in sequences))},
+        conditions={"condition": ", ".join(dict.fromkeys(sequence.condition or "" for sequence in sequences))},
         confidence=confidence,
         sequences=tuple(findings),
         prompts=prompts,
@@ -221,28 +184,22 @@ def groups_by_condition(configuration: GenerationConfig) -> dict[str, list[str]]
     return groups
 
 
-def _read_labels(table: ItemTable, group: str, name: str, values: Sequence[str]) -> list[str | None]:
+def _check_labels(table: ItemTable, group: str, name: str, values: Sequence[str]) -> None:
+    """Check that a column exists, and that its labels are values of its group."""
     if name not in table.columns:
         raise DataError(
             f"there is no column {name!r} for the group {group!r}",
             location=table.name,
             hint=f"name it: `group_column={group}=COLUMN`; there are {', '.join(table.columns)}",
         )
-    column = table.column(name)
-    labels = {label for label in column if label is not None}
+    labels = {label for label in table.column(name) if label is not None}
     if labels and not labels & set(values):
         raise DataError(
-            f"no label in the column {name!r} is a value of the group {group!r}: {', '.join(sample_values(column))}",
+            f"no label in the column {name!r} is a value of the group {group!r}: {', '.join(sample_values(labels))}",
             location=table.name,
             hint=f"the configuration has {', '.join(values)}",
         )
     table.check_labels(name, values)
-    return column
-
-
-def _has_fixed(table: ItemTable, configuration: GenerationConfig) -> bool:
-    """Check whether the column ``fixed`` exists and is not the column of a group."""
-    return "fixed" in table.columns and "fixed" not in configuration.values
 
 
 def _rows_by_condition(

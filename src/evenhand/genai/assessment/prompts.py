@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from evenhand.core.result_part import ResultPart
@@ -80,12 +81,6 @@ class PromptBias(ResultPart):
             finding.verdict == "neutral"
             for finding in self.findings
             if (finding.prompt, finding.group) == (prompt, group)
-        )
-
-    def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the groups whose value a prompt fixes, as a ``Judge`` does."""
-        return frozenset(
-            finding.group for finding in self.findings if finding.prompt == prompt and finding.verdict == "biased"
         )
 
 
@@ -288,6 +283,4 @@ def keep_neutral_prompts(recorded: RecordedSequence, bias: PromptBias) -> Record
         neutral = [bias.neutral(prompt, group) for prompt in recorded.prompts]
         labels[group] = tuple(label if keep else None for label, keep in zip(column, neutral, strict=True))
         biased[group] = frozenset(i for i, keep in enumerate(neutral) if not keep)
-    return RecordedSequence(
-        f"{recorded.name}, neutral prompts", labels, recorded.values, prompts=recorded.prompts, biased=biased
-    )
+    return replace(recorded, name=f"{recorded.name}, neutral prompts", labels=labels, files=(), biased=biased, fixed={})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ class RecordedSequence:
         prompts: Prompts of the items. Empty if they are unknown.
         biased: Positions of items that are excluded because their prompt is not neutral, by group, from 0.
         fixed: Positions of items without a label because their prompt fixed the value, by group, from 0.
+        condition: Name of the condition in a configuration. None if there is none.
     """
 
     name: str
@@ -35,6 +36,7 @@ class RecordedSequence:
     prompts: tuple[str | None, ...] = ()
     biased: Mapping[str, frozenset[int]] = field(default_factory=dict)
     fixed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    condition: str | None = None
 
     def __post_init__(self) -> None:
         columns = [*self.labels.values(), *filter(None, (self.files, self.prompts))]
@@ -70,7 +72,6 @@ def read_sequences(
     conditions: Mapping[str, str] | None = None,
     values: Mapping[str, Sequence[str]] | None = None,
     sequence_column: str | None = None,
-    sequence: str | None = None,
     image_column: str | None = None,
 ) -> list[RecordedSequence]:
     """Read recorded items from a table with one row per item, in the order of the requests.
@@ -82,7 +83,6 @@ def read_sequences(
         values: Values by group. Default: all labels of the column, sorted. Items with other labels are not counted, but
             listed.
         sequence_column: Column of sequence names. If None, the table is one sequence.
-        sequence: Name of the only sequence to read.
         image_column: Column of file paths.
 
     Returns:
@@ -95,8 +95,6 @@ def read_sequences(
     table = ItemTable(source)
     if not groups:
         raise OptionError("no group is named", hint="name a column of labels")
-    columns = {group: table.column(group) for group in groups}
-    files, names = (None if name is None else table.column(name) for name in (image_column, sequence_column))
     stated = values or {}
     for name in stated:
         if name not in groups:
@@ -104,75 +102,21 @@ def read_sequences(
                 f"values are given for {name!r}, which is not a group", hint=f"groups: {', '.join(groups)}"
             )
     domains = {
-        group: tuple(stated.get(group) or sorted({label for label in column if label is not None}))
-        for group, column in columns.items()
+        group: tuple(stated.get(group) or sorted({label for label in table.column(group) if label is not None}))
+        for group in groups
     }
     for group, domain in domains.items():
         table.check_labels(group, domain, stated=group in stated)
-    rows = table.select(conditions or {})
+    conditions = conditions or {}
+    rows = table.select(conditions)
     if not rows:
-        condition = " and ".join(f"{name} = {value}" for name, value in (conditions or {}).items())
+        condition = " and ".join(f"{name} = {value}" for name, value in conditions.items())
         raise DataError(
             f"no item has {condition}" if condition else "there are no items",
             location=table.name,
-            hint=f"there are {table.sample(list(conditions or {}))}",
+            hint=f"there are {table.sample(list(conditions))}",
         )
-    sequences = split_sequences(rows, columns, domains, name=table.name, names=names, files=files)
-    return sequences if sequence is None else select_sequence(sequences, sequence, table.name)
-
-
-def select_sequence(sequences: Sequence[RecordedSequence], name: str, location: str) -> list[RecordedSequence]:
-    """Select the sequences with a name.
-
-    Raises:
-        DataError: There is none.
-    """
-    matches = [recorded for recorded in sequences if recorded.name == name]
-    if not matches:
-        names = sample_values([recorded.name for recorded in sequences])
-        raise DataError(f"there is no sequence {name!r}", location=location, hint=f"there are {', '.join(names)}")
-    return matches
-
-
-def split_sequences(
-    rows: Sequence[int],
-    labels: Mapping[str, Sequence[str | None]],
-    values: Mapping[str, tuple[str, ...]],
-    *,
-    name: str,
-    names: Sequence[str | None] | None = None,
-    files: Sequence[str | None] | None = None,
-    prompts: Sequence[str | None] | None = None,
-    fixed: Mapping[str, frozenset[int]] | None = None,
-) -> list[RecordedSequence]:
-    """Split the rows of a table into sequences, in the order of their first items.
-
-    Args:
-        rows: Positions of the selected rows.
-        labels, files, prompts: Columns of the whole table.
-        values: Values of each group.
-        name: Name of the sequence if ``names`` is None.
-        names: Column of sequence names.
-        fixed: Rows whose prompt fixed the value, by group.
-    """
-    parts: dict[str, list[int]] = {} if names is not None else {name: list(rows)}
-    if names is not None:
-        for i in rows:
-            parts.setdefault(names[i] or "(no name)", []).append(i)
-    return [
-        RecordedSequence(
-            part,
-            {group: tuple(column[i] for i in own) for group, column in labels.items()},
-            values,
-            () if files is None else tuple(files[i] for i in own),
-            () if prompts is None else tuple(prompts[i] for i in own),
-            fixed={
-                group: frozenset(at for at, i in enumerate(own) if i in rows_of and labels[group][i] is None)
-                for group, rows_of in (fixed or {}).items()
-            },
-        )
-        for part, own in parts.items()
-    ]
+    return table.split(rows, dict.fromkeys(groups), domains, sequence_column=sequence_column, image_column=image_column)
 
 
 class ItemTable:
@@ -224,6 +168,55 @@ class ItemTable:
         """Return the positions of the rows with the required value in each column."""
         columns = {name: self.column(name) for name in conditions}
         return [i for i in range(len(self._table)) if all(columns[name][i] == conditions[name] for name in columns)]
+
+    def split(
+        self,
+        rows: Sequence[int],
+        groups: Mapping[str, str | None],
+        values: Mapping[str, tuple[str, ...]],
+        *,
+        condition: str | None = None,
+        sequence_column: str | None = None,
+        image_column: str | None = None,
+        prompt_column: str | None = None,
+        fixed: Sequence[Collection[str]] = (),
+    ) -> list[RecordedSequence]:
+        """Split rows into sequences, in the order of their first items.
+
+        Args:
+            rows: Positions of the rows.
+            groups: Column of each group. None if it has the name of the group.
+            values: Values of each group.
+            condition: Name of the condition of the rows, which is part of the names of the sequences.
+            sequence_column: Column of sequence names. If None, all rows are one sequence.
+            image_column, prompt_column: Columns of file paths and prompts.
+            fixed: Groups whose value the prompt of each row of the table fixed. Empty if they are unknown.
+        """
+        parts: dict[str, list[int]] = {}
+        if sequence_column is None:
+            parts[condition or self.name] = list(rows)
+        else:
+            names = self.column(sequence_column)
+            for i in rows:
+                name = names[i] or "(no name)"
+                parts.setdefault(name if condition is None else f"{name}, {condition}", []).append(i)
+        labels = {group: self.column(column or group) for group, column in groups.items()}
+        files, prompts = (None if name is None else self.column(name) for name in (image_column, prompt_column))
+        return [
+            RecordedSequence(
+                name,
+                {group: tuple(column[i] for i in part) for group, column in labels.items()},
+                values,
+                () if files is None else tuple(files[i] for i in part),
+                () if prompts is None else tuple(prompts[i] for i in part),
+                fixed={
+                    group: frozenset(k for k, i in enumerate(part) if fixed and group in fixed[i] and column[i] is None)
+                    for group, column in labels.items()
+                },
+                condition=condition,
+            )
+            for name, part in parts.items()
+        ]
 
     def sample(self, names: Sequence[str]) -> str:
         """List a few values of each of several columns."""
@@ -288,7 +281,7 @@ def _is_misspelt(label: str, value: str) -> bool:
     return swapped or short[same + 1 :] == long[same + 1 :]
 
 
-def sample_values(column: Sequence[str | None]) -> list[str]:
+def sample_values(column: Iterable[str | None]) -> list[str]:
     """Return a few values of a column."""
     values = sorted({value for value in column if value is not None})
     return [*values[:8], *(["..."] if len(values) > 8 else [])] or ["none"]
