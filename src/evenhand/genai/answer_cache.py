@@ -14,10 +14,6 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from evenhand.core.coroutines import blocks, call
-from evenhand.genai.backends.generator import Item
-from evenhand.genai.classifiers.classifier import Classifier
-from evenhand.genai.judges import Judge
 from evenhand.models.answer_store import AnswerStore, ModelReply
 
 _stores: WeakValueDictionary[tuple[Path, int], AnswerStore] = WeakValueDictionary()
@@ -74,54 +70,3 @@ class AnswerCache:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-class CachedJudge:
-    """Judge that judges each prompt once.
-
-    Args:
-        judge: The judge.
-        cache: Cache of its answers.
-    """
-
-    def __init__(self, judge: Judge, cache: AnswerCache) -> None:
-        self._judge, self.cache = judge, cache
-
-    @blocks
-    async def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the conditions that hold according to the judge."""
-        return await self._ask("conditions", self._judge.conditions, prompt)
-
-    @blocks
-    async def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the concept groups that the prompt fixes according to the judge."""
-        return await self._ask("fixed", self._judge.fixed_groups, prompt)
-
-    async def _ask(self, kind: str, judge: Callable[[str], frozenset[str]], prompt: str) -> frozenset[str]:
-        async def ask() -> list[str]:
-            return sorted(await call(judge, prompt))
-
-        return frozenset(await self.cache.answer([kind, prompt], ask))
-
-
-class CachedClassifier:
-    """Classifier that classifies each item once.
-
-    Args:
-        classifier: The classifier.
-        cache: Cache of its answers.
-    """
-
-    def __init__(self, classifier: Classifier, cache: AnswerCache) -> None:
-        self._classifier, self.cache = classifier, cache
-
-    @blocks
-    async def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of each concept group according to the classifier."""
-
-        async def ask() -> dict[str, str | None]:
-            return dict(await call(self._classifier.classify, item))
-
-        content = [item.media_type, hashlib.sha256(item.data).hexdigest()]
-        values: dict[str, str | None] = await self.cache.answer(["item", *content], ask)
-        return values

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, EvenhandError, OptionError, TrustError
+from evenhand.genai.answer_cache import AnswerCache, open_answers
 from evenhand.genai.backends.generator import Generator, Playback
+from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
-from evenhand.genai.classifiers.classifier import Classifier, FunctionClassifier, LexiconClassifier
+from evenhand.genai.classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AdmissionStore, AttemptLimits, Guard
 from evenhand.genai.enforcement.instructions import InstructionWriter
-from evenhand.genai.judges import FunctionJudge, Judge, KeywordJudge
+from evenhand.genai.judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from evenhand.genai.spec import pipeline_config as parts
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
-    from evenhand.genai.answer_cache import AnswerCache
-    from evenhand.genai.backends.openai_service import OpenAIChat
     from evenhand.models.language.services import ServiceConnection
 
 
@@ -114,8 +114,6 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
             case parts.RecordedGeneratorConfig():
                 return Playback.of_files(_list_recorded(part, Path(folder)))
             case parts.ImagesGeneratorConfig():
-                from evenhand.genai.backends.openai_service import OpenAIImages
-
                 return OpenAIImages(_build_connection(part), part.model, part.options)
             case parts.ChatGeneratorConfig():
                 return _build_chat(part, part.system)
@@ -147,12 +145,8 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
             case parts.FunctionClassifierConfig():
                 return FunctionClassifier(_import_function(part.function, trust, Path(folder)), groups)
             case parts.ChatClassifierConfig():
-                from evenhand.genai.answer_cache import CachedClassifier
-                from evenhand.genai.classifiers.classifier import ChatClassifier
-
-                classifier = ChatClassifier(_build_chat(part), groups, part.questions)
                 cache = _open_cache(part, folder, groups)
-                return classifier if cache is None else CachedClassifier(classifier, cache)
+                return ChatClassifier(_build_chat(part), groups, part.questions, cache=cache)
             case parts.OnnxClassifierConfig():
                 from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
 
@@ -179,20 +173,14 @@ def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder:
                 )
                 return FunctionJudge(functions, fixed)
             case parts.ChatJudgeConfig():
-                from evenhand.genai.answer_cache import CachedJudge
-                from evenhand.genai.judges import ChatJudge
-
-                judge = ChatJudge.of(configuration, _build_chat(part))
                 questions = [[condition.name, condition.judge] for condition in configuration.conditions]
                 cache = _open_cache(part, folder, configuration.values, questions)
-                return judge if cache is None else CachedJudge(judge, cache)
+                return ChatJudge.of(configuration, _build_chat(part), cache)
 
 
 def _open_cache(
     part: parts.ChatClassifierConfig | parts.ChatJudgeConfig, folder: Path | str, *about: Any
 ) -> AnswerCache | None:
-    from evenhand.genai.answer_cache import AnswerCache, open_answers
-
     if part.cache is None:
         return None
     # The key contains all entries on which the answers depend.
@@ -240,8 +228,6 @@ def _build_connection(remote: parts.RemoteConfig) -> ServiceConnection:
 
 
 def _build_chat(remote: parts.RemoteConfig, system: str | None = None) -> OpenAIChat:
-    from evenhand.genai.backends.openai_service import OpenAIChat
-
     return OpenAIChat(_build_connection(remote), remote.model, system, options=remote.options)
 
 

@@ -17,9 +17,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import select
 
-from evenhand.genai.answer_cache import CachedClassifier, CachedJudge
+from evenhand.genai.classifiers.classifier import ChatClassifier
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AnswerStatus
+from evenhand.genai.judges import ChatJudge
 from evenhand.service.state_machines import GUARD_OPERATIONS, Operation
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import streams
@@ -172,7 +173,7 @@ class Metrics:
         guard.observers.append(count_answer)
         guard.cost_observers.append(lambda _count, cost: self._cost.labels(guard.name, "no").inc(cost))
         for name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
-            if isinstance(part, CachedJudge | CachedClassifier):
+            if isinstance(part, ChatJudge | ChatClassifier) and part.cache is not None:
                 labels = {
                     is_cached: self._remembered.labels(guard.name, name, "yes" if is_cached else "no")
                     for is_cached in (True, False)
