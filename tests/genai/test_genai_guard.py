@@ -364,23 +364,6 @@ def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows
     assert enforcer._rows["leader: age"].deadlines.pending_slots == 0
 
 
-def test_an_answer_as_json_has_everything_but_the_bytes() -> None:
-    guard, _ = guarded(Shows("adult"))
-    assert guard.answer(LEADER).to_dict() == {
-        "item": {"kind": "text", "media_type": "text/plain", "bytes": 5},
-        "status": "ok",
-        "prompt": LEADER,
-        "changed": False,
-        "conditions": ["leader"],
-        "fixed": [],
-        "must": {},
-        "slots": {"leader: age": 1},
-        "values": {"age": "adult"},
-        "attempts": [{"prompt": LEADER, "values": {"age": "adult"}, "error": ""}],
-        "reason": "",
-    }
-
-
 def test_a_disclosure_is_one_line_of_ascii_whatever_names_hold() -> None:
     answer = GuardedAnswer(
         None, "violation", "x", changed=True, must={"år\r\nX-Evil: 1": ("ä; b", "c, d")}, slots={"é=1; status=ok": 2}

@@ -92,11 +92,6 @@ def guard_of(about: GenerationConfig, generator: Any, mode: Any, candidates: int
     return Guard(enforcer, generator, looks, KeywordJudge.of(about), groups=about.values, limits=limits), enforcer
 
 
-def told(answers: Sequence[GuardedAnswer]) -> list[Any]:
-    """Everything that an answer says."""
-    return [answer.to_dict() for answer in answers]
-
-
 def in_loop(guard: Guard, counts: Sequence[int]) -> list[GuardedAnswer]:
     async def ask() -> list[GuardedAnswer]:
         return [one for count in counts for one in await guard.answer_several_async(LEADER, count)]
@@ -112,7 +107,7 @@ def check_equal(
     expected = [single.answer(LEADER) for _ in range(sum(counts))]
     several, other = guard_of(about, make(), mode, **options)
     found = [answer for count in counts for answer in several.answer_several(LEADER, count)]
-    assert told(found) == told(expected)
+    assert found == expected
     assert other.state() == one.state()
 
 
@@ -156,7 +151,7 @@ def test_an_event_loop_decides_the_same(plain: list[str], obeys: list[bool], cou
     about = keeping((3, 4, 9))
     blocking, one = guard_of(about, ScriptedSeveral(plain, obeys), "before", candidates)
     waiting, other = guard_of(about, Awaited(plain, obeys), "before", candidates)
-    assert told(in_loop(waiting, [count])) == told(blocking.answer_several(LEADER, count))
+    assert in_loop(waiting, [count]) == blocking.answer_several(LEADER, count)
     assert other.state() == one.state()
 
 
@@ -358,7 +353,7 @@ def test_every_attempt_has_its_cost() -> None:
     answers = guard.answer_several(LEADER, 3)
     # The first two are of one call for three; the last one takes two candidates of one call.
     assert [round(answer.cost, 9) for answer in answers] == [0.05, 0.04, 0.09]
-    assert answers[2].attempts[0].to_dict()["cost"] == pytest.approx(0.05)
+    assert answers[2].attempts[0].cost == pytest.approx(0.05)
 
 
 def test_tokens_are_paid_for_as_they_are_counted() -> None:
@@ -435,7 +430,6 @@ def test_calls_in_flight_reserve_the_price_of_tokens(
     price = PriceConfig(item=0.1, call=0.05, tokens=(1.0, 1.0))
     usage = {"prompt_tokens": tokens, "completion_tokens": tokens}
     spending, billed = Spending(price, cap), []
-    late = FetchError("no answer came")
     for number, count in enumerate(counts):
         try:
             size = spending.allow(count, one_call=together)
@@ -444,7 +438,7 @@ def test_calls_in_flight_reserve_the_price_of_tokens(
         for made in [size] if together else [1] * size:
             billed.append(price.cost(calls=1, items=made, usage={}) + made * price.cost(calls=0, items=0, usage=usage))
             if number in lost:
-                spending.settle_failure(made, late, one_call=together)
+                spending.settle(made, (), one_call=together, lost=True)
             else:
                 spending.settle(made, [replace(Item.of_text("x"), usage=usage)] * made, one_call=together)
     assert sum(billed) <= max(cap * (1 + 1e-9), *billed[:1], 0)  # only the first call has unknown tokens

@@ -8,11 +8,11 @@ judge or the classifier fails, the guard reacts as configured, and the answer re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from evenhand.core.coroutines import call, call_nonblocking, run_blocking
+from evenhand.core.coroutines import blocks, call, call_nonblocking
 from evenhand.errors import BudgetError, DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
@@ -152,24 +152,6 @@ class GuardedAnswer:
         parts["attempts"] = str(len(self.attempts))
         return "; ".join(f"{name}={value}" for name, value in parts.items())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values, without the item's bytes."""
-        return {
-            "item": None
-            if self.item is None
-            else {"kind": self.item.kind, "media_type": self.item.media_type, "bytes": len(self.item.data)},
-            "status": self.status,
-            "prompt": self.prompt,
-            "changed": self.changed,
-            "conditions": sorted(self.conditions),
-            "fixed": sorted(self.fixed),
-            "must": {group: list(values) for group, values in self.must.items()},
-            "slots": dict(self.slots),
-            "values": dict(self.values),
-            "attempts": [attempt.to_dict() for attempt in self.attempts],
-            "reason": self.reason,
-        }
-
 
 class Guard:
     """Generator whose items keep every deadline.
@@ -208,7 +190,7 @@ class Guard:
         self.instruct = instruct
         self.limits = limits
 
-    def answer(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
+    async def answer_async(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
         """Generate an item for a prompt.
 
         Args:
@@ -219,17 +201,11 @@ class Guard:
             EvenhandError: The store could not decide. No item is delivered. Failures of the judge, the generator and
                 the classifier are reported in the answer instead.
         """
-        return run_blocking(self.answer_async(prompt, generator=generator))
+        return (await self.answer_several_async(prompt, 1, generator=generator))[0]
 
-    async def answer_async(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
-        """Generate an item for a prompt in an event loop. See ``answer``."""
-        series = AnswerSeries(self, prompt, generator=generator)
-        try:
-            return await series.answer()
-        finally:
-            series.supply.drop()
-
-    def answer_several(self, prompt: str, count: int, *, generator: Generator | None = None) -> list[GuardedAnswer]:
+    async def answer_several_async(
+        self, prompt: str, count: int, *, generator: Generator | None = None
+    ) -> list[GuardedAnswer]:
         """Generate several items for a prompt, each decided after the previous one. See ``AnswerSeries``.
 
         Args:
@@ -240,17 +216,14 @@ class Guard:
         Raises:
             EvenhandError: See ``answer``.
         """
-        return run_blocking(self.answer_several_async(prompt, count, generator=generator))
-
-    async def answer_several_async(
-        self, prompt: str, count: int, *, generator: Generator | None = None
-    ) -> list[GuardedAnswer]:
-        """Generate several items for a prompt in an event loop. See ``answer_several``."""
         series = AnswerSeries(self, prompt, count, generator=generator)
         try:
             return [await series.answer() for _ in range(count)]
         finally:
             series.supply.drop()
+
+    answer = blocks(answer_async)
+    answer_several = blocks(answer_several_async)
 
 
 class AnswerSeries:
@@ -296,28 +269,24 @@ class AnswerSeries:
         """
         try:
             try:
-                conditions, fixed = await self._judge()
+                self._judged = self._judged or await self._judge()
+            except Exception as error:
+                return await self._answer_unjudged(PartFailure.of("judge", error))
+            conditions, fixed = self._judged
+            try:
                 admission = await call_nonblocking(self._guard.enforcer.admit, conditions, fixed=fixed)
             except OptionError as error:
                 # The judge named an unknown condition.
                 return await self._answer_unjudged(PartFailure.of("judge", error))
-            except _JudgeFailedError as error:
-                return await self._answer_unjudged(error.failure)
             return await self._make_item(conditions, fixed, admission)
         finally:
             self._left -= 1
 
     async def _judge(self) -> tuple[frozenset[str], frozenset[str]]:
-        if self._judged is None:
-            judge = self._guard.judge
-            try:
-                conditions = frozenset(await call(judge.conditions, self._prompt))
-                # If no condition holds, fixed groups have no effect.
-                fixed = frozenset(await call(judge.fixed_groups, self._prompt)) if conditions else frozenset()
-            except Exception as error:
-                raise _JudgeFailedError(PartFailure.of("judge", error)) from None
-            self._judged = conditions, fixed
-        return self._judged
+        judge = self._guard.judge
+        conditions = frozenset(await call(judge.conditions, self._prompt))
+        # If no condition holds, fixed groups have no effect.
+        return conditions, frozenset(await call(judge.fixed_groups, self._prompt)) if conditions else frozenset()
 
     async def _answer_unjudged(self, failure: PartFailure) -> GuardedAnswer:
         """Answer a prompt whose conditions are unknown."""
@@ -336,111 +305,69 @@ class AnswerSeries:
         self, conditions: frozenset[str], fixed: frozenset[str], admission: Admission
     ) -> GuardedAnswer:
         """Generate the item of an admitted request."""
-        guard = self._guard
+        guard, enforcer = self._guard, self._guard.enforcer
         attempts: list[ItemAttempt] = []
         spent: BudgetError | None = None
         try:
             while True:
-                words = await call(guard.instruct, self._prompt, admission.must)
-                count = guard.limits.round_size(admission.attempt) if admission.must else self._left
-                # If no specification counts the item, its values have no effect.
-                try:
-                    attempt = await self.supply.take(words, count, look=bool(admission.counts))
-                except BudgetError as error:
-                    spent = error
-                    previous = attempts[-1] if attempts and guard.limits.budget.when_spent == "deliver" else None
-                    attempt = ItemAttempt(words) if previous is None else previous
+                # Without a budget, the remaining attempts fail like the last one.
+                if spent is None:
+                    words = await call(guard.instruct, self._prompt, admission.must)
+                    count = guard.limits.round_size(admission.attempt) if admission.must else self._left
+                    try:
+                        # If no specification counts the item, its values have no effect.
+                        attempt = await self.supply.take(words, count, look=bool(admission.counts))
+                    except BudgetError as error:
+                        spent = error
+                        delivers = attempts and guard.limits.budget.when_spent == "deliver"
+                        attempt = attempts[-1] if delivers else ItemAttempt(words)
+                    else:
+                        attempts.append(attempt)
+                        self._watch(attempt)
+                    item = None if attempt.failure and guard.when_unsure == "refuse" else attempt.item
+                if item is None:
+                    outcome = await call_nonblocking(enforcer.fail, admission)
                 else:
-                    attempts.append(attempt)
-                    self._watch(attempt)
-                item = None if attempt.error and guard.when_unsure == "refuse" else attempt.item
-                outcome = await self._decide(admission, item, attempt, final=spent is not None)
-                if outcome.status != "retry" or outcome.admission is None:
+                    outcome = await call_nonblocking(enforcer.complete, admission, attempt.values)
+                if outcome.admission is None:
                     break
                 admission = outcome.admission
-            answer = _build_answer(
-                item, outcome, self._prompt, conditions, fixed, admission.must, attempts or [attempt]
-            )
-            return (
-                answer
-                if spent is None
-                else replace(
-                    answer,
-                    attempts=tuple(attempts),
-                    budget=spent,
-                    notice="; ".join(filter(None, (answer.notice, spent.message))),
-                )
-            )
         except BaseException as error:
             await self._abandon_admission(admission, error)
             raise
-
-    async def _decide(
-        self, admission: Admission, item: Item | None, attempt: ItemAttempt, *, final: bool
-    ) -> ItemOutcome:
-        """Decide about an item. After the final item, the remaining attempts fail."""
-        enforcer = self._guard.enforcer
-        while True:
-            outcome = await (
-                call_nonblocking(enforcer.fail, admission)
-                if item is None
-                else call_nonblocking(enforcer.complete, admission, attempt.values)
-            )
-            if not final or outcome.status != "retry" or outcome.admission is None:
-                return outcome
-            admission = outcome.admission
+        status: AnswerStatus
+        if outcome.status != "ok":
+            status = "violation"
+        elif item is None:
+            status = "refused"
+        else:
+            status = "unguarded" if attempt.failure else "ok"
+        return GuardedAnswer(
+            item,
+            status,
+            attempt.prompt,
+            changed=attempt.prompt != self._prompt,
+            conditions=conditions,
+            fixed=fixed,
+            must=admission.must,
+            slots=outcome.slots,
+            attempts=tuple(attempts),
+            notice="; ".join(filter(None, (outcome.reason, spent.message if spent else ""))),
+            failures=() if attempt.failure is None else (attempt.failure,),
+            budget=spent,
+        )
 
     async def _abandon_admission(self, admission: Admission, error: BaseException) -> None:
         """Complete an admission without an item."""
         enforcer = self._guard.enforcer
         try:
             outcome = await call_nonblocking(enforcer.fail, admission)
-            while outcome.status == "retry" and outcome.admission is not None:
+            while outcome.admission is not None:
                 outcome = await call_nonblocking(enforcer.fail, outcome.admission)
         except DecisionError:
             return  # It is complete.
         except Exception as second:
             error.add_note(f"the slot of the request could not be released either: {second}")
-
-
-class _JudgeFailedError(Exception):
-    """Raised when the judge fails."""
-
-    def __init__(self, failure: PartFailure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-
-
-def _build_answer(
-    item: Item | None,
-    outcome: ItemOutcome,
-    prompt: str,
-    conditions: frozenset[str],
-    fixed: frozenset[str],
-    must: Instruction,
-    attempts: Sequence[ItemAttempt],
-) -> GuardedAnswer:
-    attempt = attempts[-1]
-    status: AnswerStatus
-    if outcome.status != "ok":
-        status = "violation"
-    elif item is None:
-        status = "refused"
-    else:
-        status = "unguarded" if attempt.error else "ok"
-    return GuardedAnswer(
-        item,
-        status,
-        attempt.prompt,
-        attempt.prompt != prompt,
-        conditions,
-        fixed,
-        must,
-        outcome.slots,
-        tuple(attempts),
-        outcome.reason,
-        () if attempt.failure is None else (attempt.failure,),
-    )
 
 
 def _header_name(name: str) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -113,25 +112,6 @@ class ItemAttempt:
         error = None if self.failure is None else self.failure.error
         return error if isinstance(error, ContentRefusedError) else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values, without the item."""
-        cost = {"cost": self.cost} if self.cost else {}
-        return {"prompt": self.prompt, "values": dict(self.values), "error": self.error, **cost}
-
-
-class _Pool:
-    """Items requested with the same prompt.
-
-    Attributes:
-        ready: Attempts in the order of their arrival. An unclassified item is stored as the coroutine function that
-            classifies it.
-        pending: Requests that have not been answered.
-    """
-
-    def __init__(self) -> None:
-        self.ready: deque[ItemAttempt | partial[Coroutine[Any, Any, ItemAttempt]]] = deque()
-        self.pending: set[asyncio.Task[ItemAttempt | None]] = set()
-
 
 class Spending:
     """The cost of one request, within a limit.
@@ -168,31 +148,32 @@ class Spending:
     def _reserved(self, calls: int, items: int) -> float:
         return self.price.cost(calls=calls, items=items, usage={}) + items * self._most_tokens
 
-    def settle(self, count: int, items: Sequence[object], *, one_call: bool) -> list[float]:
-        """Settle a call for some items and return the cost of each; that of the call is part of the first."""
-        costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(items)]
-        self._land(count, sum(costs), one_call=one_call)
+    def settle(self, count: int, items: Sequence[object], *, one_call: bool, lost: bool = False) -> list[float]:
+        """Settle a call for several items.
+
+        Args:
+            count: Number of reserved items.
+            items: Items of the call.
+            one_call: Whether the items were reserved in one call.
+            lost: Whether the answer of a call without items may have been lost, so that its cost is the maximum.
+
+        Returns:
+            The cost of each item. That of the call is part of the first. Without items, the cost of the call.
+        """
+        costs: list[float] = []
+        for item in items:
+            usage = item.usage if isinstance(item, Item) else {}
+            self._most_tokens = max(self._most_tokens, self.price.cost(calls=0, items=0, usage=usage))
+            costs.append(self.price.cost(calls=int(not costs), items=1, usage=usage))
+        if not items:
+            costs = [self._reserved(1, count) if lost else self.price.cost(calls=1, items=0, usage={})]
+        self.release(count, one_call=one_call)
+        self._spent += sum(costs)
         return costs
 
-    def settle_failure(self, count: int, error: Exception, *, one_call: bool) -> float:
-        """Settle a call without an item, and return its cost: the maximum if its answer may have been lost."""
-        lost = isinstance(error, FetchError) and may_be_charged(error)
-        cost = self._reserved(1, count) if lost else self.price.cost(calls=1, items=0, usage={})
-        self._land(count, cost, one_call=one_call)
-        return cost
-
-    def release(self, count: int) -> None:
-        """Release a call for several items that the generator does not offer."""
-        self._land(count, 0.0, one_call=True)
-
-    def _cost(self, item: object, *, calls: int) -> float:
-        usage = item.usage if isinstance(item, Item) else {}
-        self._most_tokens = max(self._most_tokens, self.price.cost(calls=0, items=0, usage=usage))
-        return self.price.cost(calls=calls, items=1, usage=usage)
-
-    def _land(self, count: int, cost: float, *, one_call: bool) -> None:
+    def release(self, count: int, *, one_call: bool) -> None:
+        """Release a reserved call for several items."""
         self._calls, self._items = self._calls - (1 if one_call else count), self._items - count
-        self._spent += cost
 
 
 class ItemSupply:
@@ -218,8 +199,8 @@ class ItemSupply:
         spending: Spending,
     ) -> None:
         self._spending = spending
-        self._together = isinstance(generator, SeveralGenerator)
         self._prompt, self._generator, self._classifier, self._groups = prompt, generator, classifier, groups
+        self._several = generator if isinstance(generator, SeveralGenerator) else None
         self._pools: dict[tuple[str, bool], _Pool] = {}
         self._calls, self._since = 0, 0.0
         self.busy_seconds = 0.0
@@ -235,93 +216,72 @@ class ItemSupply:
         Raises:
             BudgetError: No item is left, and the budget does not allow another one.
         """
-        pool = self._pools.setdefault((words, look), _Pool())
-        while not pool.ready:
-            if pool.pending:
-                await asyncio.wait(pool.pending, return_when=asyncio.FIRST_COMPLETED)
-            else:
-                await self._ask(pool, words, count, look)
-        entry = pool.ready.popleft()
-        return entry if isinstance(entry, ItemAttempt) else await entry()
+        pool = self._pools.setdefault((words, look), [])
+        while True:
+            if not pool:
+                self._request(pool, words, count, look)
+            attempt = await _finish_next(pool)
+            if attempt is not None:
+                return attempt
 
     async def leftovers(self) -> list[ItemAttempt]:
         """Wait for all requests, and return the items that were not taken."""
-        pools = self._pools.values()
-        while pending := [task for pool in pools for task in pool.pending]:
-            await asyncio.wait(pending)
-        left: list[ItemAttempt] = []
-        for (words, _look), pool in self._pools.items():
-            left += [
-                entry if isinstance(entry, ItemAttempt) else ItemAttempt(words, item=entry.args[1], cost=entry.args[3])
-                for entry in pool.ready
-            ]
-            pool.ready.clear()
-        return left
+        attempts = []
+        for pool in self._pools.values():
+            while pool:
+                attempts.append(await _finish_next(pool))
+        return [attempt for attempt in attempts if attempt is not None]
 
     def drop(self) -> None:
         """Cancel the requests that have not been answered."""
         for pool in self._pools.values():
-            for task in pool.pending:
-                task.cancel()
+            for work in pool:
+                if isinstance(work, asyncio.Task):
+                    work.cancel()
 
     # ---- generation
 
-    async def _ask(self, pool: _Pool, words: str, count: int, look: bool) -> None:
-        one_call = self._together and count > 1
+    def _request(self, pool: _Pool, words: str, count: int, look: bool) -> None:
+        several = self._several if count > 1 else None
+        one_call = several is not None
         # If every call blocks, the next call is made only when its item is needed.
-        limit = count if one_call or not is_blocking() else 1
-        size = self._spending.allow(limit, one_call=one_call)
-        if one_call:
-            await self._run(pool, self._make_several(pool, words, size, look))
-            return
-        for _ in range(size):
-            await self._run(pool, self._make(words, look))
+        size = self._spending.allow(count if one_call or not is_blocking() else 1, one_call=one_call)
+        for _ in range(1 if one_call else size):
+            _start(pool, partial(self._make, pool, words, size if one_call else 1, look, several))
 
-    async def _run(self, pool: _Pool, work: Coroutine[Any, Any, ItemAttempt | None]) -> None:
-        """Run work now if calls block, otherwise concurrently."""
-        if is_blocking():
-            attempt = await work
-            if attempt is not None:
-                pool.ready.append(attempt)
-            return
-        task = asyncio.ensure_future(work)
-        pool.pending.add(task)
-        task.add_done_callback(partial(_arrive, pool))
+    async def _make(
+        self, pool: _Pool, words: str, count: int, look: bool, several: SeveralGenerator | None
+    ) -> ItemAttempt | None:
+        """Generate items with one call, and classify the first. The others are added to the pool.
 
-    async def _make(self, words: str, look: bool) -> ItemAttempt:
+        Returns:
+            The first attempt. None if the generator does not offer several items at once.
+        """
+        one_call = several is not None
         try:
-            item = await self._time_call(call(self._generator.generate, words))
-        except Exception as failure:
-            return _failed_attempt(words, failure, self._spending.settle_failure(1, failure, one_call=False))
-        (cost,) = self._spending.settle(1, [item], one_call=False)
-        return await self._look_at(words, item, look, cost)
-
-    async def _make_several(self, pool: _Pool, words: str, count: int, look: bool) -> ItemAttempt | None:
-        assert isinstance(self._generator, SeveralGenerator)
-        items: list[Item] = []
-        failure: Exception = ModelError("it answered without an item")
-        try:
-            items = (await self._time_call(call(self._generator.generate_several, words, count)))[:count]
-        except Exception as error:
-            failure = error
-        if not items:
-            if _refuses_several(failure):
-                self._spending.release(count)
-                self._together = False  # from now on, each item is requested by itself
-                return None
-            return _failed_attempt(words, failure, self._spending.settle_failure(count, failure, one_call=True))
-        costs = self._spending.settle(count, items, one_call=True)
-        for item, cost in zip(items, costs, strict=True):
-            if is_blocking():
-                pool.ready.append(partial(self._look_at, words, item, look, cost))
+            if several is None:
+                items = [await self._time_call(call(self._generator.generate, words))]
             else:
-                await self._run(pool, self._look_at(words, item, look, cost))
-        return None
+                items = (await self._time_call(call(several.generate_several, words, count)))[:count]
+            if not items:
+                raise ModelError("it answered without an item")
+        except Exception as error:
+            if one_call and _refuses_several(error):
+                self._spending.release(count, one_call=True)
+                self._several = None  # from now on, each item is requested by itself
+                return None
+            lost = isinstance(error, FetchError) and may_be_charged(error)
+            (cost,) = self._spending.settle(count, (), one_call=one_call, lost=lost)
+            return ItemAttempt(words, failure=PartFailure.of("generator", error), cost=cost)
+        cost, *costs = self._spending.settle(count, items, one_call=one_call)
+        for item, own_cost in zip(items[1:], costs, strict=True):
+            _start(pool, partial(self._look_at, words, item, look, own_cost))
+        return await self._look_at(words, items[0], look, cost)
 
     async def _look_at(self, words: str, answer: object, look: bool, cost: float) -> ItemAttempt:
         if not isinstance(answer, Item):
             wrong = ModelError(f"expected an item, got a {type(answer).__name__}")
-            return _failed_attempt(words, wrong, cost)
+            return ItemAttempt(words, failure=PartFailure.of("generator", wrong), cost=cost)
         # Repeated words of the instruction say nothing about the item, so they are removed before it is classified.
         item = clean_item(answer, self._prompt, words)
         try:
@@ -342,10 +302,25 @@ class ItemSupply:
                 self.busy_seconds += time.perf_counter() - self._since
 
 
-def _arrive(pool: _Pool, task: asyncio.Task[ItemAttempt | None]) -> None:
-    pool.pending.discard(task)
-    if not task.cancelled() and (attempt := task.result()) is not None:
-        pool.ready.append(attempt)
+_Work: TypeAlias = "Callable[[], Coroutine[Any, Any, ItemAttempt | None]]"
+
+_Pool: TypeAlias = "list[asyncio.Task[ItemAttempt | None] | _Work]"
+"""Work on the items of one prompt, in the order of the requests: tasks, or functions if calls block."""
+
+
+def _start(pool: _Pool, work: _Work) -> None:
+    """Add work to a pool. It runs concurrently, or, if calls block, when its item is taken."""
+    pool.append(work if is_blocking() else asyncio.ensure_future(work()))
+
+
+async def _finish_next(pool: _Pool) -> ItemAttempt | None:
+    """Remove the first finished work from a pool, and return its result. Wait if none is finished."""
+    tasks = [work for work in pool if isinstance(work, asyncio.Task)]
+    if tasks:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    work = next((task for task in tasks if task.done()), pool[0])
+    pool.remove(work)
+    return work.result() if isinstance(work, asyncio.Task) else await work()
 
 
 def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemValues:
@@ -357,10 +332,6 @@ def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemVa
     if not isinstance(answers, Mapping):
         raise ModelError(f"expected values by concept group, got a {type(answers).__name__}")
     return {group: value if (value := answers.get(group)) in values else None for group, values in groups.items()}
-
-
-def _failed_attempt(words: str, error: Exception, cost: float) -> ItemAttempt:
-    return ItemAttempt(words, failure=PartFailure.of("generator", error), cost=cost)
 
 
 def _refuses_several(error: Exception) -> bool:
