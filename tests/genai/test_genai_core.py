@@ -392,3 +392,13 @@ def test_states_are_values(mode):
         row["last"].clear()
         row["counts"].clear()
     assert shields[1].state() == shields[0].state() == first.state()
+
+
+def test_the_guarantee_without_deadlines_promises_nothing():
+    enforcer = Enforcer(
+        {
+            "conditions": [{"name": "leader"}],
+            "specifications": [{"condition": "leader", "group": "age", "values": ["young", "old"], "eventual": True}],
+        }
+    )
+    assert enforcer.guarantee().startswith("leader: age: every value eventually, which is not enforced\nAssumed:")

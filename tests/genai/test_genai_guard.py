@@ -292,7 +292,7 @@ def test_whatever_is_raised_the_request_is_completed(mode: str, stops: BaseExcep
         guard.answer(LEADER)
     assert caught.value is stops
     row = enforcer._rows["leader: age"]
-    assert row.deadlines.pending_slots == 0
+    assert row.pending_slots == 0
     generator.items = ["child"]
     again = guard.answer(LEADER)
     assert (again.status, again.values) == ("ok", {"age": "child"})
@@ -310,7 +310,7 @@ def test_and_what_others_relied_on_is_reported_as_broken(retries: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         guard.answer(LEADER)
     row = enforcer._rows["leader: age"]
-    assert row.deadlines.pending_slots == 0
+    assert row.pending_slots == 0
     assert (row.counts["failed"], row.counts["missed"]) == (1, 1)
 
 
@@ -349,7 +349,7 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
         )
         with pytest.raises(DataError, match="the database is gone") as caught:
             guard.answer(LEADER)
-        pending = enforcer._rows["leader: age"].deadlines.pending_slots
+        pending = enforcer._rows["leader: age"].pending_slots
         assert pending == (at == "everything")
         if at == "everything":
             assert caught.value.__notes__ == ["the slot of the request could not be released either: it is still gone"]
@@ -361,7 +361,7 @@ def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows
     guard = Guard(enforcer, Shows("elderly"), FunctionClassifier(reads, wider), Says(["leader"]), groups=wider)
     with pytest.raises(DecisionError, match="age has no value 'elderly'"):
         guard.answer(LEADER)
-    assert enforcer._rows["leader: age"].deadlines.pending_slots == 0
+    assert enforcer._rows["leader: age"].pending_slots == 0
 
 
 def test_a_disclosure_is_one_line_of_ascii_whatever_names_hold() -> None:

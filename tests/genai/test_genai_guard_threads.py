@@ -268,9 +268,9 @@ class Guarded(RuleBasedStateMachine):
             return
         waiting = [desk for desk in self.desks if desk.waiting]
         for name, row in self.enforcer._rows.items():
-            assert row.deadlines.pending_slots <= len(waiting), name
+            assert row.pending_slots <= len(waiting), name
             if not waiting:
-                assert row.deadlines.pending_slots == 0, name
+                assert row.pending_slots == 0, name
 
     def teardown(self) -> None:
         if not hasattr(self, "desks"):
@@ -343,4 +343,4 @@ def test_threads_that_run_freely_share_one_enforcer() -> None:
         shown = [names.index(str(one.values[group])) + 1 for one in items]
         counts = enforcer.counts[requirement.name]
         assert counts["missed"] == len(misses(shown, requirement.repeated or ())) == 0 or counts["failed"]
-    assert all(row.deadlines.pending_slots == 0 for row in enforcer._rows.values())
+    assert all(row.pending_slots == 0 for row in enforcer._rows.values())

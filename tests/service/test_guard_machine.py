@@ -279,7 +279,7 @@ class Replicas(RuleBasedStateMachine):
             counts = kept.enforcer.counts
             assert all(one["missed"] == 0 for one in counts.values()), counts
             for name, row in kept.enforcer._rows.items():
-                assert row.deadlines.pending_slots == sum(name in one.slots for one in kept.open.values())
+                assert row.pending_slots == sum(name in one.slots for one in kept.open.values())
 
     def stored(self) -> GuardMachine:
         from evenhand.service.store.database import read_state

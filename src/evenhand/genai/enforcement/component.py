@@ -11,14 +11,28 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from evenhand.core.text import format_count
 from evenhand.errors import DecisionError
 from evenhand.genai.games.feasibility import RequirementComponent, solve_cached
+from evenhand.genai.spec.specification import Requirement
 
 OPEN_SLOT = -1
 """Slot whose item is pending and may show any value."""
 
 VOID_ITEM = -2
 """Slot that does not count: no value was recognised, or there is no item."""
+
+REMEMBERED_REASONS = 20
+"""Number of broken assumptions per specification whose reasons are stored. All are counted."""
+
+BROKEN_TEXTS = {
+    "disobeyed": ("item", "items", "not showing the required values, after all retries"),
+    "unrecognised": ("item", "items", "not recognisable where values were required, after all retries"),
+    "failed": ("item", "items", "not made where values were required, after all retries"),
+    "in-flight": ("request", "requests", "admitted before the previous one was complete, contrary to the settings"),
+    "missed": ("deadline", "deadlines", "missed"),
+}
+"""Singular, plural and description of each kind of broken assumption."""
 
 
 class DeadlineTracker:
@@ -185,6 +199,73 @@ class DeadlineTracker:
         self._update_due()
 
 
+class SpecificationState(DeadlineTracker):
+    """State of one specification: its deadlines, its counts, and the latest broken assumptions.
+
+    Args:
+        requirement: Requirement of the specification.
+
+    Attributes:
+        counts: Number of instructions, of obeyed instructions, and of broken assumptions by kind.
+        reasons: Kinds and reasons of the latest broken assumptions.
+    """
+
+    def __init__(self, requirement: Requirement) -> None:
+        super().__init__(requirement.repeated or ())
+        self.name, self.labels = requirement.name, requirement.labels
+        self.counts = dict.fromkeys(("asked", "obeyed", *BROKEN_TEXTS), 0)
+        self.reasons: list[tuple[str, str]] = []
+
+    def record_break(self, kind: str, reason: str) -> None:
+        """Count a broken assumption."""
+        self.counts[kind] += 1
+        self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (kind, reason)]
+
+    def record_item(
+        self, slot: int, value: int, attempt: int = 0, *, blamed: bool = False, failed: bool = False
+    ) -> None:
+        """Record the item of a slot, whether it kept its promise, and the deadlines that it misses.
+
+        Args:
+            slot: Number of the slot.
+            value: Value of the item, or ``VOID_ITEM``.
+            attempt: Number of earlier attempts.
+            blamed: Whether the item lets a deadline be missed.
+            failed: Whether there is no item.
+        """
+        promised = self.promised_value(slot)
+        if promised != OPEN_SLOT and not blamed:
+            self.counts["obeyed"] += value != VOID_ITEM
+        elif promised not in (OPEN_SLOT, value):
+            kind = "failed" if failed else "unrecognised" if value == VOID_ITEM else "disobeyed"
+            text = "no item" if failed else "nothing recognisable" if value == VOID_ITEM else repr(self.labels[value])
+            attempts = format_count(attempt + 1, "attempt", "attempts")
+            self.record_break(kind, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {text}")
+        for k, due in self.complete(slot, value):
+            first = self.due[k]
+            since = f", and was due by item {first}" if first < due else ""
+            self.record_break("missed", f"{self.labels[k]!r} did not appear by item {due}{since}")
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain JSON values."""
+        reasons = [list(reason) for reason in self.reasons]
+        return {**super().state(), "counts": dict(self.counts), "reasons": reasons}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a state.
+
+        Raises:
+            DecisionError: The value is not a state, or belongs to another specification.
+        """
+        try:
+            counts = {what: int(state["counts"][what]) for what in self.counts}
+            reasons = [(str(what), str(reason)) for what, reason in state["reasons"]]
+        except (KeyError, TypeError, ValueError):
+            raise DecisionError("this is not a state of a specification", code="state", location=self.name) from None
+        super().restore(state)
+        self.counts, self.reasons = counts, reasons
+
+
 # Moves of the enforcer: values that the next item may show.
 
 
@@ -214,20 +295,20 @@ class ComponentSolver:
 
     Args:
         component: Requirements that share concept groups.
-        deadlines: Deadlines of each requirement. The solver only reads them.
         slack: Number of useless items that must be tolerated.
         random: Random numbers for choices among equally urgent values.
+
+    Attributes:
+        rows: State of each specification.
     """
 
-    def __init__(
-        self, component: RequirementComponent, deadlines: Sequence[DeadlineTracker], slack: int, random: Random
-    ) -> None:
+    def __init__(self, component: RequirementComponent, slack: int, random: Random) -> None:
         self._component = component
-        self._deadlines = tuple(deadlines)
+        self.rows = tuple(map(SpecificationState, component.requirements))
         self._slack = slack
         self._random = random
         self._regions = [solve_cached(component.game.shift_deadlines(by)) for by in range(slack + 1)]
-        self._all = tuple(range(len(deadlines)))
+        self._all = tuple(range(len(self.rows)))
         self._conditions = tuple(requirement.condition for requirement in component.requirements)
         self._single = len(component.groups) == 1
         self._starts = component.game.starts
@@ -277,13 +358,13 @@ class ComponentSolver:
         for k in range(len(names)):
             state = left.copy()
             for i in mine:
-                state[self._starts[i] + k] = self._deadlines[i].repeated[k]
+                state[self._starts[i] + k] = self.rows[i].repeated[k]
             levels.append(self.level(state))
         best = max(levels)
         values = [k for k, level in enumerate(levels) if level == best]
         if best == self._slack and any_will_do and len(values) == len(levels):
             return None
-        items_left = {k: min(self._deadlines[i].due[k] - self._deadlines[i].items for i in mine) for k in values}
+        items_left = {k: min(self.rows[i].due[k] - self.rows[i].items for i in mine) for k in values}
         earliest = min(items_left.values())
         urgent = [k for k in values if items_left[k] == earliest]
         choice = urgent[0] if len(urgent) == 1 else urgent[int(self._random.random() * len(urgent))]
@@ -297,7 +378,7 @@ class ComponentSolver:
         """Choose values of several groups: the earliest compatible deadlines, as few as necessary."""
         game = self._component.game
         pairs = sorted(
-            (self._deadlines[i].due[k] - self._deadlines[i].items, self._random.random(), i, k)
+            (self.rows[i].due[k] - self.rows[i].items, self._random.random(), i, k)
             for i in mine
             for k in range(len(game.deadlines[i]))
         )
@@ -339,7 +420,7 @@ class ComponentSolver:
         # An item that counts takes one item from the time left for each value. A value that is shown regains its full
         # time.
         left: list[int] = []
-        for i, track in enumerate(self._deadlines):
+        for i, track in enumerate(self.rows):
             items = track.items
             if i not in mine:
                 left.extend([d - items for d in track.due])
@@ -362,10 +443,9 @@ class ComponentSolver:
         best = self.level(self._slots_left(mine, promised))
         return level >= best and (level > LOST_LEVEL or list(kinds) == promised)
 
-    def may_replace(
-        self, mine: tuple[int, ...], slots: Sequence[int], promised: Sequence[int], kinds: Sequence[int]
-    ) -> bool:
+    def may_replace(self, mine: tuple[int, ...], slots: Sequence[int], kinds: Sequence[int]) -> bool:
         """Check whether a pending item may show ``kinds`` instead of its promise. ``VOID_ITEM``: it is void."""
+        promised = [self.rows[i].promised_value(slot) for i, slot in zip(mine, slots, strict=True)]
         if all(promise in (OPEN_SLOT, kind) for promise, kind in zip(promised, kinds, strict=True)):
             return True
         level = self._level_if(mine, slots, kinds)
@@ -376,7 +456,7 @@ class ComponentSolver:
         left: list[int] = []
         margin = self._slack
         at = dict(zip(mine, zip(slots, kinds, strict=True), strict=True))
-        for i, track in enumerate(self._deadlines):
+        for i, track in enumerate(self.rows):
             if i in at:
                 deadlines, items, between = track.due_if_shown(*at[i])
                 margin = min(margin, between)

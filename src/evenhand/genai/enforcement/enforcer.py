@@ -16,16 +16,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evenhand.core.text import format_count
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.classifiers.confusion import specification_success
-from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, ComponentSolver, DeadlineTracker
+from evenhand.genai.enforcement.component import BROKEN_TEXTS, OPEN_SLOT, VOID_ITEM, ComponentSolver
 from evenhand.genai.games.feasibility import check_feasibility, find_components
 from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries, split_specifications
 from evenhand.genai.spec.entries import check_known
-from evenhand.genai.spec.specification import GenerationConfig, Requirement
+from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.quantity import Unknown
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ Status: TypeAlias = Literal["ok", "retry", "violation"]
 ENFORCER_MODES: tuple[EnforcerMode, ...] = ("before", "after")
 
 Instruction: TypeAlias = Mapping[str, tuple[str, ...]]
-
-REMEMBERED_REASONS = 20
-"""Number of broken assumptions per specification whose reasons are stored. All are counted."""
 
 
 @dataclass(frozen=True)
@@ -134,65 +131,8 @@ class BrokenAssumption:
     reason: str
 
 
-class _SpecificationState:
-    """State of one specification: its deadlines and counts."""
-
-    def __init__(self, requirement: Requirement) -> None:
-        self.name, self.labels = requirement.name, requirement.labels
-        self.deadlines = DeadlineTracker(requirement.repeated or ())
-        self.counts = dict.fromkeys(("asked", "obeyed", *BROKEN_TEXTS), 0)
-        self.reasons: list[tuple[str, str]] = []
-
-    def record_break(self, kind: str, reason: str) -> None:
-        self.counts[kind] += 1
-        self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (kind, reason)]
-
-    def record_obedience(self, slot: int, value: int, attempt: int, *, blamed: bool, failed: bool) -> None:
-        """Count whether the item of a slot kept its promise."""
-        promised = self.deadlines.promised_value(slot)
-        if promised == OPEN_SLOT:
-            return
-        if not blamed:
-            self.counts["obeyed"] += value != VOID_ITEM
-        elif value != promised:
-            kind = "failed" if failed else "unrecognised" if value == VOID_ITEM else "disobeyed"
-            text = "no item" if failed else "nothing recognisable" if value == VOID_ITEM else repr(self.labels[value])
-            attempts = format_count(attempt + 1, "attempt", "attempts")
-            self.record_break(kind, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {text}")
-
-    def complete(self, slot: int, value: int) -> None:
-        for k, due in self.deadlines.complete(slot, value):
-            first = self.deadlines.due[k]
-            since = f", and was due by item {first}" if first < due else ""
-            self.record_break("missed", f"{self.labels[k]!r} did not appear by item {due}{since}")
-
-    def state(self) -> dict[str, Any]:
-        return {
-            **self.deadlines.state(),
-            "counts": dict(self.counts),
-            "reasons": [list(reason) for reason in self.reasons],
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        try:
-            counts = {what: int(state["counts"][what]) for what in self.counts}
-            reasons = [(str(what), str(reason)) for what, reason in state["reasons"]]
-        except (KeyError, TypeError, ValueError):
-            raise DecisionError("this is not a state of a specification", code="state", location=self.name) from None
-        self.deadlines.restore(state)
-        self.counts, self.reasons = counts, reasons
-
-
-_ComponentItem: TypeAlias = tuple[ComponentSolver, tuple[_SpecificationState, ...], tuple[int, ...], list[int]]
-"""Component with the requirements that count an item, and the positions of its values."""
-
-
-class _TakenSlots(NamedTuple):
-    """Slots of an item, and the values that it must show. The fields are those of ``Admission``."""
-
-    slots: dict[str, int]
-    must: dict[str, tuple[str, ...]]
-    allowed: dict[str, tuple[str, ...]]
+_ComponentItem: TypeAlias = tuple[ComponentSolver, tuple[int, ...], list[int]]
+"""Component with the positions of its specifications that count an item, and of the values of the item."""
 
 
 class Enforcer:
@@ -243,13 +183,8 @@ class Enforcer:
         self._alone = in_flight == 1
         self._random = Random(seed)
         self._lock = RLock()
-        self._rows: dict[str, _SpecificationState] = {}
-        self._components: list[tuple[ComponentSolver, tuple[_SpecificationState, ...]]] = []
-        for component in find_components(read):
-            rows = tuple(map(_SpecificationState, component.requirements))
-            self._rows |= {row.name: row for row in rows}
-            solver = ComponentSolver(component, [row.deadlines for row in rows], self.slack, self._random)
-            self._components.append((solver, rows))
+        self._components = [ComponentSolver(component, self.slack, self._random) for component in find_components(read)]
+        self._rows = {row.name: row for solver in self._components for row in solver.rows}
         self._positions = {group: {name: k for k, name in enumerate(names)} for group, names in read.values.items()}
         self._conditions = tuple(sorted(condition.name for condition in read.conditions))
 
@@ -270,19 +205,16 @@ class Enforcer:
         Raises:
             OptionError: A condition or a group is unknown.
         """
-        assignment = _TakenSlots({}, {}, {})
-        counts: list[str] = []
         with self._lock:
             for condition in conditions:
                 check_known(condition, self._conditions, "condition")
             for group in fixed:
                 check_known(group, self._positions, "group")
-            for solver, rows in self._components:
-                mine = solver.requirements_for(conditions, fixed)
-                counts.extend(rows[i].name for i in mine)
-                if mine and self.mode == "before":
-                    self._take(solver, rows, mine, assignment)
-        return Admission(tuple(counts), *assignment, 0)
+            counting = [
+                (solver, mine) for solver in self._components if (mine := solver.requirements_for(conditions, fixed))
+            ]
+            counts = tuple(solver.rows[i].name for solver, mine in counting for i in mine)
+            return self._take(counts, counting) if self.mode == "before" else Admission(counts, {}, {}, {}, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
         """Record the values of the item of an admission, and decide about the item.
@@ -320,91 +252,88 @@ class Enforcer:
     def _judge(self, admission: Admission, item: Mapping[str, int | None], *, failed: bool) -> ItemOutcome:
         items: list[_ComponentItem] = []
         with self._lock:
-            for solver, rows in self._components:
-                mine = tuple(i for i, row in enumerate(rows) if row.name in admission.counts)
+            for solver in self._components:
+                mine = tuple(i for i, row in enumerate(solver.rows) if row.name in admission.counts)
                 if mine:
-                    items.append((solver, rows, mine, [solver.position(i, item) for i in mine]))
+                    items.append((solver, mine, [solver.position(i, item) for i in mine]))
             if admission.slots or self.mode == "before":
                 return self._judge_promised(admission, items, failed=failed)
             return ItemOutcome("ok") if failed else self._judge_first(admission, items)
 
     def _judge_promised(self, admission: Admission, items: list[_ComponentItem], *, failed: bool) -> ItemOutcome:
         """Decide about an item whose slots, and perhaps values, are fixed."""
+        for solver, mine, _ in items:
+            for i in mine:
+                if solver.rows[i].name not in admission.slots:
+                    raise DecisionError(
+                        "this admission is of another mode", code="unknown-id", location=solver.rows[i].name
+                    )
         # An item may differ from its promise if all deadlines can still be kept.
-        wrong: list[_ComponentItem] = []
-        for solver, rows, mine, kinds in items:
-            slots = [self._slot(admission, rows[i]) for i in mine]
-            promised = [rows[i].deadlines.promised_value(slot) for i, slot in zip(mine, slots, strict=True)]
-            if not solver.may_replace(mine, slots, promised, kinds):
-                wrong.append((solver, rows, mine, kinds))
+        wrong = [
+            (solver, mine, kinds)
+            for solver, mine, kinds in items
+            if not solver.may_replace(mine, [admission.slots[solver.rows[i].name] for i in mine], kinds)
+        ]
         reason = _explain_retry(wrong, failed) if wrong else ""
-        blamed = [rows[i] for _, rows, mine, _ in wrong for i in mine]
         if wrong and admission.attempt < self.retries:
-            for row in blamed:
-                row.counts["asked"] += 1
+            for solver, mine, _ in wrong:
+                for i in mine:
+                    solver.rows[i].counts["asked"] += 1
             return ItemOutcome("retry", replace(admission, attempt=admission.attempt + 1), reason)
-        delivered: dict[str, int] = {}
-        for _, rows, mine, kinds in items:
+        slots: dict[str, int] = {}
+        for item in items:
+            solver, mine, kinds = item
             for i, kind in zip(mine, kinds, strict=True):
-                row = rows[i]
+                row = solver.rows[i]
                 slot = admission.slots[row.name]
-                row.record_obedience(slot, kind, admission.attempt, blamed=row in blamed, failed=failed)
-                row.complete(slot, kind)
+                row.record_item(slot, kind, admission.attempt, blamed=item in wrong, failed=failed)
                 if kind != VOID_ITEM:
-                    delivered[row.name] = slot
-        return ItemOutcome("violation" if wrong else "ok", None, reason, delivered)
+                    slots[row.name] = slot
+        return ItemOutcome("violation" if wrong else "ok", None, reason, slots)
 
     def _judge_first(self, admission: Admission, items: list[_ComponentItem]) -> ItemOutcome:
         """Decide about an item of an unchanged prompt. Either it or its replacement takes the next slots."""
         wrong: list[_ComponentItem] = []
         for item in items:
-            solver, _, mine, kinds = item
+            solver, mine, kinds = item
             shown = [(i, kind) for i, kind in zip(mine, kinds, strict=True) if kind != VOID_ITEM]
             if shown and not solver.may_count(tuple(i for i, _ in shown), [kind for _, kind in shown]):
                 wrong.append(item)
         if wrong:
             # The slots are reserved now, with a promise. Items accepted meanwhile cannot make the next one useless.
-            reserved = _TakenSlots({}, {}, {})
-            for solver, rows, mine, _ in items:
-                self._take(solver, rows, mine, reserved)
-            return ItemOutcome("retry", Admission(admission.counts, *reserved, 0), _explain_retry(wrong, failed=False))
+            reserved = self._take(admission.counts, [(solver, mine) for solver, mine, _ in items])
+            return ItemOutcome("retry", reserved, _explain_retry(wrong, failed=False))
         slots: dict[str, int] = {}
-        for _, rows, mine, kinds in items:
+        for solver, mine, kinds in items:
             for i, kind in zip(mine, kinds, strict=True):
                 if kind != VOID_ITEM:
-                    slots[rows[i].name] = slot = rows[i].deadlines.admit()
-                    rows[i].complete(slot, kind)
+                    row = solver.rows[i]
+                    slots[row.name] = slot = row.admit()
+                    row.record_item(slot, kind)
         return ItemOutcome("ok", slots=slots)
 
-    def _take(
-        self,
-        solver: ComponentSolver,
-        rows: tuple[_SpecificationState, ...],
-        mine: tuple[int, ...],
-        assignment: _TakenSlots,
-    ) -> None:
+    def _take(self, counts: tuple[str, ...], counting: Sequence[tuple[ComponentSolver, tuple[int, ...]]]) -> Admission:
         """Assign the next slots to an item, and select the values that it must show."""
-        crowded = self._alone and any(rows[i].deadlines.pending_slots for i in mine)
-        any_will_do = self._alone and not crowded
-        choice = solver.choose(mine, any_will_do=any_will_do)
-        for i in mine:
-            row = rows[i]
-            if crowded:
-                row.record_break("in-flight", "a request was admitted before the item of another was complete")
-            promise = OPEN_SLOT if choice is None else choice.promises[i]
-            assignment.slots[row.name] = row.deadlines.admit(promise)
-            if promise != OPEN_SLOT:
-                row.counts["asked"] += 1
-        if choice is not None:
-            for group, values in choice.allowed.items():
-                assignment.allowed[group] = values
-                assignment.must[group] = values if any_will_do else (choice.values_to_ask[group],)
-
-    def _slot(self, admission: Admission, row: _SpecificationState) -> int:
-        slot = admission.slots.get(row.name)
-        if slot is None:
-            raise DecisionError("this admission is of another mode", code="unknown-id", location=row.name)
-        return slot
+        slots: dict[str, int] = {}
+        must: dict[str, tuple[str, ...]] = {}
+        allowed: dict[str, tuple[str, ...]] = {}
+        for solver, mine in counting:
+            crowded = self._alone and any(solver.rows[i].pending_slots for i in mine)
+            any_will_do = self._alone and not crowded
+            choice = solver.choose(mine, any_will_do=any_will_do)
+            for i in mine:
+                row = solver.rows[i]
+                if crowded:
+                    row.record_break("in-flight", "a request was admitted before the item of another was complete")
+                promise = OPEN_SLOT if choice is None else choice.promises[i]
+                slots[row.name] = row.admit(promise)
+                if promise != OPEN_SLOT:
+                    row.counts["asked"] += 1
+            if choice is not None:
+                for group, values in choice.allowed.items():
+                    allowed[group] = values
+                    must[group] = values if any_will_do else (choice.values_to_ask[group],)
+        return Admission(counts, slots, must, allowed, 0)
 
     def set_seed(self, seed: int) -> None:
         """Set the seed of the next choices among equally urgent values, so that they can be replayed."""
@@ -435,13 +364,13 @@ class Enforcer:
     def items_until_due(self) -> dict[str, dict[str, int]]:
         """Count the items left until each value must have appeared, by specification, including the next item."""
         return {
-            name: {label: due - row.deadlines.items for label, due in zip(row.labels, row.deadlines.due, strict=True)}
+            name: {label: due - row.items for label, due in zip(row.labels, row.due, strict=True)}
             for name, row in self._rows.items()
         }
 
     def overdue(self) -> dict[str, dict[str, int]]:
         """Return the overdue values by specification, with the item by which each was due."""
-        return {name: {row.labels[k]: due for k, due in row.deadlines.overdue()} for name, row in self._rows.items()}
+        return {name: {row.labels[k]: due for k, due in row.overdue()} for name, row in self._rows.items()}
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -470,23 +399,14 @@ def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
     if failed:
         return "there is no item, and one is needed"
     reasons = []
-    for _, rows, mine, kinds in wrong:
+    for solver, mine, kinds in wrong:
         for i, kind in zip(mine, kinds, strict=True):
-            value = "no recognisable value" if kind == VOID_ITEM else repr(rows[i].labels[kind])
-            reasons.append(f"{rows[i].name}: {value} would let a deadline be missed")
+            value = "no recognisable value" if kind == VOID_ITEM else repr(solver.rows[i].labels[kind])
+            reasons.append(f"{solver.rows[i].name}: {value} would let a deadline be missed")
     return "; ".join(reasons)
 
 
 # Description of the guarantee
-
-BROKEN_TEXTS = {
-    "disobeyed": ("item", "items", "not showing the required values, after all retries"),
-    "unrecognised": ("item", "items", "not recognisable where values were required, after all retries"),
-    "failed": ("item", "items", "not made where values were required, after all retries"),
-    "in-flight": ("request", "requests", "admitted before the previous one was complete, contrary to the settings"),
-    "missed": ("deadline", "deadlines", "missed"),
-}
-"""Singular, plural and description of each kind of broken assumption."""
 
 
 def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix] | None = None) -> str:
@@ -541,7 +461,9 @@ def _describe_success(enforcer: Enforcer) -> list[str]:
     """Describe the success rate of instructions, and its consequences for retries and slack."""
     configuration = enforcer.configuration
     success = AttemptSuccess.from_counts(configuration, enforcer.counts)
-    lines = [success.statement()] if success.rate else []
+    if not success.rate:
+        return []
+    lines = [success.statement()]
     for about in split_specifications(configuration, success):
         if success.of(about).least <= 0:
             continue

@@ -79,7 +79,7 @@ class AttemptSuccess(ResultPart):
             if name not in names:
                 raise OptionError(f"there is no specification {name!r}", hint=f"one of: {', '.join(names)}")
         parts = split_specifications(configuration)
-        level = bonferroni(confidence, sum(map(len, parts)))
+        level = bonferroni(confidence, max(1, sum(map(len, parts))))
         rate = {name: _observed_success(counts.get(name, {}), name, level) for part in parts for name in part}
         failing = 0.0
         for part in parts:
