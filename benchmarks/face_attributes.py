@@ -25,7 +25,8 @@ from typing import Any
 
 from evenhand.genai.backends.generator import Playback
 from evenhand.genai.classifiers.confusion import count_confusion
-from evenhand.genai.classifiers.onnx_pictures import OnnxPictures, PictureHead
+from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
+from evenhand.genai.spec.pipeline_config import PictureHead
 
 SHARED = Path(os.environ.get("EVENHAND_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 GENDERS = ("female", "male")

@@ -19,7 +19,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 
-from evenhand.genai import Item, OnnxPictures, Playback
+from evenhand.genai import Item, OnnxPictures, PictureHead, Playback
 from evenhand.genai.classifiers.confusion import count_confusion
 from support import ROOT, shared
 
@@ -259,7 +259,9 @@ HEADS = {
 def classifier(file: Path, **more: Any) -> OnnxPictures:
     return OnnxPictures(
         {
-            group: {"file": file, "range": (0, 255), "fit": "contain", "scores": "probabilities", **head, **more}
+            group: PictureHead(
+                **{"file": file, "range": (0, 255), "fit": "contain", "scores": "probabilities", **head, **more}
+            )
             for group, head in HEADS.items()
         }
     )

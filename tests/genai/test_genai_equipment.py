@@ -32,7 +32,7 @@ BASE: dict[str, Any] = {
 }
 REMOTE = {"url": "http://127.0.0.1:9/v1", "model": "m"}
 WORDS = {"age": {"child": ["child"], "adult": ["adult"], "elderly": ["old"]}}
-HEAD = {"file": "age.onnx", "labels": ["child", "adult", "elderly"]}
+HEAD = {"file": "age.onnx", "labels": ["child", "adult", "elderly"], "scores": "softmax"}
 
 
 def read(**changes: Any) -> GenerationConfig:

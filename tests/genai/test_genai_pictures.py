@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import Item
+from evenhand.errors import DataError, ModelError
+from evenhand.genai import Item, OnnxPictures, PictureHead
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.pictures import decode_picture, fit_pixels
 from evenhand.genai.backends.studio import Studio
@@ -154,10 +155,12 @@ def model(
     return file
 
 
-def classifier(**fields: Any) -> Any:
-    from evenhand.genai import OnnxPictures
+def classifier(**fields: Any) -> OnnxPictures:
+    return OnnxPictures({"colour": head(**fields)})
 
-    return OnnxPictures({"colour": {"labels": ("red", "green", "blue"), **fields}})
+
+def head(**fields: Any) -> PictureHead:
+    return PictureHead(**{"labels": ("red", "green", "blue"), "scores": "probabilities", **fields})
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -172,14 +175,11 @@ def test_layout_size_and_type_are_read_off_the_graph(tmp_path: Path, layout: str
 
 
 def test_colours_become_the_numbers_that_are_said(tmp_path: Path) -> None:
-    from evenhand.genai import OnnxPictures
-
     file = model(tmp_path, end=None)
     shown = picture((255, 51, 0))
 
     def scores(**fields: Any) -> np.ndarray:
-        head = {"file": file, "labels": ("red", "green", "blue"), **fields}
-        found = OnnxPictures({"colour": head}).probabilities(shown)["colour"]
+        found = classifier(file=file, scores="softmax", **fields).probabilities(shown)["colour"]
         powers = np.log(list(found.values()))
         return powers - powers[-1]  # softmax forgets what is added to all
 
@@ -188,8 +188,8 @@ def test_colours_become_the_numbers_that_are_said(tmp_path: Path) -> None:
     np.testing.assert_allclose(scores(range=(0, 5)), [5, 1, 0], atol=1e-6)
     np.testing.assert_allclose(scores(mean=(0.5, 0.2, 0), std=(0.5, 1, 2)), [1, 0, 0], atol=1e-6)
     # Blue first: what was red stands last.
-    turned = OnnxPictures(
-        {"colour": {"file": file, "labels": ("a", "b", "c"), "colours": "bgr", "mean": (0.5, 0.2, 0)}}
+    turned = classifier(
+        file=file, labels=("a", "b", "c"), scores="softmax", colours="bgr", mean=(0.5, 0.2, 0)
     ).probabilities(shown)["colour"]
     powers = np.log(list(turned.values()))
     np.testing.assert_allclose(powers - powers[0], [0, 0, 0.5], atol=1e-6)
@@ -216,7 +216,7 @@ def test_one_score_is_the_second_label(tmp_path: Path) -> None:
     assert classifier(**fields).classify(picture("blue")) == {"colour": "cold"}
     assert classifier(**fields).classify(picture("green")) == {"colour": None}
     raw = {**fields, "file": model(tmp_path, end=None, weights=[[4], [0], [-4]])}
-    for scores in (None, "softmax", "sigmoid"):
+    for scores in ("softmax", "sigmoid"):
         found = classifier(**raw, scores=scores).probabilities(picture("red"))["colour"]
         assert found == {"cold": pytest.approx(1 / (1 + np.e**4)), "warm": pytest.approx(1 / (1 + np.e**-4))}
 
@@ -228,13 +228,12 @@ def test_labels_by_themselves_need_not_add_up(tmp_path: Path) -> None:
 
 
 def test_several_groups_share_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evenhand.genai import OnnxPictures
     from evenhand.genai.classifiers import onnx_pictures
 
     file = model(tmp_path, outputs=2)
     heads = {
-        "colour": {"file": file.name, "labels": ("red", "green", "blue"), "output": "scores0"},
-        "warmth": {"file": file.name, "labels": ("warm", "warm", "cold"), "output": "scores1"},
+        "colour": head(file=file.name, output="scores0"),
+        "warmth": head(file=file.name, labels=("warm", "warm", "cold"), output="scores1"),
     }
     both = OnnxPictures(heads, folder=tmp_path)
     ran: list[list[str]] = []
@@ -243,7 +242,7 @@ def test_several_groups_share_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert both.classify(picture("green")) == {"colour": "green", "warmth": "warm"}
     assert ran == [["scores0", "scores1"]]
     with pytest.raises(ModelError, match=r"2 outputs .* could have the scores"):
-        OnnxPictures({"colour": {"file": file, "labels": ("red", "green", "blue")}})
+        classifier(file=file)
 
 
 def test_a_size_that_the_graph_leaves_open_must_be_said(tmp_path: Path) -> None:
@@ -274,11 +273,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         {"scores": "sigmoid", "labels": ("a", "a", "b")},
         {"size": 0},
         {"colour": "rgb"},
+        {"scores": "raw"},
     ):
-        with pytest.raises(OptionError, match="colour"):
+        with pytest.raises(ValidationError):
             classifier(**{"file": file, **fields})
-    with pytest.raises(ModelError, match=r"ends in Relu(.|\n)*say scores"):
-        classifier(file=model(tmp_path, end="Relu"))
+    with pytest.raises(ValidationError, match="scores"):
+        PictureHead(file=file, labels=("red", "green", "blue"))
     with pytest.raises(ModelError, match="as bytes"):
         classifier(file=model(tmp_path, dtype="UINT8"), range=(-1, 1))
     with pytest.raises(ModelError, match="axis of colours is unclear"):

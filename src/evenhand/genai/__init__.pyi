@@ -9,7 +9,7 @@ from .backends.openai_service import OpenAIChat, OpenAIImages
 from .backends.studio import Studio, StudioPixels
 from .classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
 from .classifiers.confusion import ConfusionMatrix, count_confusion, measure_confusion
-from .classifiers.onnx_pictures import OnnxPictures, PictureHead
+from .classifiers.onnx_pictures import OnnxPictures
 from .config import AssessmentConfig, ConfusionConfig
 from .enforcement.enforcer import Admission, Enforcer
 from .enforcement.guard import Guard, GuardedAnswer
@@ -19,6 +19,7 @@ from .judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from .pipeline import Pipeline, build_classifier, build_judge, build_pipeline
 from .simulation.result import GenerationSimulationResult, PolicyOutcome
 from .simulation.simulate import simulate_requests
+from .spec.pipeline_config import PictureHead
 from .spec.specification import GenerationConfig, SimulationConfig, Specification
 
 __all__ = [

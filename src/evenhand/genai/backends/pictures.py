@@ -5,15 +5,13 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError, MissingExtraError
 from evenhand.genai.backends.generator import Item
-
-FitMethod: TypeAlias = Literal["stretch", "cover", "contain"]
+from evenhand.genai.spec.pipeline_config import FitMethod
 
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 

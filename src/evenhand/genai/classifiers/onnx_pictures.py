@@ -1,6 +1,6 @@
 """Classification of pictures by local ONNX models.
 
-The layout of colours, the size of pictures and the kind of scores are read from the graph where possible. The labels
+The layout of colours and the size of pictures are read from the model where possible. The labels, the kind of scores
 and the scaling of colours must be stated: a model whose pictures are prepared differently than in its training still
 answers, but wrongly.
 """
@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evenhand.core.config import check_configuration
 from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item
-from evenhand.genai.backends.pictures import FitMethod, Pixels, decode_picture, fit_pixels
-
-PictureLayout: TypeAlias = Literal["nchw", "nhwc"]
-ScoreKind: TypeAlias = Literal["probabilities", "softmax", "sigmoid"]
+from evenhand.genai.backends.pictures import Pixels, decode_picture, fit_pixels
+from evenhand.genai.spec.pipeline_config import UNSCALED, PictureHead, PictureLayout
 
 _TYPES = {
     "tensor(float)": np.float32,
@@ -33,96 +30,18 @@ _TYPES = {
     "tensor(uint8)": np.uint8,
 }
 
-_PROBABILITIES = frozenset(
-    {"Sigmoid", "Softmax", "LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier", "Normalizer", "ZipMap"}
-)
-"""Operators whose results are probabilities."""
-
-_SHAPING = frozenset(
-    {"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
-)
-"""Operators that change the shape of their input, but not its numbers."""
-
-_SUMS = frozenset({"Add", "Conv", "Gemm", "GlobalAveragePool", "LogSoftmax", "MatMul", "ReduceMean"})
-"""Operators whose results, at the end of a graph, are intended for a softmax."""
-
 _ROUNDING = 0.01
 """Tolerance of probabilities outside 0 to 1, since models with low precision round."""
-
-_UNSCALED = ((0.0, 1.0), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-"""Range, mean and standard deviation without scaling."""
-
-
-class PictureHead(BaseModel):
-    """Output of a model that classifies one concept group.
-
-    Attributes:
-        file: ONNX file.
-        labels: Label of each score: a value of the concept group, or None if it is not a value. The probabilities of
-            repeated values are added. With two labels, a single score is that of the second.
-        output: Name of the output of the scores. Default: the only output of that width.
-        scores: ``probabilities``, or scores that are converted by ``softmax`` or, each by itself, ``sigmoid``.
-            Default: derived from the end of the graph.
-        threshold: Minimum probability. Below it, the value is unknown.
-        size: Height and width of pictures, or one number for both. Default: that of the graph.
-        layout: ``nchw`` (colours before rows) or ``nhwc``. Default: derived from the axis of size 3.
-        fit: Fit of pictures of another shape: ``stretch``, ``cover`` (the centre) or ``contain`` (on black).
-        range: Numbers of black and white.
-        mean: Numbers subtracted from red, green and blue, in that range.
-        std: Divisors of the results.
-        colours: ``rgb``, or ``bgr`` if blue is first.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    file: Path
-    labels: tuple[str | None, ...] = Field(min_length=2)
-    output: str | None = None
-    scores: ScoreKind | None = None
-    threshold: float = Field(0.5, ge=0, le=1)
-    size: tuple[int, int] | None = None
-    layout: PictureLayout | None = None
-    fit: FitMethod = "stretch"
-    range: tuple[float, float] = _UNSCALED[0]
-    mean: tuple[float, float, float] = _UNSCALED[1]
-    std: tuple[float, float, float] = _UNSCALED[2]
-    colours: Literal["rgb", "bgr"] = "rgb"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_size(cls, entries: Any) -> Any:
-        if isinstance(entries, Mapping) and isinstance(entries.get("size"), int):
-            return {**entries, "size": (entries["size"], entries["size"])}
-        return entries
-
-    @model_validator(mode="after")
-    def _check_consistency(self) -> PictureHead:
-        values = [label for label in self.labels if label is not None]
-        if not values:
-            raise ValueError("labels names no value")
-        if self.scores == "sigmoid" and len(set(values)) < len(values):
-            raise ValueError("sigmoid scores do not add up: name every value once")
-        if min(self.std) <= 0:
-            raise ValueError("std must be above 0")
-        if self.size is not None and min(self.size) < 1:
-            raise ValueError("size must be 1 or more")
-        return self
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """Values that it can name."""
-        return tuple(dict.fromkeys(label for label in self.labels if label is not None))
 
 
 @dataclass(frozen=True)
 class _HeadReader:
-    """Head with its running model, and the properties read from the graph."""
+    """Head with its running model, and the properties read from the model."""
 
     group: str
     head: PictureHead
     session: Any
     output: str
-    scores: ScoreKind
     layout: PictureLayout
     size: tuple[int, int]
     dtype: Any
@@ -138,33 +57,32 @@ class OnnxPictures:
     """Classifier of pictures by ONNX models. Heads with the same model and preparation share one run.
 
     Args:
-        groups: A ``PictureHead``, or its fields, by concept group.
+        groups: Output of a model by concept group.
         folder: Folder of relative paths.
 
     Raises:
-        OptionError: There is no group, or a field is invalid.
+        OptionError: There is no group.
         ModelError: A file is not an ONNX model of pictures, or its outputs do not match the labels.
-        MissingExtraError: onnx or onnxruntime is not installed.
+        MissingExtraError: onnxruntime is not installed.
     """
 
-    def __init__(
-        self, groups: Mapping[str, PictureHead | Mapping[str, Any]], *, folder: str | Path | None = None
-    ) -> None:
+    def __init__(self, groups: Mapping[str, PictureHead], *, folder: str | Path | None = None) -> None:
         if not groups:
             raise OptionError("a classifier of pictures needs at least one concept group")
         sessions: dict[Path, Any] = {}
-        self._readers = []
-        for group, entries in groups.items():
-            head = entries if isinstance(entries, PictureHead) else read_head(entries, group)
+        self._runs: dict[tuple[Any, ...], list[_HeadReader]] = {}
+        for group, head in groups.items():
             path = (Path(folder or ".") / head.file).resolve()
             if path not in sessions:
                 sessions[path] = _open_model(path)
-            self._readers.append(_build_reader(group, head, *sessions[path], name=path.name))
+            reader = _build_reader(group, head, sessions[path], name=path.name)
+            self._runs.setdefault(reader.preparation, []).append(reader)
+        self._groups = {group: head.values for group, head in groups.items()}
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Values that it can name by concept group."""
-        return {reader.group: reader.head.values for reader in self._readers}
+        return dict(self._groups)
 
     def classify(self, item: Item) -> dict[str, str | None]:
         """Return the most probable value of each group. None if it is tied or below the threshold.
@@ -174,60 +92,45 @@ class OnnxPictures:
             ModelError: A model failed, or its scores are not probabilities.
             MissingExtraError: The picture requires Pillow, which is not installed.
         """
-        values: dict[str, str | None] = {}
-        for reader, probabilities in zip(self._readers, self._probabilities(item), strict=True):
-            best = max(probabilities.values())
-            likely = [value for value, probability in probabilities.items() if probability == best]
-            values[reader.group] = likely[0] if len(likely) == 1 and best >= reader.head.threshold else None
+        probabilities = self.probabilities(item)
+        values: dict[str, str | None] = dict.fromkeys(self._groups)
+        for reader in chain.from_iterable(self._runs.values()):
+            own = probabilities[reader.group]
+            best = max(own.values())
+            likely = [value for value, probability in own.items() if probability == best]
+            if len(likely) == 1 and best >= reader.head.threshold:
+                values[reader.group] = likely[0]
         return values
 
     def probabilities(self, item: Item) -> dict[str, dict[str, float]]:
         """Compute the probability of each value by group. Raises the errors of ``classify``."""
-        return dict(zip((reader.group for reader in self._readers), self._probabilities(item), strict=True))
-
-    def _probabilities(self, item: Item) -> list[dict[str, float]]:
         pixels = decode_picture(item)
-        runs: dict[tuple[Any, ...], dict[str, NDArray[Any]]] = {}
-        probabilities = []
-        for reader in self._readers:
-            if reader.preparation not in runs:
-                outputs = [other.output for other in self._readers if other.preparation == reader.preparation]
-                runs[reader.preparation] = _run_model(reader, pixels, list(dict.fromkeys(outputs)))
-            probabilities.append(_probabilities_by_value(reader, runs[reader.preparation][reader.output]))
+        probabilities: dict[str, dict[str, float]] = {}
+        for readers in self._runs.values():
+            answers = _run_model(readers[0], pixels, list(dict.fromkeys(reader.output for reader in readers)))
+            probabilities |= {
+                reader.group: _probabilities_by_value(reader, answers[reader.output]) for reader in readers
+            }
         return probabilities
-
-
-def read_head(entries: Mapping[str, Any], location: str, hints: Mapping[str, str] | None = None) -> PictureHead:
-    """Check the fields of a head.
-
-    Raises:
-        OptionError: A field is missing, unknown or invalid.
-    """
-    return check_configuration(
-        lambda: PictureHead.model_validate(entries), PictureHead, location=location, hints=hints or {}
-    )
 
 
 # ---- the file
 
 
-def _open_model(path: Path) -> tuple[Any, Any]:
-    """Load a model, and return its session and graph."""
+def _open_model(path: Path) -> Any:
+    """Load a model."""
     try:
-        import onnx
         import onnxruntime
-    except ImportError as error:
-        missing = error.name or "onnxruntime"
-        raise MissingExtraError(missing, extra="onnx", purpose="to classify pictures with an ONNX model") from None
+    except ImportError:
+        raise MissingExtraError(
+            "onnxruntime", extra="onnx", purpose="to classify pictures with an ONNX model"
+        ) from None
     if not path.is_file():
         raise ModelError("there is no such file", location=str(path))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
-        return session, onnx.load(str(path), load_external_data=False).graph
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:
         raise ModelError(
             f"onnxruntime cannot run it: {summarize_error(error)}",
@@ -236,7 +139,7 @@ def _open_model(path: Path) -> tuple[Any, Any]:
         ) from error
 
 
-def _build_reader(group: str, head: PictureHead, session: Any, graph: Any, *, name: str) -> _HeadReader:
+def _build_reader(group: str, head: PictureHead, session: Any, *, name: str) -> _HeadReader:
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in _TYPES or len(inputs[0].shape) != 4:
         listed = ", ".join(f"{entry.name}: {entry.type} {entry.shape}" for entry in inputs)
@@ -249,14 +152,11 @@ def _build_reader(group: str, head: PictureHead, session: Any, graph: Any, *, na
     if shape[0] not in (None, 1):
         raise ModelError(f"the model takes {shape[0]} pictures at once", location=name, hint="export it for one")
     dtype = _TYPES[inputs[0].type]
-    if dtype is np.uint8 and (head.range, head.mean, head.std) != _UNSCALED:
+    if dtype is np.uint8 and (head.range, head.mean, head.std) != UNSCALED:
         raise ModelError("range, mean and std do not apply to a model that takes colours as bytes", location=name)
     layout = _detect_layout(head, shape, name)
     size = _detect_size(head, shape[2:] if layout == "nchw" else shape[1:3], name)
-    output = _choose_output(head, session, name)
-    return _HeadReader(
-        group, head, session, output, head.scores or _detect_scores(graph, output, name), layout, size, dtype
-    )
+    return _HeadReader(group, head, session, _choose_output(head, session, name), layout, size, dtype)
 
 
 def _detect_layout(head: PictureHead, shape: list[int | None], name: str) -> PictureLayout:
@@ -318,23 +218,6 @@ def _score_width(shape: list[Any]) -> int | None:
     return prod(sizes) if all(isinstance(size, int) and size >= 1 for size in sizes) else None
 
 
-def _detect_scores(graph: Any, output: str, name: str) -> ScoreKind:
-    """Derive the kind of scores from the last operator of a graph."""
-    nodes = {result: node for node in graph.node for result in node.output}
-    while output in nodes and nodes[output].op_type in _SHAPING:
-        output = nodes[output].input[0]
-    end = nodes[output].op_type if output in nodes else "nothing"
-    if end in _PROBABILITIES:
-        return "probabilities"
-    if end in _SUMS:
-        return "softmax"
-    raise ModelError(
-        f"the graph ends in {end}, which does not determine the kind of its scores",
-        location=name,
-        hint="say scores: probabilities, softmax or sigmoid",
-    )
-
-
 # ---- a picture
 
 
@@ -366,10 +249,10 @@ def _probabilities_by_value(reader: _HeadReader, answer: NDArray[Any]) -> dict[s
         raise ModelError(f"{reader.output!r} gave {scores.size} scores for {len(labels)} labels", location=name)
     if not np.isfinite(scores).all():
         raise ModelError(f"{reader.output!r} gave scores that are not numbers", location=name)
-    if reader.scores == "softmax" and not single:
+    if reader.head.scores == "softmax" and not single:
         powers = np.exp(scores - scores.max())
         scores = powers / powers.sum()
-    elif reader.scores != "probabilities":
+    elif reader.head.scores != "probabilities":
         scores = 1 / (1 + np.exp(-np.clip(scores, -500, 500)))
     if scores.min() < -_ROUNDING or scores.max() > 1 + _ROUNDING:
         raise ModelError(

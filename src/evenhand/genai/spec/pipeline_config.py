@@ -12,15 +12,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
+from evenhand.core.config import FileModel
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share, check_known, check_values
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
 
 WhenUnsure: TypeAlias = Literal["refuse", "pass"]
+PictureLayout: TypeAlias = Literal["nchw", "nhwc"]
+ScoreKind: TypeAlias = Literal["probabilities", "softmax", "sigmoid"]
+FitMethod: TypeAlias = Literal["stretch", "cover", "contain"]
+
+UNSCALED = ((0.0, 1.0), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+"""Range, mean and standard deviation of colours without scaling."""
 
 
 def _check_variable_name(name: str) -> str:
@@ -168,15 +176,73 @@ class ChatClassifierConfig(RemoteConfig):
     cache: CacheConfig | None = None
 
 
+class PictureHead(FileModel):
+    """Output of a model that classifies one concept group.
+
+    Attributes:
+        file: ONNX file.
+        labels: Label of each score: a value of the concept group, or None if it is not a value. The probabilities of
+            repeated values are added. With two labels, a single score is that of the second.
+        scores: ``probabilities``, or scores that are converted by ``softmax`` or, each by itself, ``sigmoid``.
+        output: Name of the output of the scores. Default: the only output of that width.
+        threshold: Minimum probability. Below it, the value is unknown.
+        size: Height and width of pictures, or one number for both. Default: that of the model.
+        layout: ``nchw`` (colours before rows) or ``nhwc``. Default: derived from the axis of size 3.
+        fit: Fit of pictures of another shape: ``stretch``, ``cover`` (the centre) or ``contain`` (on black).
+        range: Numbers of black and white.
+        mean: Numbers subtracted from red, green and blue, in that range.
+        std: Divisors of the results.
+        colours: ``rgb``, or ``bgr`` if blue is first.
+    """
+
+    file: Path
+    labels: tuple[str | None, ...] = Field(min_length=2)
+    scores: ScoreKind
+    output: str | None = None
+    threshold: float = Field(0.5, ge=0, le=1)
+    size: tuple[int, int] | None = None
+    layout: PictureLayout | None = None
+    fit: FitMethod = "stretch"
+    range: tuple[float, float] = UNSCALED[0]
+    mean: tuple[float, float, float] = UNSCALED[1]
+    std: tuple[float, float, float] = UNSCALED[2]
+    colours: Literal["rgb", "bgr"] = "rgb"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_size(cls, entries: Any) -> Any:
+        if isinstance(entries, Mapping) and isinstance(entries.get("size"), int):
+            return {**entries, "size": (entries["size"], entries["size"])}
+        return entries
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> PictureHead:
+        values = [label for label in self.labels if label is not None]
+        if not values:
+            raise ValueError("labels names no value")
+        if self.scores == "sigmoid" and len(set(values)) < len(values):
+            raise ValueError("sigmoid scores do not add up: name every value once")
+        if min(self.std) <= 0:
+            raise ValueError("std must be above 0")
+        if self.size is not None and min(self.size) < 1:
+            raise ValueError("size must be 1 or more")
+        return self
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Values that it can name."""
+        return tuple(dict.fromkeys(label for label in self.labels if label is not None))
+
+
 class OnnxClassifierConfig(ConfigPart):
     """ONNX models that classify pictures.
 
     Attributes:
-        groups: Entries of a ``PictureHead`` for each concept group.
+        groups: Output of a model by concept group.
     """
 
     kind: Literal["onnx"]
-    groups: Annotated[dict[Name, Options], Field(min_length=1)]
+    groups: Annotated[dict[Name, PictureHead], Field(min_length=1)]
 
 
 class LexiconClassifierConfig(ConfigPart):
@@ -362,12 +428,7 @@ def check_pipeline(
             for group, words in classifier.words.items():
                 check_values(group, words, groups[group], f"classifier.words.{group}")
         case OnnxClassifierConfig():
-            from evenhand.genai.classifiers.onnx_pictures import read_head
-
-            heads = {
-                group: read_head(head, f"classifier.groups.{group}", HINTS).values
-                for group, head in classifier.groups.items()
-            }
+            heads = {group: head.values for group, head in classifier.groups.items()}
             _check_classified(heads, groups, "classifier.groups")
         case ChatClassifierConfig():
             for group in classifier.questions:
@@ -424,6 +485,7 @@ HINTS = {
     "condition": "name one of the conditions",
     "group": "name a concept group, such as group: gender",
     "groups": "write the values of every group, such as groups: {gender: [female, male]}",
+    "classifier.onnx.groups": "write an output for every group: {gender: {file: g.onnx, labels: [a, b], scores: softmax}}",
     "generator": "write the generator of items, such as generator: {kind: studio}",
     "classifier": "write the classifier of items, such as classifier: {kind: studio}",
     "judge": "write the judge of prompts, such as judge: {kind: keywords}",
@@ -451,6 +513,7 @@ HINTS = {
     "threshold": "write a probability from 0 to 1",
     "files": "write files: [first.png, second.png]",
     "file": "name a file, such as file: gender.onnx",
+    "scores": "write scores: probabilities, softmax or sigmoid, as the model's authors state",
     "labels": "write the meaning of the outputs in their order, such as labels: [female, male]",
     "words": "write words of every value, such as words: {gender: {female: [she, her], male: [he, his]}}",
     "fixed": "write words that fix a value, such as fixed: {gender: {female: [woman, lady], male: [man]}}",
