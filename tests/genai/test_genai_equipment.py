@@ -128,7 +128,6 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "folder: pictures",
         ),
         ("generator", {"kind": "recorded", "files": []}, "generator.files", "1 or more entries, got 0", "files: ["),
-        ("generator", {"kind": "diffusers", "model": "m", "steps": 0}, "generator.steps", "got 0", "1 or"),
         ("classifier", {"kind": "lexicon", "words": {}}, "classifier.words", "1 or more entries, got 0", "write words"),
         (
             "classifier",

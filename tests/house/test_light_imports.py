@@ -96,7 +96,6 @@ ON_USE = frozenset(
     {
         "PIL",
         "altair",
-        "diffusers",
         "duckdb",
         "h5py",
         "keras",

@@ -41,7 +41,6 @@ OPTIONAL = {
     "matplotlib",
     "pillow",
     "PIL",
-    "diffusers",
     "transformers",
     "safetensors",
     "uvicorn",

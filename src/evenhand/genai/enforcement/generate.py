@@ -38,6 +38,7 @@ from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 from evenhand.genai.spec.entries import check_known
+from evenhand.genai.spec.pipeline_config import RecordedGeneratorConfig
 
 MAX_CONSECUTIVE_FAILURES = 5
 """Number of consecutive requests without an item after which the run stops."""
@@ -45,9 +46,6 @@ MAX_CONSECUTIVE_FAILURES = 5
 COLUMNS_BEFORE_VALUES = ("request", "prompt", "sent", "conditions", "fixed")
 COLUMNS_AFTER_VALUES = ("file", "status", "slots", "attempts", "reason", "revised_prompt", "usage")
 """Columns of ``requests.csv`` before and after those of the concept groups."""
-
-ONE_AT_A_TIME = ("diffusers", "recorded")
-"""Kinds of generators that threads cannot share."""
 
 FAIL_CONDITIONS = ("violation", "unguarded", "refused", "missed")
 """Conditions of ``--fail-on``: statuses of requests, or a missed deadline."""
@@ -194,10 +192,11 @@ def generate_items(
     if not prompts:
         raise OptionError("there are no prompts", hint="give one or more")
     configuration = pipeline.configuration
-    kind = None if configuration.generator is None else configuration.generator.kind
-    if in_flight < 1 or (in_flight > 1 and kind in ONE_AT_A_TIME):
+    # Threads cannot share recorded items, which have an order.
+    recorded = isinstance(configuration.generator, RecordedGeneratorConfig)
+    if in_flight < 1 or (in_flight > 1 and recorded):
         raise OptionError(
-            f"expected 1 or more in flight, got {in_flight}" if in_flight < 1 else f"{kind} makes one item at a time",
+            f"expected {'1 for recorded items' if recorded else '1 or more'} in flight, got {in_flight}",
             location="--in-flight",
             hint="leave it out, or write 1",
         )
