@@ -460,7 +460,7 @@ HINTS = {
     "condition": "name one of the conditions",
     "group": "name a concept group, such as group: gender",
     "groups": "write the values of every group, such as groups: {gender: [female, male]}",
-    "classifier.onnx.groups": "write an output for every group: {age: {file: age.onnx, labels: [a, b], scores: softmax}}",
+    "classifier.onnx.groups": "write an output for each group: {age: {file: a.onnx, labels: [x, y], scores: softmax}}",
     "generator": "write the generator of items, such as generator: {kind: studio}",
     "classifier": "write the classifier of items, such as classifier: {kind: studio}",
     "judge": "write the judge of prompts, such as judge: {kind: keywords}",
