@@ -2,11 +2,8 @@
 
 import gzip
 import lzma
-import subprocess
-import sys
 from importlib.resources import files
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,7 +11,7 @@ from evenhand import datasets
 from evenhand.datasets.entry import DESCRIPTIONS, read_entry
 from evenhand.datasets.preparation import prepare_dataset, table_hash
 from evenhand.errors import DataError, FetchError, OptionError
-from evenhand.schema import Schema, counterparts_of, decode, encode
+from evenhand.schema import counterparts_of, decode, encode
 from support import shared
 
 NAMES = (
@@ -215,19 +212,3 @@ def test_where_data_files_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("EVENHAND_DATA_HOME", str(tmp_path / "mine"))
     assert datasets.dataset_card("bank").path == str(tmp_path / "mine" / "bank+marketing.zip")
     assert datasets.dataset_card("bank", data_home=tmp_path).path == str(tmp_path / "bank+marketing.zip")
-
-
-def test_importing_and_listing_stay_light():
-    code = (
-        "import sys, evenhand.datasets as d; d.dataset_cards(); "
-        "print(sorted({'pandas', 'urllib3', 'scipy', 'sklearn', 'pyarrow', 'narwhals'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_a_data_set_comes_with_a_schema_that_reads_it():
-    assert isinstance(datasets.load_dataset("german").schema, Schema)
-    assert np.isfinite(
-        encode(datasets.load_dataset("german").schema, datasets.load_dataset("german").frame).individuals
-    ).all()

@@ -137,16 +137,6 @@ def test_wrong_content_is_named_by_its_hash(publisher, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_answers(publisher, monkeypatch, tmp_path):
-    publish(monkeypatch, publisher, "/d.csv")
-    publisher.shutdown()
-    publisher.socket.close()
-    with pytest.raises(FetchError) as caught:
-        datasets.load_dataset("diabetes", data_home=tmp_path)
-    assert "refused" in str(caught.value)
-    assert "object at 0x" not in str(caught.value)
-
-
 def test_an_interrupted_fetch_leaves_nothing_behind(publisher, monkeypatch, tmp_path):
     publisher.pages["/d.csv"] = TABLE
     publish(monkeypatch, publisher, "/d.csv")

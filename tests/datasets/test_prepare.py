@@ -38,12 +38,6 @@ def test_adult_is_train_then_test_without_full_stops(bundle):
     assert frame["occupation"].tolist() == ["?", "?"]
 
 
-def test_german_has_a_derived_sex(bundle):
-    row = b"A11 6 A34 A43 1169 A65 A75 4 %s A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1\n"
-    frame = bundle.derive_german(b"".join(row % code for code in (b"A91", b"A92", b"A93", b"A94", b"A95")))
-    assert frame["sex"].tolist() == ["male", "female", "male", "male", "female"]
-
-
 def test_the_bundle_is_only_made_from_the_publishers_files(bundle, tmp_path):
     with pytest.raises(DataError, match=r"no adult\.data"):
         bundle.write_bundle(tmp_path, tmp_path)

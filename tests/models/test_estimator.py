@@ -9,16 +9,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, LinearSVC
 
-from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load_model, predict_labels
+from evenhand.models import load_model
 from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
-from evenhand.models.white_box import extract_white_box
-from evenhand.schema import Schema, encode, infer_schema
+from evenhand.schema import Schema, infer_schema
 
 
 def answers(scorer, people=PEOPLE):
@@ -275,23 +273,3 @@ def test_boosted_trees_with_the_scikit_learn_interface():
     model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(array, GRANTED)
     scorer = wrap_estimator(model, LoadRequest(WORDS))
     assert scorer.form == "numbers"
-
-
-def test_a_pipeline_on_adult():
-    data = datasets.load_dataset("adult")
-    people = encode(data.schema, data.frame.head(4000))
-    frame = data.frame.iloc[people.rows]
-    names = list(data.schema.names)
-    numbers = [attribute.name for attribute in data.schema.attributes if attribute.kind == "integer"]
-    words = [name for name in names if name not in numbers]
-    model = make_pipeline(
-        make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore"), words)),
-        LogisticRegression(max_iter=300),
-    ).fit(frame[names], frame[data.schema.target.name])
-    scorer = load_model(model, people.schema, like=frame)
-    own = model.predict(frame[names])
-    assert np.array(scorer.classes)[predict_labels(scorer, people.individuals)].tolist() == own.tolist()
-    np.testing.assert_array_equal(scorer.scores(people.individuals), model.predict_proba(frame[names]))
-    network = extract_white_box(scorer)
-    assert network.classes == scorer.classes
-    assert (network.predict(people.individuals) == scorer.predict(people.individuals)).all()

@@ -150,15 +150,6 @@ def test_a_lasting_failure_is_one_clear_error(failures, message):
     assert not any(word in str(caught.value) for word in ("secret", "clerk", "hidden"))
 
 
-def test_nobody_listens():
-    with serving(predictions(income)) as service:
-        url = service.url
-    with pytest.raises(FetchError) as caught:
-        connect_model(url, LoadRequest(WORDS), retries=1, backoff=0.0)
-    assert "refused" in str(caught.value)
-    assert "check that it is running" in str(caught.value)
-
-
 def test_a_slow_service_is_not_waited_for():
     release = threading.Event()
 

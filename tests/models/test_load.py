@@ -117,13 +117,6 @@ def test_a_network_file(tmp_path):
     assert load_model(path, CODES, name="first draft").name == "first draft"
 
 
-def test_a_keras_file(tmp_path):
-    pytest.importorskip("h5py", reason="needs the extra keras")
-    (tmp_path / "net.keras").write_bytes(b"PK\x03\x04")
-    with pytest.raises(ModelError):
-        load_model(tmp_path / "net.keras", CODES)
-
-
 def test_boosted_trees(tmp_path):
     lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm")
     xgboost = pytest.importorskip("xgboost", reason="needs xgboost")

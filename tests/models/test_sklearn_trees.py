@@ -235,15 +235,6 @@ def test_frames_of_numbers():
         assert (model.predict(codes) == (seen > 15)).all()
 
 
-def test_adult():
-    data = datasets.load_dataset("adult")
-    people = encode(data.schema, data.frame.head(6000))
-    inputs = people.schema.inputs(people.individuals)
-    labels = np.asarray(people.schema.target.values)[people.labels]
-    estimator = RandomForestClassifier(10, random_state=1, n_jobs=1).fit(inputs, labels)
-    same(estimator, people.individuals, inputs, people.schema)
-
-
 @given(
     data=st.data(),
     columns=st.integers(1, 3),

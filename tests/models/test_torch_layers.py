@@ -83,14 +83,6 @@ def test_every_kind_of_layer_gives_pytorchs_numbers():
     assert network.hidden == (7, 6, 4)
 
 
-def test_a_module_in_training_mode_is_read_as_it_answers():
-    module = trained()
-    network = read_torch(module.train(), BINARY)
-    assert module.training
-    people = sample(BINARY, 200)
-    np.testing.assert_allclose(network.scores(people)[:, 1:], answers(module, BINARY, people), atol=SINGLE)
-
-
 @given(schemas(), widths, seeds, st.sampled_from(["logits", "probabilities", "logarithms"]), st.booleans())
 @settings(max_examples=scaled(40))
 def test_any_dense_network_gives_pytorchs_numbers(schema, hidden, seed, end, double):

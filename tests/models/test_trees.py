@@ -18,7 +18,6 @@ from evenhand.models.trees.columns import category_codes, match_columns
 from evenhand.models.trees.ensemble import (
     ZERO_THRESHOLD,
     build_ensemble,
-    leaf_sums,
     leaf_sums_compiled,
     leaf_sums_numpy,
 )
@@ -205,17 +204,6 @@ def test_all_walks_agree(seed, width):
         assert (child[inner] > np.flatnonzero(inner)).all()
         assert (owner[child[inner]] == owner[inner]).all()
         assert (child[~inner] == -1).all()
-
-
-def test_a_batch_answers_like_its_parts():
-    """Small batches may go through NumPy and large ones through the kernel: to the last bit the same."""
-    rng = np.random.default_rng(5)
-    nodes = collect_nodes([random_tree(rng, 3, 1, 1) for _ in range(30)], inputs=3, outputs=1, location="random")
-    rows = rng.normal(size=(4000, 3)) * 3
-    whole = leaf_sums(nodes, rows, 1)
-    for walk in (leaf_sums, leaf_sums_numpy):
-        np.testing.assert_array_equal(np.concatenate([walk(nodes, part, 1) for part in np.split(rows, 80)]), whole)
-    assert len(np.unique(whole)) > 100
 
 
 def test_the_compiler_is_not_loaded_for_a_small_batch():
