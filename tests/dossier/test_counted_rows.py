@@ -109,7 +109,7 @@ FRAME = pd.DataFrame({"sex": ["M", "F"] * 4, "selected": [1, 0] * 4, "score": [0
     [
         ({"sex": ["M", "F", "X", "X"] * 2}, SELECTION, "unlisted-category", "4 rows, the first of them in row 3"),
         ({"selected": ["1", "0", "yes", ""] * 2}, SELECTION, "not-a-decision", "2 rows, the first of them in row 3"),
-        ({"score": [0.5, np.inf] * 4}, SCORE, "not-a-number", "'inf' (4 rows, the first of them in row 2)"),
+        ({"score": [0.5, np.inf] * 4}, SCORE, "not-a-number", "'inf' (4 rows"),
         ({"score": [np.nan] * 8}, SCORE, "no-outcomes", "no person has an outcome"),
         ({"job": ["a", None] * 4}, SELECTION | {"strata": "job"}, "no-stratum", "4 rows, the first of them in row 2"),
         ({}, SELECTION | {"strata": "job"}, "no-column", "the columns are: sex, selected, score"),

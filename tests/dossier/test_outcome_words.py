@@ -47,7 +47,7 @@ def refused(code, *arguments, **settings):
 
 def listed(error):
     """The words that an error lists, with their counts and first rows."""
-    found = re.findall(r"'([^']*)' \(([\d,]+) rows?, the first of them in row ([\d,]+)\)", error.message)
+    found = re.findall(r"'([^']*)' \(([\d,]+) rows?, first in row ([\d,]+)\)", error.message)
     return {word: (int(n), int(row)) for word, n, row in found}
 
 

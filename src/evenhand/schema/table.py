@@ -267,19 +267,29 @@ class CodedColumn:
             column = cls(series.name, words or _code_objects(cells), None, counts, locate)
         except TypeError:  # a cell is not hashable
             return cls(series.name, (tuple(cells), np.arange(len(cells))), None, counts, locate)
-        column = column._replace_values(_empty_blanks)
+        column = column._replace_values(list(map(_empty_blanks, column.values)))
         # Numbers stored as text: 1 and "1" are one value.
         numeric = words is None and any(is_number(value) for value in column.values)
-        return column._replace_values(parse_word) if numeric else column
+        return column._replace_values(list(map(parse_word, column.values))) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
         """Convert the strings to numbers, if every string is the canonical spelling of a number."""
-        words = [value for value in self.values if isinstance(value, str)]
-        return self if any(isinstance(parse_word(word), str) for word in words) else self._replace_values(parse_word)
+        values = list(map(parse_word, self.values))
+        return self if any(isinstance(value, str) for value in values) else self._replace_values(values)
 
-    def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
+    def as_words(self) -> CodedColumn:
+        """Convert the values to text (see ``word_of``). Missing values are None."""
+        words = [None if is_missing(value) else word_of(value) for value in self.values]
+        cells = dict(zip(reversed(words), reversed(self.values), strict=True))  # first cell of each word
+        locate = self.locate
+        return replace(
+            self._replace_values(words),
+            array=None,
+            locate=None if locate is None else lambda word: locate(cells[word]),
+        )
+
+    def _replace_values(self, values: Sequence[Any]) -> CodedColumn:
         """Replace the values of the column and merge duplicates. If no value changes, return the column itself."""
-        values = [change(value) for value in self.values]
         if all(new is old for new, old in zip(values, self.values, strict=True)):
             return self
         place: dict[Hashable, int] = {}
@@ -368,7 +378,7 @@ class CodedColumn:
         for code in codes[:most]:
             same = rows & (self.codes == code)
             count = "" if self.counts is not None else f"{format_count(int(same.sum()), 'row', 'rows')}, first in "
-            parts.append(f"{self.values[code]!r} ({count}{self._place(same)})")
+            parts.append(f"{self.values[code]!r} ({count}{self.place(same)})")
         return ", ".join(parts) + (f", ... ({len(codes)} in all)" if len(codes) > most else "")
 
     def refuse(self, rows: Booleans, expected: str, hint: str | None) -> None:
@@ -381,12 +391,12 @@ class CodedColumn:
             value = self.at(int(np.argmax(rows)))
             received = "an empty cell" if is_missing(value) else repr(value)
             raise DataError(
-                f"column {self.name!r}, {self._place(rows)}: expected {expected}, got {received} "
+                f"column {self.name!r}, {self.place(rows)}: expected {expected}, got {received} "
                 f"({format_count(count_people(rows, self.counts), 'such row', 'such rows')})",
                 hint=hint,
             )
 
-    def _place(self, rows: Booleans) -> str:
+    def place(self, rows: Booleans) -> str:
         """Describe the location of the first row selected by a mask.
 
         If rows were counted, include the number of selected rows with the same value.
