@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.scorer import Scorer, ask_once, check_finite, check_scores
+from evenhand.models.scorer import Scorer, ask_once, check_finite, check_scores, to_array
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import list_values, plain_value
+from evenhand.schema.table import list_values, outcome_key, plain_value
 
 SUM_TOLERANCE = 1e-3
 """Tolerance of the sum of scores, for models that compute in single precision."""
@@ -173,7 +173,7 @@ def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable:
 def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) -> NDArray[Any]:
     """Convert a reply to an array: labels or numbers (n,), or numbers (n, k)."""
     try:
-        array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
+        array = to_array(reply)
     except (TypeError, ValueError) as error:
         raise ModelError(f"the model's reply is not an array: {error}", location=location) from None
     if array.shape == (n, 1):
@@ -315,9 +315,5 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
 
 
 def same_label(answer: Any, label: Value) -> bool:
-    """Return whether an answer equals a label as a number (``1``, ``1.0`` and ``True``) or as text."""
-    texts = {
-        f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value).strip()
-        for value in (answer, label)
-    }
-    return bool(answer == label) or len(texts) == 1
+    """Check whether an answer equals a label: as a number (``1`` and ``1.0``), as text, or as a truth value."""
+    return outcome_key(answer) == outcome_key(label)

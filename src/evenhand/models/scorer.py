@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
@@ -202,7 +203,7 @@ def check_numbers(answer: Any, n: int, *, model: str) -> Floats:
         ModelError: The answer is not one finite number per individual.
     """
     try:
-        numbers = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, dtype=np.float64)
+        numbers = to_array(answer, np.float64)
     except (TypeError, ValueError):
         raise ModelError(
             f"expected numbers for {n} individuals, got {type(answer).__name__}",
@@ -217,6 +218,25 @@ def check_numbers(answer: Any, n: int, *, model: str) -> Floats:
         )
     check_finite(numbers.reshape(n, 1), location=model)
     return numbers.reshape(n)
+
+
+def refuse_missing(individuals: Floats, model: str) -> None:
+    """Check that no value of individuals (n, attributes) is missing.
+
+    Raises:
+        ModelError: A value is missing.
+    """
+    if np.isnan(individuals).any():
+        raise ModelError(
+            "an individual has a missing value, which the model does not accept",
+            location=model,
+            hint="set `missing: drop` for the attribute in the schema",
+        )
+
+
+def to_array(answer: Any, dtype: Any = None) -> NDArray[Any]:
+    """Convert an answer of a model, which may be a tensor, to an array."""
+    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, dtype=dtype)
 
 
 def check_finite(outputs: Floats, *, location: str) -> None:

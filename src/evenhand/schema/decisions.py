@@ -350,10 +350,9 @@ class DecisionRoles:
         if self.low_is_good and self.score is None:
             hint += "; for decided numbers, use `favourable=lower`"
             raise OptionError("expected scores, got none", location="`low_is_good=`", hint=hint)
-        absent = self.threshold is None
-        if absent and self.decision is not None:
-            return None
-        if absent:
+        if self.threshold is None:
+            if self.decision is not None:
+                return None
             hint = "name a column of decisions, or use scores: `y_score=...` with `threshold=0.5`"
             raise OptionError("expected decisions, or scores and a threshold", hint=hint)
         if self.decision is not None:

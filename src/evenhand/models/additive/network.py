@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.models.scorer import sigmoid, softmax
+from evenhand.models.scorer import refuse_missing, sigmoid, softmax
 from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
 
@@ -193,12 +193,7 @@ class AdditiveNetwork:
 
     def logits(self, individuals: Floats) -> Floats:
         """Compute the outputs before sigmoid or softmax, in float64, shape (n, 1) or (n, classes)."""
-        if np.isnan(individuals).any():
-            raise ModelError(
-                "an individual has a missing value, which the network does not accept",
-                location=self.name,
-                hint="set `missing: drop` for the attribute in the schema",
-            )
+        refuse_missing(individuals, self.name)
         units = self.first(individuals)
         for layer in self.layers:
             units = np.maximum(units, 0.0) @ layer.weights + layer.bias

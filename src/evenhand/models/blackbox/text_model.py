@@ -30,6 +30,7 @@ from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, import_language_mo
 from evenhand.models.noise import CHECKED, NoiseCheck, growing_batches
 from evenhand.models.outputs import OutputKind, read_outputs
 from evenhand.models.replies import Reply, label_reply, read_answers
+from evenhand.models.scorer import split_batches, to_array
 from evenhand.stats.repetition import Repetition, confirm_repeats
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
@@ -73,8 +74,7 @@ class TextModel:
         Raises:
             ModelError: The model fails or does not return one reply per text.
         """
-        parts = [self._batch(list(texts[i : i + self.batch])) for i in range(0, len(texts), self.batch)]
-        return np.concatenate(parts)
+        return np.concatenate([self._batch(list(batch)) for batch in split_batches(texts, self.batch)])
 
     def _batch(self, texts: list[str]) -> NDArray[np.generic]:
         try:
@@ -87,7 +87,7 @@ class TextModel:
                 location=self.name,
                 hint="a text model must accept a list of texts and return one label or score for each",
             ) from error
-        array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
+        array = to_array(reply)
         if array.ndim not in (1, 2) or len(array) != len(texts):
             raise ModelError(
                 f"the model returned shape {array.shape} for {len(texts):,} texts",

@@ -22,7 +22,7 @@ from evenhand.models.blackbox.base import (
 )
 from evenhand.models.outputs import reference_people
 from evenhand.models.replies import Answers
-from evenhand.models.scorer import check_finite
+from evenhand.models.scorer import check_finite, refuse_missing
 from evenhand.schema.attribute import Attribute
 
 
@@ -45,12 +45,7 @@ class TorchModule(LabelModel):
 
     def ask(self, individuals: Floats) -> Answers:
         """Return the outputs of the network."""
-        if np.isnan(individuals).any():
-            raise ModelError(
-                "an individual has a missing value, which the network does not accept",
-                location=self.name,
-                hint="set `missing: drop` for the attribute in the schema",
-            )
+        refuse_missing(individuals, self.name)
         inputs = plain_numbers(self.schema, individuals, location=self.name)
         array = self._call(inputs)
         outputs = array[:, None] if array.ndim == 1 else array

@@ -17,7 +17,7 @@ from evenhand.errors import ModelError
 from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, plain_inputs
 from evenhand.models.additive.network import hash_attribute, hash_numbers, hash_text, require_numbers
 from evenhand.models.replies import MatchedLabels, match_labels
-from evenhand.models.scorer import sigmoid, softmax
+from evenhand.models.scorer import refuse_missing, sigmoid, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
@@ -215,12 +215,8 @@ class TreeEnsemble:
         Raises:
             ModelError: an individual has a missing value, which the model does not accept.
         """
-        if not self.takes_missing and np.isnan(individuals).any():
-            raise ModelError(
-                "an individual has a missing value, which the trees do not accept",
-                location=self.name,
-                hint="set `missing: drop` for the attribute in the schema",
-            )
+        if not self.takes_missing:
+            refuse_missing(individuals, self.name)
         total = leaf_sums(self.nodes, self.inputs(individuals), len(self.base))
         return np.asarray(self.base + total / self.divisor)
 
