@@ -338,7 +338,7 @@ def audit(
             subgroup are weighted. Flip rates, searches and proofs count all people equally.
         show_people: Whether the result contains records of real people. By default, it contains only aggregates and
             synthetic profiles.
-        settings: ``metrics`` are custom metrics by name (see ``evenhand.groups.add_metrics``). ``membership`` is
+        settings: ``metrics`` are custom metrics by name (see ``evenhand.groups.custom``). ``membership`` is
             described in ``audit_predictions``. For all others, see the classes named in ``AuditSettings``.
 
     Returns:
@@ -438,7 +438,7 @@ def audit_predictions(
         settings: ``data`` is a data frame, a lazy frame (Polars, DuckDB, Spark, Ibis), or the path of a table or of a
             folder of Parquet files. The arguments above are then names of its columns. Data outside memory are
             aggregated where they are stored. ``metrics`` are custom metrics by name (see
-            ``evenhand.groups.add_metrics``). For all others, see the classes named in ``DecisionAuditSettings``.
+            ``evenhand.groups.custom``). For all others, see the classes named in ``DecisionAuditSettings``.
 
     Returns:
         The result, with the attributes ``groups`` and ``subgroups``.

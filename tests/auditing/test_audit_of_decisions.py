@@ -135,7 +135,7 @@ def test_the_subgroups_are_those_of_the_search_for_any_measure():
 
 def test_recorded_decisions_are_grouped_like_plain_arrays():
     frame = people()
-    by_roles = groups.measure_recorded_decisions(decisions(frame, target="hired"))
+    by_roles = groups.measure_recorded(decisions(frame, target="hired"))
     by_arrays = measure_decisions(
         frame["selected"] == "yes", frame["hired"] == "yes", {"sex": frame["sex"], "race": frame["race"]}
     )

@@ -96,7 +96,6 @@ def test_gates_and_files(run, tmp_path, capsys):
         (["--kind", "ordinal"], "the order of the labels of 'grade' is not known"),
         (["--kind", "poor < fair"], "lacks 'very good'"),
         (["--kind", "labels", "--favourable", "fair"], "takes no favourable label"),
-        (["--kind", "labels", "--weight", "w"], "omit --weight"),
         (["--kind", "labels", "--score", "stars"], "omit --score"),
         (["--kind", "labels", "--thresholds"], "expected no --thresholds"),
     ],
@@ -175,8 +174,21 @@ def test_a_model_of_grades_is_asked_once(model):
 def test_settings_of_one_favourable_label_are_refused(model):
     classifier, frame = model
     told = {"target": "job", "protected": ["sex"], "kind": "labels"}
-    for settings in ({"threshold": 0.5}, {"metrics": {"mine": np.mean}}, {"sample_weight": np.ones(len(frame))}):
+    for settings in ({"threshold": 0.5}, {"metrics": {"mine": np.mean}}):
         with pytest.raises(OptionError, match="for several labels"):
             evenhand.audit(classifier, frame, **told, **settings)
     with pytest.raises(SchemaError, match="no label of 'job' is favourable"):
         evenhand.certify(classifier, frame, **told)
+
+
+def test_weights_apply_to_every_label(model):
+    classifier, frame = model
+    weights = np.where(frame.sex == "male", 1.0, 3.0)
+    result = evenhand.audit(
+        classifier, frame, target="job", protected=["sex"], kind="labels", sample_weight=weights, samples=50
+    )
+    predicted = classifier.predict(frame.drop(columns="job"))
+    shares = {label: np.average(predicted == label, weights=weights) for label in result.groups.labels.labels}
+    rates = result.groups.labels.overall.rates
+    assert {label: rates[label]["label_share"].value for label in shares} == pytest.approx(shares)
+    assert "weighted by sample_weight" in result.to_markdown()

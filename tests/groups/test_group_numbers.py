@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError
-from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded_numbers
+from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded
 from evenhand.models import Subject
 from evenhand.schema import DecisionRoles
 from evenhand.schema.people import ColumnRoles
@@ -17,7 +17,7 @@ from evenhand.view import render_markdown
 
 
 def measured(frame, target=None, **settings):
-    return measure_recorded_numbers(DecisionRoles("premium", ["sex"], target).read(frame), **settings)
+    return measure_recorded(DecisionRoles("premium", ["sex"], target).read(frame), **settings)
 
 
 HAND = pd.DataFrame(
@@ -27,7 +27,7 @@ HAND = pd.DataFrame(
 
 def test_by_hand():
     read = DecisionRoles("premium", ["sex"], "claim", favourable="lower").read(HAND)
-    result = measure_recorded_numbers(read, min_group_size=4)
+    result = measure_recorded(read, min_group_size=4)
     women, men = result.breakdowns[0].groups
     value = {name: quantity.value for name, quantity in women.metrics.items() if not isinstance(quantity, Unknown)}
     assert value == {"mean": 25.0, "true_mean": 20.0, "mean_residual": 5.0, "mean_absolute_error": 10.0}
@@ -133,7 +133,7 @@ def test_people_of_unknown_value_are_in_no_group():
     rng = np.random.default_rng(8)
     frame = pd.DataFrame({"sex": rng.choice(["F", "M", "?"], 300), "premium": rng.gamma(2, 10, 300)})
     read = DecisionRoles("premium", ["sex"], accept_proposals=True).read(frame)
-    breakdown = measure_recorded_numbers(read).breakdowns[0]
+    breakdown = measure_recorded(read).breakdowns[0]
     assert {group.label: group.size for group in breakdown.groups} == {
         name: int((frame["sex"] == name).sum()) for name in ("F", "M")
     }

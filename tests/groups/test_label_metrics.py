@@ -9,7 +9,7 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, precision
 
 from evenhand.datasets import load_dataset
 from evenhand.errors import OptionError
-from evenhand.groups import LabelMetrics, measure_recorded_labels
+from evenhand.groups import LabelMetrics, measure_recorded
 from evenhand.schema import DecisionRoles
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.stats import Observed, Unknown
@@ -27,10 +27,37 @@ HAND = pd.DataFrame(
 )
 
 
-def measured(frame, target="true", *, kind="ordinal", order=GRADES, by=("sex",), **settings):
+def measured(frame, target="true", *, kind="ordinal", order=GRADES, by=("sex",), weight=None, **settings):
     outcome = OutcomeRole(kind, order if kind == "ordinal" else None)
-    read = DecisionRoles("given", by, target if target in frame else None, outcome=outcome).read(frame)
-    return measure_recorded_labels(read, **settings)
+    read = DecisionRoles("given", by, target if target in frame else None, outcome=outcome, weight=weight).read(frame)
+    return measure_recorded(read, **settings).labels
+
+
+def test_weights_are_those_of_numpy_and_equal_ones_change_nothing():
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 200), "true": rng.choice(GRADES, 200)})
+    frame["given"] = np.where(rng.random(200) < 0.6, frame["true"], "mid")
+    plain, equal = measured(frame), measured(frame.assign(w=2.0), weight="w")
+    for group, other in zip(plain.breakdowns[0].groups, equal.breakdowns[0].groups, strict=True):
+        assert other.confusion == group.confusion
+        for name, quantity in group.metrics.items():
+            ends = [(value.value, value.low, value.high) for value in (quantity, other.metrics[name])]
+            assert ends[0] == pytest.approx(ends[1])
+    frame["w"] = rng.exponential(size=200)
+    result = measured(frame, weight="w")
+    assert (result.weights, result.effective_size) == ("w", pytest.approx(frame.w.sum() ** 2 / (frame.w**2).sum()))
+    codes = frame[["true", "given"]].replace({name: code for code, name in enumerate(GRADES)}).astype(float)
+    for group in result.breakdowns[0].groups:
+        part = frame[frame.sex == group.label]
+        error = codes.given[part.index] - codes.true[part.index]
+        recalls = [np.average(rows.given == name, weights=rows.w) for name, rows in part.groupby("true")]
+        expected = {
+            "label_accuracy": np.average(error == 0, weights=part.w),
+            "too_low": np.average(error < 0, weights=part.w),
+            "mean_grade_error": np.average(error, weights=part.w),
+            "macro_recall": np.mean(recalls),
+        }
+        assert {name: group.metrics[name].value for name in expected} == pytest.approx(expected)
 
 
 def test_by_hand():
@@ -134,7 +161,7 @@ def test_like_fairlearn():
 def test_the_order_may_say_the_best_first():
     turned = OutcomeRole("ordinal", ("high", "mid", "low"))
     roles = DecisionRoles("given", ["sex"], "true", favourable="high", outcome=turned)
-    again = measure_recorded_labels(roles.read(HAND), min_group_size=1)
+    again = measure_recorded(roles.read(HAND), min_group_size=1).labels
     result = measured(HAND, min_group_size=1)
     assert again.labels == result.labels
     assert again.breakdowns == result.breakdowns

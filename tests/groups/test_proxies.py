@@ -9,13 +9,15 @@ from tests.support import scaled
 
 import evenhand
 from evenhand.errors import DataError, OptionError
+from evenhand.groups.config import GroupConfig
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.schema.probabilities import GroupProbabilities
 
 
-def measure(selected, probabilities, **settings):
+def measure(selected, probabilities, weights=None, **settings):
     groups = GroupProbabilities.read("group", probabilities)
-    return measure_proxies(np.asarray(selected) == 1, groups, **settings)
+    config = GroupConfig.of(None, settings)
+    return measure_proxies(np.asarray(selected) == 1, [groups], config, weights)[0]
 
 
 FOUR = {"a": [0.8, 0.6, 0.4, 0.2], "b": [0.2, 0.4, 0.6, 0.8]}

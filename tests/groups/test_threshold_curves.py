@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.groups import measure_recorded_decisions
+from evenhand.groups import measure_recorded
 from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.schema import DecisionRoles
 from support import scaled
@@ -24,7 +24,7 @@ def curves_of(frame, threshold=0.5, low_is_good=False, **settings):
         threshold=threshold,
         low_is_good=low_is_good,
     )
-    return measure_recorded_decisions(roles.read(frame), thresholds=True, **{"min_group_size": 1, **settings})
+    return measure_recorded(roles.read(frame), thresholds=True, **{"min_group_size": 1, **settings})
 
 
 BY_HAND = pd.DataFrame(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand.errors import DataError
-from evenhand.groups.decisions import EFFECTIVE
+from evenhand.groups.cells import EFFECTIVE
 from evenhand.stats import clopper_pearson
 from evenhand.stats.quantity import quantity_value
 

@@ -17,7 +17,6 @@ from evenhand.auditing.cards import make_data_card, measure_base_rate
 from evenhand.auditing.config import AuditConfig, check_settings
 from evenhand.auditing.labels import (
     THRESHOLDS,
-    WEIGHTED,
     list_skipped,
     measure_labels,
     measure_without_favourable,
@@ -32,8 +31,7 @@ from evenhand.certification.certificate.result import Certificate, estimated_sha
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
-from evenhand.groups.analysis import add_proxies
-from evenhand.groups.custom import DecidedPeople
+from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.individual.result import IndividualResult
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger, ask_people, find_ledger
@@ -80,7 +78,7 @@ def audit(
     Args:
         subject: Model and people.
         config: Settings of the audit.
-        metrics: Custom metrics by name (see ``evenhand.groups.add_metrics``).
+        metrics: Custom metrics by name (see ``evenhand.groups.custom``).
         progress: Progress function.
         settings: Fields of ``AuditConfig``. They override those of ``config``.
 
@@ -104,9 +102,8 @@ def audit(
             hint="leave `membership=` out; or pass the `favourable=` label and `kind=label`",
         )
     if schema.target.kind in ("number", "labels"):
-        weighted, threshold = subject.weights is not None, subject.threshold is not None
-        is_number = schema.target.is_number
-        check_settings(config, is_number=is_number, metrics=metrics, weighted=weighted, threshold=threshold)
+        threshold = subject.threshold is not None
+        check_settings(config, is_number=schema.target.is_number, metrics=metrics, threshold=threshold)
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     if not schema.target.is_number:
@@ -330,18 +327,21 @@ def _measure_groups(
         )
     if subject.memberships:
         weights = None if subject.weights is None else subject.weights.values
-        decided = DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
-        settings = groups.GroupConfig(
-            confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
-        )
         proxies = parts.attempt(
-            "group probabilities", lambda: add_proxies(by_group, subject.memberships, decided, settings)
+            "group probabilities",
+            lambda: measure_proxies(
+                reply.labels == scorer.favourable,
+                subject.memberships,
+                groups.GroupConfig(
+                    confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+                ),
+                weights,
+            ),
         )
-        by_group = proxies or by_group
+        by_group = by_group.model_copy(update={"proxies": proxies or ()})
     if people.schema.target.kind == "ordinal":
-        reason = WEIGHTED if subject.weights is not None else THRESHOLDS if subject.threshold is not None else None
-        if reason is not None:
-            parts.skip("grades", reason)
+        if subject.threshold is not None:
+            parts.skip("grades", THRESHOLDS)
             return by_group
         labels = parts.attempt("grades", lambda: measure_labels(scorer, reply, subject, config))
         by_group = by_group.model_copy(update={"labels": labels})

@@ -112,7 +112,6 @@ def check_settings(
     *,
     is_number: bool,
     metrics: Mapping[str, Callable[..., Any]] | None,
-    weighted: bool = False,
     threshold: bool = False,
 ) -> None:
     """Check that no setting requires a favourable label, for a target without one.
@@ -121,7 +120,6 @@ def check_settings(
         config: Settings of the audit.
         is_number: Whether the target is a number. Otherwise, it has several labels.
         metrics: Custom metrics.
-        weighted: Whether the people have weights.
         threshold: Whether a threshold is set.
 
     Raises:
@@ -134,7 +132,7 @@ def check_settings(
     if is_number:
         settings |= {"`repeats=`": getattr(config, "repeats", 1) > 1}
     else:
-        settings |= {"metrics": bool(metrics), "`keep_decisions=`": config.keep_decisions, "weights": weighted}
+        settings |= {"metrics": bool(metrics), "`keep_decisions=`": config.keep_decisions}
     for name, is_set in settings.items():
         if is_set:
             raise OptionError(

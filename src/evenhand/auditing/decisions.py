@@ -15,8 +15,6 @@ from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
-from evenhand.groups.labels import size_groups
-from evenhand.groups.result import GroupMetrics
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.subgroups.result import SubgroupResult
 
@@ -43,7 +41,7 @@ def audit_decisions(
         decisions: Decisions, labels or numbers of the people, with their attributes.
         config: Settings of the audit.
         data_name: Name of the data in reports.
-        metrics: Custom metrics by name (see ``evenhand.groups.add_metrics``).
+        metrics: Custom metrics by name (see ``evenhand.groups.custom``).
         progress: Progress function.
         settings: Fields of ``DecisionAuditConfig``. They override those of ``config``.
 
@@ -56,7 +54,9 @@ def audit_decisions(
     if not isinstance(decisions, RecordedDecisions):
         check_settings(config, is_number=isinstance(decisions, RecordedNumbers), metrics=metrics)
     progress("comparing groups", 0.0)
-    measured = _measure_groups(decisions, config, metrics)
+    fields = ("confidence", "min_group_size", "reference", "thresholds", "keep_decisions", "seed")
+    settings = {name: getattr(config, name) for name in fields}
+    measured = groups.measure_recorded(decisions, metrics=metrics, **settings)
     if config.thresholds and measured.thresholds is None:
         parts.skip("other thresholds", "no scores were given")
     searches = _search_subgroups(decisions, config, parts, progress)
@@ -69,24 +69,6 @@ def audit_decisions(
         groups=measured,
         settings={"metrics": ", ".join(metrics or ()) or None},
         **searches,
-    )
-
-
-def _measure_groups(decisions: Recorded, config: DecisionAuditConfig, metrics: Metrics) -> GroupMetrics:
-    fields = ("confidence", "min_group_size", "reference", "seed")
-    common: dict[str, Any] = {name: getattr(config, name) for name in fields}
-    if isinstance(decisions, RecordedNumbers):
-        return groups.measure_recorded_numbers(
-            decisions, metrics=metrics, keep_decisions=config.keep_decisions, **common
-        )
-    if isinstance(decisions, RecordedLabels):
-        return size_groups(groups.measure_recorded_labels(decisions, **common))
-    return groups.measure_recorded_decisions(
-        decisions,
-        thresholds=config.thresholds,
-        metrics=metrics,
-        keep_decisions=config.keep_decisions,
-        **common,
     )
 
 
@@ -150,5 +132,6 @@ def _describe_data(decisions: Recorded, name: str) -> DataCard:
         weights = None if decisions.weights is None else decisions.weights.values
         contents += [decisions.decided, people.numbers, weights]
     else:
-        contents += [decisions.decided, people.labels]
+        weights = None if decisions.weights is None else decisions.weights.values
+        contents += [decisions.decided, people.labels, weights]
     return make_data_card(people, name, contents, recorded=True, dropped=people.undecided, base_rate=base_rate)

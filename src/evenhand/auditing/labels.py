@@ -16,7 +16,6 @@ from evenhand.schema.outcome import Target
 
 ONE_LABEL = "it compares the rate of one favourable label"
 NO_FAVOURABLE = f"{ONE_LABEL}, and no label is favourable"
-WEIGHTED = "they are not weighted: leave out the weights to compute them"
 THRESHOLDS = "a threshold applies to the score of the favourable label, and does not distinguish the other labels"
 
 
@@ -45,6 +44,7 @@ def measure_labels(scorer: Scorer, reply: Reply, subject: Subject, config: Audit
     return groups.measure_labels(
         scorer,
         subject.people,
+        weights=subject.weights,
         reply=reply,
         confidence=config.confidence,
         min_group_size=config.min_group_size,

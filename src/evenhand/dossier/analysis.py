@@ -30,6 +30,7 @@ from evenhand.dossier.tables import (
 )
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
+from evenhand.groups.config import GroupConfig
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.schema.counted import is_lazy
 
@@ -153,7 +154,7 @@ def _measure_proxies(
     assessed = np.flatnonzero(people.assessed)
     assessed_memberships = memberships.at(assessed)
     return tuple(
-        OutcomeProxies(of=of, rates=measure_proxies(selected[assessed], assessed_memberships))
+        OutcomeProxies(of=of, rates=measure_proxies(selected[assessed], [assessed_memberships], GroupConfig())[0])
         for of, selected in people.outcomes
     ), tables
 

@@ -1,9 +1,8 @@
-from .analysis import measure_decisions, measure_groups, measure_recorded_decisions
+from .analysis import measure_decisions, measure_groups, measure_recorded
 from .breakdown import Breakdown, Gap, Group
 from .config import GroupConfig
-from .custom import add_metrics
-from .labels import measure_labels, measure_recorded_labels
-from .numbers import measure_numbers, measure_recorded_numbers
+from .labels import measure_labels
+from .numbers import measure_numbers
 from .proxies.result import ProxyRates
 from .rankings.analysis import measure_rankings
 from .rankings.config import RankingConfig
@@ -21,13 +20,10 @@ __all__ = [
     "ProxyRates",
     "RankingConfig",
     "RankingResult",
-    "add_metrics",
     "measure_decisions",
     "measure_groups",
     "measure_labels",
     "measure_numbers",
     "measure_rankings",
-    "measure_recorded_decisions",
-    "measure_recorded_labels",
-    "measure_recorded_numbers",
+    "measure_recorded",
 ]

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.custom import DecidedPeople, add_metrics
-from evenhand.groups.decisions import DecisionSample, tabulate
-from evenhand.groups.engine import break_down, calibrate, describe_groups
-from evenhand.groups.kept import KeptDecisions, fingerprint_people
-from evenhand.groups.membership import Membership, group_by_values, group_people
+from evenhand.groups.custom import Metrics
+from evenhand.groups.decisions import NO_SCORES, DecisionSample
+from evenhand.groups.engine import measure_sample
+from evenhand.groups.kept import KeptDecisions
+from evenhand.groups.labels import measure_recorded_labels, size_groups
+from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
+from evenhand.groups.numbers import measure_recorded_numbers
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics
-from evenhand.groups.thresholds import ScoredPeople, trace_curves
+from evenhand.groups.thresholds import trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
-from evenhand.schema.decisions import RecordedDecisions
+from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
-from evenhand.schema.thresholds import Threshold, describe_scale
+from evenhand.schema.thresholds import Threshold
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
 
-ROUNDING = 1e-6
-"""Tolerance for probabilities outside [0, 1], such as those of a softmax in single precision."""
-
 LABELS_ONLY = "the model gives labels, no scores"
-NO_SCORES = "no scores were given"
-
-Metrics = Mapping[str, Callable[..., Any]]
 
 
 def measure_groups(
@@ -60,7 +55,7 @@ def measure_groups(
         people: People with true labels. Integer attributes with many values are cut into at most five ranges.
         config: Settings.
         weights: Sample weights. None means equal weights.
-        metrics: Custom metrics by name (see ``add_metrics``).
+        metrics: Custom metrics by name (see ``groups.custom``).
         progress: Function that is called with the current step and the completed fraction, 0 to 1.
         reply: Predictions of the model, if it was queried before.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
@@ -77,32 +72,31 @@ def measure_groups(
     true_labels = people.true_labels  # raises before the model is queried
     (progress or ignore_progress)("querying the model about all people in the data", 0.0)
     reply = ask_people(scorer, people.individuals) if reply is None else reply
-    decisions = _Decisions(
-        memberships,
-        selected=reply.labels == scorer.favourable,
-        true_labels=true_labels,
-        scores=None if scorer.label_only else reply.scores[:, scorer.favourable],
+    scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
+    return _measure(
+        DecidedPeople(memberships, reply.labels == scorer.favourable, true_labels, scores, weights),
+        config,
+        metrics,
+        started,
+        favourable=str(people.schema.target.favourable),
         why_no_scores=LABELS_ONLY,
-        weights=weights,
-        applied_threshold=getattr(scorer, "threshold", None),
+        threshold=getattr(scorer, "threshold", None),
     )
-    result = decisions.measure(str(people.schema.target.favourable), config, started)
-    return add_metrics(result, metrics or {}, decisions.people, config)
 
 
-def measure_recorded_decisions(
-    decisions: RecordedDecisions,
+def measure_recorded(
+    decisions: RecordedDecisions | RecordedLabels | RecordedNumbers,
     config: GroupConfig | None = None,
     *,
     metrics: Metrics | None = None,
     **settings: Any,
 ) -> GroupMetrics:
-    """Measure group metrics of recorded decisions. Error rates need true labels.
+    """Measure group metrics of recorded decisions, labels or numbers. Errors need true labels or values.
 
     Args:
         decisions: Decisions and people.
         config: Settings. By default, people are grouped by all attributes.
-        metrics: Custom metrics by name (see ``add_metrics``).
+        metrics: Custom metrics by name (see ``groups.custom``), unless there are several labels.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
@@ -111,26 +105,26 @@ def measure_recorded_decisions(
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
-    people = decisions.people
+    if isinstance(decisions, RecordedNumbers):
+        return measure_recorded_numbers(decisions, config, metrics)
+    if isinstance(decisions, RecordedLabels):
+        return size_groups(measure_recorded_labels(decisions, config))
+    people, risks = decisions.people, decisions.risks
     if people.counts is not None:
         _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
     names = people.schema.names if config.protected is None else config.protected
-    sample = _Decisions(
-        group_people(people, names),
-        selected=decisions.selected,
-        true_labels=None if people.labels is None else people.true_labels,
-        scores=decisions.scores,
-        why_no_scores=NO_SCORES,
-        risks=decisions.risks,
-        counts=people.counts,
-        weights=decisions.weights,
-        applied_threshold=decisions.threshold,
+    true_labels = None if people.labels is None else people.true_labels
+    memberships = group_people(people, names)
+    return _measure(
+        DecidedPeople(memberships, decisions.selected, true_labels, decisions.scores, decisions.weights, people.counts),
+        config,
+        metrics,
+        started,
+        favourable=str(people.schema.target.favourable),
+        risks=risks,
+        threshold=decisions.threshold,
+        probabilities=decisions.memberships,
     )
-    result = sample.measure(str(people.schema.target.favourable), config, started)
-    if people.counts is not None:
-        return result
-    result = add_proxies(result, decisions.memberships, sample.people, config)
-    return add_metrics(result, metrics or {}, sample.people, config)
 
 
 def measure_decisions(
@@ -172,8 +166,8 @@ def measure_decisions(
     if not check_rows({name: array for name, array in arrays.items() if array is not None}):
         raise DataError("expected at least one person, got empty arrays")
     memberships = tuple(group_by_values(name, column) for name, column in columns.items())
-    decisions = _Decisions(memberships, decided == 1, true_labels, probabilities, NO_SCORES)
-    return decisions.measure(favourable, config, started)
+    people = DecidedPeople(memberships, decided == 1, true_labels, probabilities)
+    return _measure(people, config, None, started, favourable=favourable)
 
 
 def _read_flags(name: str, values: ArrayLike) -> Integers:
@@ -203,125 +197,60 @@ def _read_numbers(name: str, values: ArrayLike) -> Floats:
     return array
 
 
-def add_proxies(
-    result: GroupMetrics, attributes: Sequence[GroupProbabilities], people: DecidedPeople, config: GroupConfig
+def _measure(
+    people: DecidedPeople,
+    config: GroupConfig,
+    metrics: Metrics | None,
+    started: float,
+    *,
+    favourable: str,
+    why_no_scores: str = NO_SCORES,
+    risks: Floats | None = None,
+    threshold: Threshold | None = None,
+    probabilities: Sequence[GroupProbabilities] = (),
 ) -> GroupMetrics:
-    """Add the rates of groups whose membership is known only as a probability.
+    """Compute the group metrics of decisions with a favourable label.
 
     Args:
-        result: Group metrics of the same people.
-        attributes: Probabilities of the groups by each attribute.
         people: Decisions.
-        config: Confidence level, minimum size of a compared group, and random seed.
-    """
-    proxies = tuple(
-        measure_proxies(
-            np.asarray(people.decided == 1),
-            probabilities,
-            weights=people.weights,
-            confidence=config.confidence,
-            min_group_size=config.min_group_size,
-            seed=config.seed,
-        )
-        for probabilities in attributes
-    )
-    return result.model_copy(update={"proxies": proxies})
-
-
-@dataclass(frozen=True)
-class _Decisions:
-    """Decisions with the known facts about the people, who may be counted by cell.
-
-    Attributes:
-        memberships: Groups of the people.
-        selected: Whether the decision is the favourable label.
-        true_labels: 1 favourable, 0 unfavourable, -1 unknown; None without true labels.
-        scores: Scores of the favourable label; None without scores.
+        config: Settings.
+        metrics: Custom metrics by name.
+        started: Start of the analysis.
+        favourable: Favourable label.
         why_no_scores: Reason if there are no scores.
         risks: Original scores if low ones are good.
-        counts: Number of people in each cell; None for individual people.
-        weights: Sample weights.
-        applied_threshold: Threshold that was applied to the scores.
+        threshold: Threshold that was applied to the scores.
+        probabilities: Group probabilities.
     """
-
-    memberships: tuple[Membership, ...]
-    selected: Booleans
-    true_labels: Integers | None
-    scores: Floats | None
-    why_no_scores: str
-    risks: Floats | None = None
-    counts: Integers | None = None
-    weights: PeopleWeights | None = None
-    applied_threshold: Threshold | None = None
-
-    @property
-    def people(self) -> DecidedPeople:
-        """Columns for custom metrics."""
-        weights = None if self.weights is None else self.weights.values
-        return DecidedPeople(self.memberships, self.selected, self.true_labels, self.scores, weights)
-
-    def measure(self, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
-        """Compute the group metrics, without custom metrics and proxies."""
-        people = self.people
-        sample = self.tabulate()
-        everyone = describe_groups(sample.total(), [{}], config)[0]
-        curves = kept = None
-        if config.thresholds and self.scores is not None:
-            scores = self.scores if self.risks is None else self.risks
-            scored = ScoredPeople(self.memberships, scores, self.true_labels, people.weights, self.risks is not None)
-            curves = trace_curves(scored, config, self.applied_threshold)
-        if config.keep_decisions:
-            numbers = {} if self.scores is None else {"mean_score": self.scores}
-            kept = KeptDecisions.keep(self.memberships, self.selected, self.true_labels, numbers)
-        return GroupMetrics(
-            people=everyone.size,
-            weights=None if self.weights is None else self.weights.name,
-            effective_size=everyone.effective_size,
-            favourable=favourable,
-            min_group_size=config.min_group_size,
-            overall=everyone.metrics | self._measure_overall(sample, config.confidence),
-            label_coverage=everyone.label_coverage,
-            breakdowns=break_down(sample, config),
-            calibration=tuple(calibrate(sample, config.confidence)),
-            people_fingerprint=fingerprint_people(self.memberships, self.true_labels, self.counts),
-            kept=kept,
-            decided_by=self.applied_threshold,
-            low_is_good=self.risks is not None,
-            thresholds=curves,
-            seed=config.seed,
-            seconds=time.perf_counter() - started,
-        )
-
-    def tabulate(self) -> DecisionSample:
-        """Count the people by cell. Scores that are not probabilities are left out: they cannot be calibrated."""
-        scores, why_no_scores = self.scores, self.why_no_scores
-        if scores is not None and scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING:
-            scores = np.clip(scores, 0.0, 1.0)
-        elif scores is not None:
-            why_no_scores, scores = describe_scale(scores), None
-        return tabulate(
-            self.memberships,
-            self.selected,
-            self.true_labels,
-            scores=scores,
-            weights=self.people.weights,
-            counts=self.counts,
-            why_no_scores=why_no_scores,
-        )
-
-    def _measure_overall(self, sample: DecisionSample, confidence: float) -> dict[str, Quantity]:
-        """Compute the metrics that are only defined for all people together."""
-        metrics: dict[str, Quantity] = {}
-        weights = self.people.weights
-        if self.scores is not None and self.true_labels is not None:
-            labelled = self.people.labelled
-            weights = None if weights is None else weights[labelled]
-            metrics["auc"] = auc(self.scores[labelled], self.true_labels[labelled] == 1, confidence, weights=weights)
-        if sample.true_labels is not None:
-            benefits, labels = sample.count_benefits(), sample.size(sample.true_labels >= 0)
-            for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-                metrics[name] = decision_inequality(benefits, labels, alpha, confidence)
-        return metrics
+    sample = DecisionSample.of(people, why_no_scores)
+    overall: dict[str, Quantity] = {}
+    scores, truth, labelled = people.scores, people.truth, people.labelled
+    if scores is not None and truth is not None:
+        weights = None if people.sample_weight is None else people.sample_weight[labelled]
+        overall["auc"] = auc(scores[labelled], truth[labelled] == 1, config.confidence, weights=weights)
+    if truth is not None:
+        benefits, n = sample.count_benefits()
+        for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
+            overall[name] = decision_inequality(benefits, n, alpha, config.confidence)
+    curves = None
+    if config.thresholds and scores is not None:
+        scored = people if risks is None else people._replace(scores=risks)
+        curves = trace_curves(scored, config, threshold, low_is_good=risks is not None)
+    numbers = {} if scores is None else {"mean_score": scores}
+    return measure_sample(
+        sample,
+        people,
+        config,
+        metrics,
+        started=started,
+        overall=overall,
+        favourable=favourable,
+        kept=KeptDecisions.keep(people, numbers) if config.keep_decisions else None,
+        decided_by=threshold,
+        low_is_good=risks is not None,
+        thresholds=curves,
+        proxies=measure_proxies(people.decided == 1, probabilities, config, people.sample_weight),
+    )
 
 
 def _check_counted(**settings: bool) -> None:

@@ -6,24 +6,24 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.groups.breakdown import Breakdown
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.estimators import Computed
-from evenhand.groups.gaps import GroupComparison, add_cautions, compare_groups
-from evenhand.groups.membership import Membership, Partition
-from evenhand.groups.result import GroupMetrics
+from evenhand.groups.estimators import Computed, Estimator
+from evenhand.groups.membership import DecidedPeople, Partition, list_subsets
 from evenhand.models.importing import import_object
 from evenhand.stats.bootstrap import expanded_percentiles
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.proportion import kish_size, stretch_interval
 from evenhand.stats.quantity import Observed, Quantity, Unknown
+
+Metrics: TypeAlias = Mapping[str, Callable[..., Any]]
+"""Custom metrics by name."""
 
 DRAWS = 1000
 MIN_DRAWS = 200
@@ -62,67 +62,46 @@ def read_metrics(texts: Sequence[str]) -> dict[str, Callable[..., Any]]:
     return functions
 
 
-class DecidedPeople(NamedTuple):
-    """Columns that a custom metric can use, each of shape (n,), or None if unknown.
+def estimate_metrics(
+    metrics: Metrics, people: DecidedPeople, config: GroupConfig
+) -> dict[tuple[str, ...], dict[str, Estimator]]:
+    """Compute custom metrics of all people and of each group, by attributes; the key of all people is empty.
 
-    Attributes:
-        memberships: Groups of the people by each protected attribute.
-        decided: Whether the decision is the favourable label, or the numeric decision.
-        truth: True label (1 favourable, 0 unfavourable, -1 unknown) or true value (NaN if unknown).
-        scores, weights: Scores of the favourable label, and sample weights.
-    """
+    A metric is a function of ``y_true`` and ``y_pred`` or ``y_score``, and of ``sample_weight`` if people have weights.
+    ``y_true`` is the first argument, unless the second parameter has this name. For labels, a function receives 1 for
+    the favourable label or decision and 0 otherwise.
 
-    memberships: Sequence[Membership]
-    decided: Booleans | Floats
-    truth: Integers | Floats | None
-    scores: Floats | None
-    weights: Floats | None
-
-    @property
-    def labelled(self) -> Booleans:
-        """Mask of the people with a true label or number, shape (n,)."""
-        if self.truth is None:
-            return np.zeros(len(self.decided), dtype=np.bool_)
-        return np.asarray(~np.isnan(self.truth) if self.truth.dtype.kind == "f" else self.truth >= 0)
-
-
-def add_metrics(
-    result: GroupMetrics,
-    metrics: Mapping[str, Callable[..., Any]],
-    people: DecidedPeople,
-    config: GroupConfig | None = None,
-    **settings: Any,
-) -> GroupMetrics:
-    """Add custom metrics to group metrics: overall, by group, and the gap between groups, ``NAME_difference``.
-
-    For labels, a function receives 1 for the favourable label or decision and 0 otherwise. Intervals are bootstrap
-    percentiles of up to 1,000 samples of people, widened for small groups (Hesterberg, "What teachers should know about
-    the bootstrap", American Statistician 2015). Gaps combine the intervals of two groups, scaled to the Bonferroni
-    level, by squaring and adding. All are computed over people with a true label.
+    Intervals are bootstrap percentiles of up to 1,000 samples of people, widened for small groups (Hesterberg, "What
+    teachers should know about the bootstrap", American Statistician 2015). Gaps, ``NAME_difference``, combine the
+    intervals of two groups, scaled to the Bonferroni level, by squaring and adding. All are computed over people with a
+    true label.
 
     Args:
-        result: Group metrics of the same people.
-        metrics: Name -> function of ``y_true`` and ``y_pred`` or ``y_score``, and of ``sample_weight`` if people have
-            weights. ``y_true`` is the first argument, unless the second parameter has this name.
+        metrics: Functions by name.
         people: Columns of the functions.
-        config: Confidence level, minimum size of a compared group, and random seed.
-        settings: Fields of ``GroupConfig`` that replace those of ``config``.
+        config: Confidence level and random seed.
 
     Raises:
         OptionError: A name is reserved, or a column of a function is unknown.
     """
-    config = GroupConfig.of(config, settings)
     rng = np.random.default_rng(config.seed)
-    overall, breakdowns = dict(result.overall), list(result.breakdowns)
+    estimators: dict[tuple[str, ...], dict[str, Estimator]] = {}
     for name, function in metrics.items():
         if name in METRICS or f"{name}_difference" in METRICS or not name.isidentifier():
             raise OptionError(
                 f"expected a new name for a metric, a word without spaces, got {name!r}", location=LOCATION
             )
-        metric = _CustomMetric(name, function, _bind_columns(name, function, people), people.weights)
-        overall[name] = metric.measure(np.flatnonzero(people.labelled), config, rng)
-        breakdowns = [_extend(breakdown, metric, people, config, rng) for breakdown in breakdowns]
-    return result.model_copy(update={"overall": overall, "breakdowns": tuple(breakdowns)})
+        metric = _CustomMetric(name, function, _bind_columns(name, function, people), people.sample_weight)
+        total = metric.estimate([np.flatnonzero(people.labelled)], config.confidence, rng)
+        estimators.setdefault((), {})[name] = total
+        for memberships in list_subsets(people.memberships):
+            partition = Partition.of(memberships)
+            codes = np.full(len(partition.known), -1)
+            codes[partition.known] = partition.codes
+            codes[~people.labelled] = -1
+            members = [np.flatnonzero(codes == i) for i in range(len(partition.values))]
+            estimators.setdefault(partition.by, {})[name] = metric.estimate(members, config.confidence, rng)
+    return estimators
 
 
 def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[NDArray[Any]]:
@@ -179,7 +158,31 @@ class _CustomMetric(NamedTuple):
         weights = {} if self.weights is None else {"sample_weight": self.weights[rows]}
         return float(self.function(*(column[rows] for column in self.columns), **weights))
 
-    def measure(self, rows: Integers, config: GroupConfig, rng: np.random.Generator) -> Quantity:
+    def estimate(self, members: list[Integers], confidence: float, rng: np.random.Generator) -> Computed:
+        """Compute the metric of each group, given the rows of its members.
+
+        Intervals at other levels than ``confidence`` are stretched.
+        """
+        quantities = [self.measure(rows, confidence, rng) for rows in members]
+
+        def compute(i: int, level: float) -> Quantity:
+            quantity = quantities[i]
+            if not isinstance(quantity, Observed) or level == confidence:
+                return quantity
+            low, high = stretch_interval(quantity, level)
+            return quantity.model_copy(update={"low": low, "high": high})
+
+        return Computed(
+            self.name,
+            np.array([len(rows) for rows in members], dtype=np.int64),
+            np.array([self.effective_size(rows) for rows in members]),
+            compute,
+            next((quantity.method for quantity in quantities if isinstance(quantity, Observed)), METHOD),
+            f", with a defined {self.name}",
+            np.array([isinstance(quantity, Observed) for quantity in quantities], dtype=np.bool_),
+        )
+
+    def measure(self, rows: Integers, confidence: float, rng: np.random.Generator) -> Quantity:
         """Compute the metric of the given rows with its interval, or the reason why there is none."""
         if not len(rows):
             return Unknown(reason="there are no people with a true label here")
@@ -202,57 +205,13 @@ class _CustomMetric(NamedTuple):
         finite = values[np.isfinite(values)]
         if len(rows) < 2 or len(finite) < 0.9 * draws:
             return Unknown(reason=f"{self.name} is not defined for enough samples of {len(rows)} people")
-        low, high = expanded_percentiles(finite, len(rows), config.confidence)
+        low, high = expanded_percentiles(finite, len(rows), confidence)
         weighted = "" if self.weights is None else ", weighted"
         return Observed(
             value=value,
             n=len(rows),
             low=min(low, value),
             high=max(high, value),
-            confidence=config.confidence,
+            confidence=confidence,
             method=f"{METHOD}, {draws:,} samples{weighted}",
         )
-
-
-def _extend(
-    breakdown: Breakdown,
-    metric: _CustomMetric,
-    people: DecidedPeople,
-    config: GroupConfig,
-    rng: np.random.Generator,
-) -> Breakdown:
-    """Add a metric of every group, and its gap, to a breakdown."""
-    by_name = {membership.name: membership for membership in people.memberships}
-    partition = Partition.of([by_name[name] for name in breakdown.by])
-    codes = np.full(len(partition.known), -1)
-    codes[partition.known] = partition.codes
-    codes[~people.labelled] = -1
-    members = [np.flatnonzero(codes == i) for i in range(len(breakdown.groups))]
-    quantities = [metric.measure(rows, config, rng) for rows in members]
-    groups = [
-        group.model_copy(update={"metrics": group.metrics | {metric.name: quantity}})
-        for group, quantity in zip(breakdown.groups, quantities, strict=True)
-    ]
-
-    def compute(i: int, confidence: float) -> Quantity:
-        quantity = quantities[i]
-        if not isinstance(quantity, Observed):
-            return quantity
-        low, high = stretch_interval(quantity, confidence)
-        return quantity.model_copy(update={"low": low, "high": high})
-
-    defined = [isinstance(quantity, Observed) for quantity in quantities]
-    estimator = Computed(
-        metric.name,
-        np.array([len(rows) for rows in members], dtype=np.int64),
-        np.array([metric.effective_size(rows) for rows in members]),
-        compute,
-        next((quantity.method for quantity in quantities if isinstance(quantity, Observed)), METHOD),
-        f", with a defined {metric.name}",
-        np.array(defined, dtype=np.bool_),
-    )
-    labels = [group.label for group in groups]
-    reference = next((labels.index(gap.reference) for gap in breakdown.gaps if gap.reference), None)
-    comparison = GroupComparison(labels, config.confidence, config.min_group_size, reference)
-    gaps = [] if len(groups) < 2 else [compare_groups(f"{metric.name}_difference", estimator, comparison)]
-    return breakdown.model_copy(update={"groups": tuple(groups), "gaps": breakdown.gaps + add_cautions(gaps, groups)})

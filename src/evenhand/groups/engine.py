@@ -1,4 +1,4 @@
-"""The group engine: any sample of decisions, numbers or labels, broken down by protected attributes.
+"""The group engine: any sample of decisions, labels or numbers, broken down by protected attributes.
 
 A sample counts its people by group. The counts provide estimators, and the engine turns these into groups, gaps and
 calibration bins.
@@ -6,21 +6,31 @@ calibration bins.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.estimators import Estimator, Mean, SkewedMean
-from evenhand.groups.gaps import GroupComparison, add_cautions
+from evenhand.groups.custom import Metrics, estimate_metrics
+from evenhand.groups.estimators import Estimator, Mean, Rate, SkewedMean
+from evenhand.groups.gaps import GroupComparison, add_cautions, compare_metrics
+from evenhand.groups.kept import fingerprint_people
 from evenhand.groups.label_coverage import LabelCoverage
-from evenhand.groups.membership import Membership, Partition, find_references, list_subsets, number_combinations
-from evenhand.groups.result import CalibrationBin
+from evenhand.groups.membership import (
+    DecidedPeople,
+    Membership,
+    Partition,
+    find_references,
+    list_subsets,
+    number_combinations,
+)
+from evenhand.groups.result import CalibrationBin, GroupMetrics
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown
 
@@ -37,9 +47,10 @@ class GroupCounts:
         weighted: Whether people have weights.
         estimators: Estimators by metric.
         coverage: Number of people with a true label, by decision.
-        compare: Function that computes the gaps.
         unknown: Metrics that cannot be computed, with the reasons.
-        details: Function that computes further fields of the i-th group at a confidence level.
+        rates: One-vs-rest rates of each label; empty if one label is favourable.
+        confusion: Number of people by true and assigned label, shape (groups, labels, labels); None without true
+            labels, or if one label is favourable.
     """
 
     people: Integers
@@ -47,9 +58,9 @@ class GroupCounts:
     weighted: bool
     estimators: dict[str, Estimator]
     coverage: Sequence[LabelCoverage | None]
-    compare: Callable[[GroupComparison], Iterable[Gap]]
-    unknown: dict[str, str] = field(default_factory=dict)
-    details: Callable[[int, float], dict[str, Any]] = lambda i, confidence: {}
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    rates: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
+    confusion: Integers | None = None
 
 
 class Sample(ABC):
@@ -93,39 +104,97 @@ class Sample(ABC):
         """Compute the calibration bin of each entry, 0 to 9, shape (n,); all are 0 without scores."""
         return np.zeros(len(self), dtype=np.int64)
 
-    def total(self) -> GroupCounts:
-        """Count all people together."""
-        return self.count(np.zeros(len(self), dtype=np.int64), 1)
+    def describe(self, config: GroupConfig) -> Group:
+        """Compute the metrics of all people together."""
+        return describe_groups(self.count(np.zeros(len(self), dtype=np.int64), 1), [{}], config, {})[0]
 
 
-def describe_groups(counts: GroupCounts, values: Sequence[dict[str, str]], config: GroupConfig) -> list[Group]:
+def measure_sample(
+    sample: Sample,
+    people: DecidedPeople,
+    config: GroupConfig,
+    metrics: Metrics | None,
+    *,
+    started: float,
+    overall: Mapping[str, Quantity] | None = None,
+    **fields: Any,
+) -> GroupMetrics:
+    """Build the group metrics of decisions with a favourable label, or of numeric decisions.
+
+    Args:
+        sample: Decisions.
+        people: The same decisions, one entry per person or cell.
+        config: Settings.
+        metrics: Custom metrics by name.
+        started: Start of the analysis, by ``time.perf_counter``.
+        overall: Metrics that are only defined for all people together.
+        fields: Further fields of the result.
+    """
+    custom = estimate_metrics(metrics or {}, people, config)
+    everyone = sample.describe(config)
+    measured = {name: estimator.measure(config.confidence)[0] for name, estimator in custom.get((), {}).items()}
+    return GroupMetrics(
+        people=everyone.size,
+        weights=None if people.weights is None else people.weights.name,
+        effective_size=everyone.effective_size,
+        min_group_size=config.min_group_size,
+        overall={**everyone.metrics, **(overall or {}), **measured},
+        label_coverage=everyone.label_coverage,
+        breakdowns=break_down(sample, config, custom),
+        calibration=tuple(calibrate(sample, config.confidence)),
+        people_fingerprint=fingerprint_people(people),
+        seed=config.seed,
+        seconds=time.perf_counter() - started,
+        **fields,
+    )
+
+
+def describe_groups(
+    counts: GroupCounts, values: Sequence[dict[str, str]], config: GroupConfig, custom: Mapping[str, Estimator]
+) -> list[Group]:
     """Compute the metrics of each group.
 
     Args:
         counts: Counts by group.
         values: Values of each group by attribute.
         config: Settings.
+        custom: Estimators of custom metrics.
     """
     columns = {name: estimator.measure(config.confidence) for name, estimator in counts.estimators.items()}
     for name, reason in counts.unknown.items():
         columns[name] = [Unknown(reason=reason)] * len(values)
-    names = [name for name in METRICS if name in columns]
+    columns = {name: columns[name] for name in METRICS if name in columns}
+    columns |= {name: estimator.measure(config.confidence) for name, estimator in custom.items()}
+    rates = {
+        label: {name: rate.measure(config.confidence) for name, rate in rates.items()}
+        for label, rates in counts.rates.items()
+    }
     return [
         Group(
             values=values[i],
             size=size,
             effective_size=float(n) if counts.weighted else None,
             small=bool(n < config.min_group_size),
-            metrics={name: columns[name][i] for name in names},
+            metrics={name: column[i] for name, column in columns.items()},
             label_coverage=counts.coverage[i],
-            **counts.details(i, config.confidence),
+            rates={label: {name: column[i] for name, column in part.items()} for label, part in rates.items()},
+            confusion=() if counts.confusion is None else tuple(map(tuple, counts.confusion[i].tolist())),
         )
         for i, (size, n) in enumerate(zip(counts.people.tolist(), counts.n.tolist(), strict=True))
     ]
 
 
-def break_down(sample: Sample, config: GroupConfig) -> tuple[Breakdown, ...]:
+def break_down(
+    sample: Sample,
+    config: GroupConfig,
+    custom: Mapping[tuple[str, ...], Mapping[str, Estimator]] | None = None,
+) -> tuple[Breakdown, ...]:
     """Break a sample down by each attribute, and by all of them jointly.
+
+    Args:
+        sample: Decisions.
+        config: Settings.
+        custom: Estimators of custom metrics, by attributes.
 
     Raises:
         OptionError: A reference is not a group.
@@ -135,11 +204,12 @@ def break_down(sample: Sample, config: GroupConfig) -> tuple[Breakdown, ...]:
     for memberships in list_subsets(sample.memberships):
         partition = Partition.of(memberships)
         counts = sample.at(partition.known).count(partition.codes, len(partition.values))
-        groups = describe_groups(counts, partition.values, config)
+        own = (custom or {}).get(partition.by, {})
+        groups = describe_groups(counts, partition.values, config, own)
         # The reference of an intersection is the intersection of the references.
         reference = partition.find_reference(references)
         comparison = GroupComparison(partition.labels, config.confidence, config.min_group_size, reference)
-        gaps = counts.compare(comparison) if len(groups) > 1 else ()
+        gaps = compare_metrics({**counts.estimators, **own}, counts.rates, comparison) if len(groups) > 1 else ()
         unknown = sample.size(~partition.known)
         breakdowns.append(
             Breakdown(by=partition.by, groups=tuple(groups), gaps=add_cautions(gaps, groups), unknown=unknown)
@@ -157,8 +227,7 @@ def calibrate(sample: Sample, confidence: float) -> Iterator[CalibrationBin]:
         return
     for membership in sample.memberships:
         partition = Partition.of([membership])
-        chosen = partition.known & labelled
-        part, codes = sample.at(chosen), partition.codes[labelled[partition.known]]
+        part, codes = sample.at(partition.known & labelled), partition.codes[labelled[partition.known]]
         cell, keys = number_combinations([(codes, len(partition.values)), (part.tenths(), TENTHS)])
         counts = part.count(cell, len(keys))
         scores = counts.estimators[sample.scored]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.groups.breakdown import Gap, Group
-from evenhand.groups.estimators import Estimator
+from evenhand.groups.estimators import Estimator, Rate
 from evenhand.groups.label_coverage import describe_selective
 from evenhand.stats.level import Interval, bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
@@ -52,16 +52,28 @@ def describe_simultaneity(comparisons: int) -> str:
     return "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons (Bonferroni)"
 
 
-def registered_gaps(
-    names: Iterable[str], estimators: Mapping[str, Estimator], comparison: GroupComparison
-) -> dict[str, Gap]:
-    """Compute the registered gaps whose metric is estimated, by name."""
-    pairs = ((name, METRICS[name].compares) for name in names)
-    return {
-        name: compare_groups(name, estimators[metric], comparison, ratio=name in LOWER_IS_WORSE)
-        for name, metric in pairs
-        if metric in estimators
-    }
+def compare_metrics(
+    estimators: Mapping[str, Estimator], rates: Mapping[str, Mapping[str, Rate]], comparison: GroupComparison
+) -> Iterator[Gap]:
+    """Yield the gaps between groups in the order of the registry, those of custom metrics last.
+
+    Args:
+        estimators: Estimators by metric.
+        rates: One-vs-rest rates of each label.
+        comparison: Settings.
+    """
+    for name, spec in METRICS.items():
+        columns = {label: column[spec.compares] for label, column in rates.items() if spec.compares in column}
+        if name == "equalized_odds_difference" and "true_positive_rate" in estimators:
+            yield equalized_odds_gap(estimators, comparison)
+        elif spec.compares in estimators:
+            yield compare_groups(name, estimators[spec.compares], comparison, ratio=name in LOWER_IS_WORSE)
+        elif columns:
+            # The gaps of two labels are equal.
+            yield from compare_labels(name, columns, comparison, len(columns) if len(rates) > 2 else 1)
+    for name, estimator in estimators.items():
+        if name not in METRICS:
+            yield compare_groups(f"{name}_difference", estimator, comparison)
 
 
 def compare_groups(
@@ -188,14 +200,37 @@ def equalized_odds_gap(estimators: Mapping[str, Estimator], comparison: GroupCom
     largest = largest_gap(gaps) if unknown is None else unknown
     assert largest is not None
     by_group: dict[str, Quantity] = {}
-    for label in gaps[0].by_group.keys() & gaps[1].by_group.keys() if unknown is None else ():
-        pair = [gap.by_group[label] for gap in gaps]
+    for label in gaps[0].by_group if unknown is None else ():
+        pair = [gap.by_group.get(label) for gap in gaps]
         distances = [distance for distance in pair if isinstance(distance, Observed)]
+        if len(distances) < 2:
+            continue
         furthest = max(distances, key=lambda distance: abs(distance.value))
         low, high = largest_absolute((distance.low, distance.high) for distance in distances)
         by_group[label] = furthest.model_copy(update={"value": abs(furthest.value), "low": low, "high": high})
-    ordered = {label: by_group[label] for label in gaps[0].by_group if label in by_group}
-    return largest.model_copy(update={"not_assessable": left_out, "by_group": ordered})
+    return largest.model_copy(update={"not_assessable": left_out, "by_group": by_group})
+
+
+def compare_labels(name: str, rates: Mapping[str, Rate], comparison: GroupComparison, comparisons: int) -> list[Gap]:
+    """Compute the largest gap in a rate over all labels, and the gap of each label, with simultaneous intervals."""
+    gaps = [
+        compare_groups(name, rate, comparison, comparisons=comparisons).model_copy(update={"label": label})
+        for label, rate in rates.items()
+    ]
+    if not gaps:
+        return []
+    largest = largest_gap(gaps)
+    place = {"label": "", "largest_at": "" if largest is None else largest.label}
+    # Groups that every label omits for the same reason are named once, the others by label.
+    always = {
+        group: n
+        for group, n in gaps[0].not_assessable.items()
+        if all(gap.not_assessable.get(group) == n for gap in gaps)
+    }
+    left_out = always | {
+        f"{gap.label}: {group}": n for gap in gaps for group, n in gap.not_assessable.items() if group not in always
+    }
+    return [(largest or gaps[0]).model_copy(update={**place, "not_assessable": left_out}), *gaps]
 
 
 def add_cautions(gaps: Iterable[Gap], groups: Iterable[Group]) -> tuple[Gap, ...]:

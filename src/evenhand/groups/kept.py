@@ -14,7 +14,7 @@ from pydantic import Field
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.groups.membership import Membership
+from evenhand.groups.membership import DecidedPeople
 from evenhand.stats.paired import PairedCells
 
 
@@ -43,22 +43,15 @@ class KeptDecisions(ResultPart):
     numbers: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def keep(
-        cls,
-        memberships: Sequence[Membership],
-        selected: Booleans | None,
-        true_labels: Integers | None,
-        numbers: Mapping[str, Floats],
-    ) -> KeptDecisions:
+    def keep(cls, people: DecidedPeople, numbers: Mapping[str, Floats]) -> KeptDecisions:
         """Sort people into cells, and encode their decisions and numbers.
 
         Args:
-            memberships: Groups of the people by each protected attribute.
-            selected: Decisions, shape (n,); None for numeric decisions.
-            true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
+            people: Decisions with a favourable label, or numeric decisions.
             numbers: Numbers by name, shape (n,).
         """
-        labels = np.full(len(memberships[0].codes), -1) if true_labels is None else true_labels
+        memberships, is_number = people.memberships, people.decided.dtype.kind == "f"
+        labels = np.full(len(people.decided), -1) if is_number or people.truth is None else people.truth
         table = np.column_stack([*(membership.codes for membership in memberships), labels])
         keys, cell, sizes = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         order = np.argsort(cell.reshape(-1), kind="stable")
@@ -74,7 +67,7 @@ class KeptDecisions(ResultPart):
             ),
             deserving=tuple(None if label < 0 else bool(label) for label in keys[:, -1].tolist()),
             sizes=tuple(sizes.tolist()),
-            selected="" if selected is None else encode(np.packbits(selected[order])),
+            selected="" if is_number else encode(np.packbits(people.decided[order] == 1)),
             numbers={name: encode(values[order].astype("<f8")) for name, values in numbers.items()},
         )
 
@@ -129,19 +122,14 @@ class KeptDecisions(ResultPart):
         return packed
 
 
-def fingerprint_people(
-    memberships: Sequence[Membership], truth: Integers | Floats | None, counts: Integers | None = None
-) -> str:
+def fingerprint_people(people: DecidedPeople) -> str:
     """Compute the SHA-256 of all groups and true labels (or numbers), in the order of the data.
 
-    Args:
-        memberships: Groups of all people.
-        truth: True labels (1 favourable, 0 unfavourable, -1 unknown) or true values, shape (n,). None if unknown.
-        counts: Number of people that each entry represents, shape (n,). None means one. Counted people have no order,
-            so their fingerprint differs from that of the same people one by one.
+    Counted people have no order, so their fingerprint differs from that of the same people one by one.
     """
+    truth, counts = people.truth, people.counts
     digest = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())
-    for membership in memberships:
+    for membership in people.memberships:
         # Empty groups and the order of the groups come from the schema, not from the people.
         codes, position = np.unique(membership.codes, return_inverse=True)
         names = [membership.labels[code] for code in codes.tolist()]

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Integers
+from evenhand.core.typing import Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.breakdown import Gap, Group
+from evenhand.groups.breakdown import Group
+from evenhand.groups.cells import CellSample
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.engine import GroupCounts, Sample, break_down, describe_groups
-from evenhand.groups.estimators import Computed, Estimator, Mean, Rate
-from evenhand.groups.gaps import (
-    GroupComparison,
-    compare_groups,
-    largest_gap,
-    registered_gaps,
-)
+from evenhand.groups.engine import GroupCounts, break_down
+from evenhand.groups.estimators import Computed, Estimator, Rate
 from evenhand.groups.label_coverage import count_labels
-from evenhand.groups.membership import Membership, group_people
+from evenhand.groups.membership import DecidedPeople, group_people
 from evenhand.groups.result import GroupMetrics, LabelMetrics
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
@@ -31,8 +26,7 @@ from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import Value
 from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.outcome import NEITHER
-from evenhand.schema.people import People
-from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_RATE_GAPS
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.proportion import mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
@@ -44,6 +38,7 @@ def measure_labels(
     people: People,
     config: GroupConfig | None = None,
     *,
+    weights: PeopleWeights | None = None,
     reply: Reply | None = None,
     **settings: Any,
 ) -> LabelMetrics:
@@ -53,6 +48,7 @@ def measure_labels(
         scorer: Model. It is queried once per person.
         people: People with true labels. Ordinal labels are grades in the order of the schema, worst first.
         config: Settings.
+        weights: Sample weights. None means equal weights.
         reply: Predictions of the model, if it was queried before.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
@@ -74,34 +70,32 @@ def measure_labels(
         )
     positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
     decided = positions[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
-    return _measure(people, decided, labels, names, config, started)
+    return _measure(people, decided, labels, names, weights, config, started)
 
 
-def measure_recorded_labels(
-    decisions: RecordedLabels, config: GroupConfig | None = None, **settings: Any
-) -> LabelMetrics:
+def measure_recorded_labels(decisions: RecordedLabels, config: GroupConfig) -> LabelMetrics:
     """Measure one-vs-rest rates of recorded labels by group, and confusion matrices if true labels are known.
 
     Args:
         decisions: Labels and people.
         config: Settings. By default, people are grouped by all attributes.
-        settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
         OptionError: An attribute is a real number.
     """
-    started = time.perf_counter()
-    config = GroupConfig.of(config, settings)
-    people = decisions.people
+    people, started = decisions.people, time.perf_counter()
     names = people.schema.names if config.protected is None else config.protected
-    return _measure(people, decisions.decided, people.schema.target.values or (), names, config, started)
+    labels = people.schema.target.values or ()
+    return _measure(people, decisions.decided, labels, names, decisions.weights, config, started)
 
 
 def size_groups(labels: LabelMetrics) -> GroupMetrics:
     """Build group metrics with the sizes of the groups and the labels only, for labels without a favourable one."""
-    fields = ("values", "size", "small")
+    fields = ("values", "size", "effective_size", "small")
     return GroupMetrics(
         people=labels.people,
+        weights=labels.weights,
+        effective_size=labels.effective_size,
         favourable=NEITHER,
         min_group_size=labels.min_group_size,
         overall={},
@@ -123,170 +117,89 @@ def size_groups(labels: LabelMetrics) -> GroupMetrics:
 
 
 @dataclass(frozen=True)
-class LabelSample(Sample):
-    """Assigned and true labels of people.
+class LabelSample(CellSample):
+    """Assigned and true labels of people, counted by cell.
 
     Attributes:
-        memberships: Groups by each protected attribute.
-        decided: Positions of the assigned labels in ``names``, shape (n,).
-        truth: Positions of the true labels, -1 if unknown, shape (n,); None without true labels.
         names: Labels; grades in their order, worst first.
         ordered: Whether the labels are grades.
     """
 
-    memberships: Sequence[Membership]
-    decided: Integers
-    truth: Integers | None
     names: tuple[str, ...]
     ordered: bool
 
-    def __len__(self) -> int:
-        return len(self.decided)
-
-    def at(self, entries: Booleans) -> Self:
-        truth = None if self.truth is None else self.truth[entries]
-        return type(self)((), self.decided[entries], truth, self.names, self.ordered)
-
     def count(self, group: Integers, groups: int) -> GroupCounts:
-        kinds = len(self.names)
-        given = np.bincount(group * kinds + self.decided, minlength=groups * kinds).reshape(groups, kinds)
-        confused = None
-        if self.truth is not None:
-            cells = ((group * kinds + self.truth) * kinds + self.decided)[self.truth >= 0]
-            confused = np.bincount(cells, minlength=groups * kinds**2).reshape(groups, kinds, kinds)
-        tables = LabelTables(self.names, given, confused, ordered=self.ordered)
-        coverage = count_labels(
-            group, groups, self.decided, self.names, None if self.truth is None else self.truth >= 0
-        )
-        size = tables.size
-        return GroupCounts(size, size, False, tables.estimators, coverage, tables.gaps, details=tables.details)
+        cells, decided, truth = self.in_groups(group, groups), self.decided, self.truth
+        labelled = None if truth is None else truth >= 0
+        rates: dict[str, dict[str, Rate]] = {}
+        for label, name in enumerate(self.names):
+            everyone, assigned = np.ones(len(self), dtype=np.bool_), decided == label
+            masks: dict[str, tuple[Any, Any]] = {"label_share": (everyone, assigned)}
+            if labelled is not None:
+                true = truth == label
+                masks |= {
+                    "label_base_share": (labelled, true),
+                    "label_true_positive_rate": (true, assigned),
+                    "label_false_positive_rate": (labelled & ~true, assigned),
+                    "label_precision": (labelled & assigned, true),
+                }
+            if self.ordered and label > 0:
+                masks["at_least"] = everyone, decided >= label
+            rates[name] = {metric: cells.rate(metric, *pair) for metric, pair in masks.items()}
+        people, n = cells.size()
+        estimators: dict[str, Estimator] = {}
+        confusion = None
+        if truth is not None and labelled is not None:
+            masks = {"label_accuracy": (labelled, decided == truth)}
+            if self.ordered:
+                masks |= {"too_low": (labelled, decided < truth), "too_high": (labelled, decided > truth)}
+            estimators |= {metric: cells.rate(metric, *pair) for metric, pair in masks.items()}
+            estimators["macro_recall"] = _macro_recall(
+                estimators["label_accuracy"], [columns["label_true_positive_rate"] for columns in rates.values()]
+            )
+            part, reach = self.at(labelled).in_groups(group[labelled], groups), float(len(self.names) - 1)
+            if self.ordered:
+                estimators["mean_grade_error"] = part.mean("mean_grade_error", truth[labelled], -reach, reach)
+            shape = (groups, len(self.names), len(self.names))
+            place = np.ravel_multi_index((part.group, truth[labelled], part.cells.decided), shape)
+            confusion = np.bincount(place, weights=part.cells.n, minlength=math.prod(shape)).astype(int).reshape(shape)
+        coverage = count_labels(group, groups, decided, self.names, labelled, self.n)
+        return GroupCounts(people, n, self.weighted, estimators, coverage, rates=rates, confusion=confusion)
 
 
-class LabelTables:
-    """Number of people by group and labels.
+def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
+    """Build the mean of the true positive rates of all labels.
 
-    Attributes:
-        names: Labels; grades in their order, worst first.
-        given: Number of people by assigned label, shape (groups, labels).
-        confused: Number of people by true and assigned label, shape (groups, labels, labels); None without true labels.
-        ordered: Whether the labels are grades.
-        size: Number of people in each group.
-        labelled: Number of people with a true label in each group.
-        rates: One-vs-rest rates of each label. For every grade above the lowest, also the share of people with this or
-            a higher grade.
+    Args:
+        accuracy: Accuracy of each group, which is over the same people.
+        recalls: True positive rate of each label.
     """
+    k, n = (np.stack([getattr(recall, field) for recall in recalls], axis=1) for field in ("k", "n"))
 
-    def __init__(self, names: tuple[str, ...], given: Integers, confused: Integers | None, *, ordered: bool) -> None:
-        self.names, self.given, self.confused, self.ordered = names, given, confused, ordered
-        self.size = np.asarray(given.sum(axis=1))
-        self.labelled = np.zeros_like(self.size) if confused is None else np.asarray(confused.sum(axis=(1, 2)))
-        self.rates = {name: self._rates_of(i) for i, name in enumerate(names)}
-        self.measure_rates = cache(self._measure_rates)
-
-    def _rates_of(self, label: int) -> dict[str, Rate]:
-        """Build the one-vs-rest rates of a label."""
-        counts = {"label_share": (self.given[:, label], self.size)}
-        if self.confused is not None:
-            positive, given = self.confused[:, label].sum(axis=1), self.confused[:, :, label].sum(axis=1)
-            correct = self.confused[:, label, label]
-            counts |= {
-                "label_base_share": (positive, self.labelled),
-                "label_true_positive_rate": (correct, positive),
-                "label_false_positive_rate": (given - correct, self.labelled - positive),
-                "label_precision": (correct, given),
-            }
-        if self.ordered and label > 0:
-            counts["at_least"] = self.given[:, label:].sum(axis=1), self.size
-        return {name: _rate(name, *pair) for name, pair in counts.items()}
-
-    @cached_property
-    def estimators(self) -> dict[str, Estimator]:
-        """Estimators over all labels; none without true labels."""
-        confused, labelled, kinds = self.confused, self.labelled, len(self.names)
-        if confused is None:
-            return {}
-        below = np.tri(kinds, k=-1, dtype=np.bool_)
-        cells = {"label_accuracy": np.eye(kinds, dtype=np.bool_)}
-        cells |= {"too_low": below, "too_high": below.T} if self.ordered else {}
-        estimators: dict[str, Estimator] = {
-            name: _rate(name, confused[:, mask].sum(axis=1), labelled) for name, mask in cells.items()
-        }
-        truly = confused.sum(axis=2)
-
-        def macro_recall(i: int, confidence: float) -> Quantity:
-            missing = int((truly[i] == 0).sum())
-            if missing:
-                return Unknown(reason=f"no one here has {missing} of the labels as true label")
-            value, low, high = mean_of_proportions(np.diagonal(confused[i]), truly[i], confidence)
-            n = int(truly[i].sum())
-            return Observed(value=value, n=n, low=low, high=high, confidence=confidence, method=MACRO)
-
-        condition = ", with every true label among them"
-        complete = (truly > 0).all(axis=1)
-        estimators["macro_recall"] = Computed(
-            "macro_recall", labelled, labelled, macro_recall, MACRO, condition, complete
+    def compute(i: int, confidence: float) -> Quantity:
+        missing = int((n[i] == 0).sum())
+        if missing:
+            return Unknown(reason=f"no one here has {missing} of the labels as true label")
+        value, low, high = mean_of_proportions(k[i], n[i], confidence)
+        return Observed(
+            value=value,
+            n=int(accuracy.people[i]),
+            low=low,
+            high=high,
+            confidence=confidence,
+            method=MACRO + accuracy.weighting,
         )
-        if self.ordered:
-            grades = np.arange(kinds, dtype=np.float64)
-            errors = grades - grades[:, None]
-            mean = np.asarray((confused * errors).sum(axis=(1, 2)) / np.maximum(labelled, 1))
-            squares = (confused * (errors - mean[:, None, None]) ** 2).sum(axis=(1, 2))
-            variance, reach = np.asarray(squares / np.maximum(labelled - 1, 1)), float(kinds - 1)
-            estimators["mean_grade_error"] = Mean("mean_grade_error", labelled, labelled, mean, variance, -reach, reach)
-        return estimators
 
-    def details(self, i: int, confidence: float) -> dict[str, Any]:
-        """Compute the rates of each label in a group, and the confusion."""
-        return {
-            "rates": {
-                label: {name: quantities[i] for name, quantities in columns.items()}
-                for label, columns in self.measure_rates(confidence).items()
-            },
-            "confusion": () if self.confused is None else tuple(map(tuple, self.confused[i].tolist())),
-        }
-
-    def _measure_rates(self, confidence: float) -> dict[str, dict[str, list[Quantity]]]:
-        return {
-            label: {name: rate.measure(confidence) for name, rate in columns.items()}
-            for label, columns in self.rates.items()
-        }
-
-    def gaps(self, comparison: GroupComparison) -> Iterator[Gap]:
-        """Yield the gaps between groups; gaps of rates first as the largest over all labels, then for each label."""
-        kinds = len(self.names)
-        gaps = {name: [gap] for name, gap in registered_gaps(LABEL_GAP_TITLES, self.estimators, comparison).items()}
-        for name, metric in LABEL_RATE_GAPS.items():
-            rates = {label: columns[metric] for label, columns in self.rates.items() if metric in columns}
-            # The gaps of two labels are equal.
-            gaps[name] = _compare_each(name, rates, comparison, len(rates) if kinds > 2 else 1)
-        for name in LABEL_GAP_TITLES:
-            yield from gaps.get(name, ())
-
-
-def _rate(metric: str, k: Integers, n: Integers) -> Rate:
-    return Rate(metric, np.asarray(n), np.asarray(n), np.asarray(k))
-
-
-def _compare_each(name: str, rates: Mapping[str, Rate], comparison: GroupComparison, comparisons: int) -> list[Gap]:
-    """Compute the largest gap in a rate over all labels, and the gap of each label, with simultaneous intervals."""
-    gaps = [
-        compare_groups(name, rate, comparison, comparisons=comparisons).model_copy(update={"label": label})
-        for label, rate in rates.items()
-    ]
-    if not gaps:
-        return []
-    largest = largest_gap(gaps)
-    place = {"label": "", "largest_at": "" if largest is None else largest.label}
-    # Groups that every label omits for the same reason are named once, the others by label.
-    always = {
-        group: n
-        for group, n in gaps[0].not_assessable.items()
-        if all(gap.not_assessable.get(group) == n for gap in gaps)
-    }
-    left_out = always | {
-        f"{gap.label}: {group}": n for gap in gaps for group, n in gap.not_assessable.items() if group not in always
-    }
-    return [(largest or gaps[0]).model_copy(update={**place, "not_assessable": left_out}), *gaps]
+    return Computed(
+        "macro_recall",
+        accuracy.people,
+        accuracy.n,
+        compute,
+        MACRO,
+        ", with every true label among them",
+        np.asarray((n > 0).all(axis=1)),
+        weighting=accuracy.weighting,
+    )
 
 
 def _measure(
@@ -294,6 +207,7 @@ def _measure(
     decided: Integers,
     labels: Sequence[Value],
     names: Sequence[str],
+    weights: PeopleWeights | None,
     config: GroupConfig,
     started: float,
 ) -> LabelMetrics:
@@ -304,14 +218,20 @@ def _measure(
         labels, decided = labels[::-1], highest - decided
         truth = None if truth is None else np.where(truth < 0, -1, highest - truth)
     texts = tuple(map(str, labels))
-    sample = LabelSample(group_people(people, names), decided, truth, texts, ordered)
+    columns = DecidedPeople(
+        group_people(people, names), decided, truth, decided.astype(np.float64), weights, people.counts
+    )
+    sample = LabelSample.tabulate(columns, len(texts), names=texts, ordered=ordered)
+    everyone = sample.describe(config)
     return LabelMetrics(
         people=len(people),
+        weights=None if weights is None else weights.name,
+        effective_size=everyone.effective_size,
         target=target.name,
         labels=texts,
         ordered=ordered,
         min_group_size=config.min_group_size,
-        overall=describe_groups(sample.total(), [{}], config)[0],
+        overall=everyone,
         breakdowns=break_down(sample, config),
         seed=config.seed,
         seconds=time.perf_counter() - started,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from evenhand.core.text import list_some, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.attribute import Attribute
-from evenhand.schema.people import People
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.table import CodedColumn, is_missing
 
 MOST_NUMBERS = 10
@@ -53,6 +53,39 @@ class Membership:
     def at(self, rows: Any) -> Membership:
         """Select people by position or mask."""
         return replace(self, codes=self.codes[rows])
+
+
+class DecidedPeople(NamedTuple):
+    """Decisions about people, with what is known about each of them; arrays have shape (n,).
+
+    Attributes:
+        memberships: Groups of the people by each protected attribute.
+        decided: Whether the decision is the favourable label, the position of the label, or the numeric decision.
+        truth: True label (1 favourable, 0 unfavourable, -1 unknown; or its position) or true value (NaN if unknown).
+            None without true labels or values.
+        scores: Scores of the favourable label; None without scores.
+        weights: Sample weights; None without weights.
+        counts: Number of people that each entry represents. None means one.
+    """
+
+    memberships: Sequence[Membership]
+    decided: Booleans | Integers | Floats
+    truth: Integers | Floats | None = None
+    scores: Floats | None = None
+    weights: PeopleWeights | None = None
+    counts: Integers | None = None
+
+    @property
+    def sample_weight(self) -> Floats | None:
+        """Sample weight of each person, shape (n,); None without weights."""
+        return None if self.weights is None else self.weights.values
+
+    @property
+    def labelled(self) -> Booleans:
+        """Mask of the people with a true label or value, shape (n,)."""
+        if self.truth is None:
+            return np.zeros(len(self.decided), dtype=np.bool_)
+        return np.asarray(~np.isnan(self.truth) if self.truth.dtype.kind == "f" else self.truth >= 0)
 
 
 @dataclass(frozen=True)

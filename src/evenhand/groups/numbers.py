@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.custom import DecidedPeople, add_metrics
-from evenhand.groups.engine import TENTHS, GroupCounts, Sample, break_down, calibrate, describe_groups
+from evenhand.groups.custom import Metrics
+from evenhand.groups.engine import TENTHS, GroupCounts, Sample, measure_sample
 from evenhand.groups.estimators import Computed, Estimator, SkewedMean
-from evenhand.groups.gaps import registered_gaps
-from evenhand.groups.kept import KeptDecisions, fingerprint_people
+from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import HALVES, count_labels
-from evenhand.groups.membership import Membership, Partition, group_people
+from evenhand.groups.membership import DecidedPeople, Membership, Partition, group_people
 from evenhand.groups.result import GroupMetrics, NumberOutcome, QuantileCurve
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.decisions import RecordedNumbers
@@ -28,7 +27,7 @@ from evenhand.stats.distribution import (
     quantile_interval,
     sample_quantile,
 )
-from evenhand.stats.metric_specs import DECISION_METRICS, NUMBER_GAP_TITLES
+from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 QUANTILES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
@@ -47,7 +46,7 @@ def measure_numbers(
     config: GroupConfig | None = None,
     *,
     weights: PeopleWeights | None = None,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    metrics: Metrics | None = None,
     progress: Progress | None = None,
     **settings: object,
 ) -> GroupMetrics:
@@ -58,7 +57,7 @@ def measure_numbers(
         people: People with true values.
         config: Settings.
         weights: Sample weights. None means equal weights.
-        metrics: Custom metrics by name (see ``add_metrics``).
+        metrics: Custom metrics by name (see ``groups.custom``).
         progress: Function that is called with the current step and the completed fraction, 0 to 1.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
@@ -76,28 +75,19 @@ def measure_numbers(
     return _measure(RecordedNumbers(people, decided, weights=weights), names, config, metrics, started)
 
 
-def measure_recorded_numbers(
-    numbers: RecordedNumbers,
-    config: GroupConfig | None = None,
-    *,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
-    **settings: object,
-) -> GroupMetrics:
+def measure_recorded_numbers(numbers: RecordedNumbers, config: GroupConfig, metrics: Metrics | None) -> GroupMetrics:
     """Measure recorded numbers by group, and their errors if the true values are known.
 
     Args:
         numbers: Numbers and people.
         config: Settings. By default, people are grouped by all attributes.
-        metrics: Custom metrics by name (see ``add_metrics``).
-        settings: Fields of ``GroupConfig`` that replace those of ``config``.
+        metrics: Custom metrics by name.
 
     Raises:
         OptionError: An attribute is a real number.
     """
-    started = time.perf_counter()
-    config = GroupConfig.of(config, settings)
     names = numbers.people.schema.names if config.protected is None else config.protected
-    return _measure(numbers, names, config, metrics, started)
+    return _measure(numbers, names, config, metrics, time.perf_counter())
 
 
 @dataclass(frozen=True)
@@ -163,16 +153,8 @@ class NumberSample(Sample):
             requirement = ", enough for an interval of this quantile"
             estimators[metric] = Computed(metric, people, n, compute, ORDERED, requirement, weighting=weighting)
         halves = (self.decided > self.median).astype(np.int64)
-
         coverage = count_labels(group, groups, halves, HALVES, labelled)
-        return GroupCounts(
-            people,
-            n,
-            self.weights is not None,
-            estimators,
-            coverage,
-            lambda comparison: registered_gaps(NUMBER_GAP_TITLES, estimators, comparison).values(),
-        )
+        return GroupCounts(people, n, self.weights is not None, estimators, coverage)
 
 
 @dataclass(frozen=True)
@@ -210,37 +192,25 @@ class OrderedParts:
 
 
 def _measure(
-    numbers: RecordedNumbers,
-    names: Sequence[str],
-    config: GroupConfig,
-    metrics: Mapping[str, Callable[..., Any]] | None,
-    started: float,
+    numbers: RecordedNumbers, names: Sequence[str], config: GroupConfig, metrics: Metrics | None, started: float
 ) -> GroupMetrics:
-    people, target = numbers.people, numbers.people.schema.target
-    memberships = group_people(people, names)
-    weights = None if numbers.weights is None else numbers.weights.values
-    median = float(np.median(numbers.decided))
-    sample = NumberSample(memberships, numbers.decided, people.numbers, weights, median)
-    everyone = describe_groups(sample.total(), [{}], config)[0]
-    kept = {name: values for name, values in sample.values.items() if name in ("mean", "mean_residual")}
-    result = GroupMetrics(
-        people=len(people),
-        weights=None if numbers.weights is None else numbers.weights.name,
-        effective_size=everyone.effective_size,
-        favourable=str(target.favourable),
-        min_group_size=config.min_group_size,
-        overall=everyone.metrics,
-        label_coverage=everyone.label_coverage,
-        breakdowns=break_down(sample, config),
-        calibration=tuple(calibrate(sample, config.confidence)),
-        outcome=NumberOutcome(name=target.name, unit=target.unit, curves=tuple(_trace_quantiles(sample))),
-        people_fingerprint=fingerprint_people(memberships, people.numbers),
-        kept=KeptDecisions.keep(memberships, None, None, kept) if config.keep_decisions else None,
-        seed=config.seed,
-        seconds=time.perf_counter() - started,
+    target = numbers.people.schema.target
+    people = DecidedPeople(
+        group_people(numbers.people, names), numbers.decided, numbers.people.numbers, weights=numbers.weights
     )
-    decided = DecidedPeople(memberships, numbers.decided, people.numbers, None, weights)
-    return add_metrics(result, metrics or {}, decided, config)
+    median = float(np.median(numbers.decided))
+    sample = NumberSample(people.memberships, numbers.decided, numbers.people.numbers, people.sample_weight, median)
+    kept = {name: values for name, values in sample.values.items() if name in ("mean", "mean_residual")}
+    return measure_sample(
+        sample,
+        people,
+        config,
+        metrics,
+        started=started,
+        favourable=str(target.favourable),
+        outcome=NumberOutcome(name=target.name, unit=target.unit, curves=tuple(_trace_quantiles(sample))),
+        kept=KeptDecisions.keep(people, kept) if config.keep_decisions else None,
+    )
 
 
 def _trace_quantiles(sample: NumberSample) -> Iterator[QuantileCurve]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.core.document import Document
@@ -69,66 +69,111 @@ class NumberOutcome(ResultPart):
     curves: tuple[QuantileCurve, ...] = ()
 
 
-class LabelMetrics(Result):
-    """Metrics of several labels or grades by group.
-
-    Attributes:
-        people: Number of people.
-        target: Column of the labels.
-        labels: All labels; grades worst first.
-        ordered: Whether the labels are grades.
-        min_group_size: Minimum denominator of a compared metric.
-        overall: All people together.
-        breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
-    """
-
-    chart = "groups.plot_labels"
-    kind: Literal["labels"] = "labels"
-    people: int
-    target: str
-    labels: tuple[str, ...]
-    ordered: bool
-    min_group_size: int
-    overall: Group
-    breakdowns: tuple[Breakdown, ...]
-
-    def _small_groups_hidden(self) -> dict[str, Any]:
-        reason = f"left out: fewer than {self.min_group_size} people"
-        return {"breakdowns": tuple(breakdown.without_small_groups(reason) for breakdown in self.breakdowns)}
-
-    def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the metrics of all people and of each group, then the gaps.
-
-        For a gap of one label, the label is a suffix of the attribute.
-        """
-        for name, quantity in self.overall.metrics.items():
-            yield ResultNumber(name, "", "", quantity, caution=find_caution(self.overall.label_coverage))
-        yield from _breakdown_numbers(self.breakdowns, self.min_group_size)
-
-    def document(self) -> Document:
-        """Build a document with the gaps, then the labels of each group."""
-        return self._write_document("evenhand.groups.wording.labels")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Build a data frame with one row per group, label and metric.
-
-        Columns: by, group, size, label, metric, kind, value, low, high.
-        """
-        return _build_frame(self.breakdowns)
-
-
-class GroupMetrics(Result):
-    """Group metrics of a model, or of recorded decisions.
+class GroupedResult(Result):
+    """Metrics by group.
 
     Attributes:
         people: Number of people.
         weights: Source of the sample weights; None without weights.
         effective_size: Kish's effective size of all people; None without weights.
-        favourable: Favourable label; for numbers ``higher`` or ``lower``.
         min_group_size: Minimum denominator of a compared metric.
+        breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
+    """
+
+    people: int
+    weights: str | None = None
+    effective_size: float | None = None
+    min_group_size: int = SMALL
+    breakdowns: tuple[Breakdown, ...]
+
+    @property
+    def too_few(self) -> str:
+        """Description of a group that is too small for gaps."""
+        if self.weights is None:
+            return f"fewer than {self.min_group_size} people"
+        return f"an effective size below {self.min_group_size} (weights)"
+
+    def _small_groups_hidden(self) -> dict[str, Any]:
+        reason = f"left out: {self.too_few}"
+        return {"breakdowns": tuple(breakdown.without_small_groups(reason) for breakdown in self.breakdowns)}
+
+    def _breakdown_numbers(self) -> Iterator[ResultNumber]:
+        """Yield the metrics of each group, then the gaps. The attribute of a gap of one label includes the label."""
+        for breakdown in self.breakdowns:
+            for group in breakdown.groups:
+                caution = find_caution(group.label_coverage)
+                for label, name, quantity in _group_numbers(group):
+                    needed = "" if name in DECISION_METRICS else caution
+                    yield ResultNumber(name, breakdown.key, group.label, quantity, label, caution=needed)
+        for breakdown in self.breakdowns:
+            for gap in breakdown.gaps:
+                attribute = f"{breakdown.key}.{gap.label}" if gap.label else breakdown.key
+                note = f"{gap.best} and {gap.worst}" if gap.best and gap.worst else ""
+                left_out = describe_left_out(gap.not_assessable, self.min_group_size)
+                yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a data frame with one row per group, label and metric.
+
+        Columns: by, group, size, label (of several labels), metric, kind, value, low, high.
+        """
+        import pandas as pd
+
+        columns = ("by", "group", "size", "label", "metric", "kind", "value", "low", "high")
+        rows = [
+            (
+                " x ".join(breakdown.by),
+                group.label,
+                group.size,
+                label,
+                name,
+                quantity.kind,
+                quantity_value(quantity),
+                getattr(quantity, "low", None),
+                getattr(quantity, "high", None),
+            )
+            for breakdown in self.breakdowns
+            for group in breakdown.groups
+            for label, name, quantity in _group_numbers(group)
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+
+class LabelMetrics(GroupedResult):
+    """Metrics of several labels or grades by group.
+
+    Attributes:
+        target: Column of the labels.
+        labels: All labels; grades worst first.
+        ordered: Whether the labels are grades.
+        overall: All people together.
+    """
+
+    chart = "groups.plot_labels"
+    kind: Literal["labels"] = "labels"
+    target: str
+    labels: tuple[str, ...]
+    ordered: bool
+    overall: Group
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the metrics of all people and of each group, then the gaps."""
+        for name, quantity in self.overall.metrics.items():
+            yield ResultNumber(name, "", "", quantity, caution=find_caution(self.overall.label_coverage))
+        yield from self._breakdown_numbers()
+
+    def document(self) -> Document:
+        """Build a document with the gaps, then the labels of each group."""
+        return self._write_document("evenhand.groups.wording.labels")
+
+
+class GroupMetrics(GroupedResult):
+    """Group metrics of a model, or of recorded decisions.
+
+    Attributes:
+        favourable: Favourable label; for numbers ``higher`` or ``lower``.
         overall: Metrics of all people, as in ``Group``, and ``auc`` if there are scores and true labels.
         label_coverage: Number of people with a true label by decision. None if all or none have one.
-        breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
         calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
             the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
@@ -145,14 +190,9 @@ class GroupMetrics(Result):
 
     chart = "groups.plot_groups"
     kind: Literal["groups"] = "groups"
-    people: int
-    weights: str | None = None
-    effective_size: float | None = None
     favourable: str
-    min_group_size: int = SMALL
     overall: dict[str, Quantity]
     label_coverage: LabelCoverage | None = None
-    breakdowns: tuple[Breakdown, ...]
     calibration: tuple[CalibrationBin, ...] = ()
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
@@ -185,7 +225,7 @@ class GroupMetrics(Result):
         """Yield the metrics of all people and of each group, then the gaps between groups."""
         for name, quantity in self.overall.items():
             yield ResultNumber(name, "", "", quantity, caution=self.label_caution(name))
-        yield from _breakdown_numbers(self.breakdowns, self.min_group_size)
+        yield from self._breakdown_numbers()
         if self.labels is not None:
             yield from self.labels.numbers()
         for proxies in self.proxies:
@@ -196,25 +236,13 @@ class GroupMetrics(Result):
         """Metrics of each label if no label is favourable; otherwise None."""
         return None if self.overall else self.labels
 
-    @property
-    def too_few(self) -> str:
-        """Description of a group that is too small for gaps."""
-        if self.weights is None:
-            return f"fewer than {self.min_group_size} people"
-        return f"an effective size below {self.min_group_size} (weights)"
-
     def _small_groups_hidden(self) -> dict[str, Any]:
-        reason = f"left out: {self.too_few}"
         outcome = self.outcome
         if outcome is not None:
             curves = tuple(curve for curve in outcome.curves if curve.n >= self.min_group_size)
             outcome = outcome.model_copy(update={"curves": curves})
-        return {
-            "kept": None,
-            "breakdowns": tuple(breakdown.without_small_groups(reason) for breakdown in self.breakdowns),
-            "calibration": tuple(part for part in self.calibration if part.n >= self.min_group_size),
-            "outcome": outcome,
-        }
+        calibration = tuple(part for part in self.calibration if part.n >= self.min_group_size)
+        return {**super()._small_groups_hidden(), "kept": None, "calibration": calibration, "outcome": outcome}
 
     def document(self) -> Document:
         """Build a document with the gaps between groups, then the metrics of each group."""
@@ -228,7 +256,7 @@ class GroupMetrics(Result):
         """Build a data frame with one row per group and metric: by, group, size, metric, kind, value, low, high."""
         if self.by_label is not None:
             return self.by_label.to_frame()
-        return _build_frame(self.breakdowns).drop(columns="label")
+        return super().to_frame().drop(columns="label")
 
 
 def _group_numbers(group: Group) -> Iterator[tuple[str, str, Quantity]]:
@@ -238,41 +266,3 @@ def _group_numbers(group: Group) -> Iterator[tuple[str, str, Quantity]]:
     for label, rates in group.rates.items():
         for name, quantity in rates.items():
             yield label, name, quantity
-
-
-def _breakdown_numbers(breakdowns: Iterable[Breakdown], min_size: int) -> Iterator[ResultNumber]:
-    for breakdown in breakdowns:
-        for group in breakdown.groups:
-            caution = find_caution(group.label_coverage)
-            for label, name, quantity in _group_numbers(group):
-                needed = "" if name in DECISION_METRICS else caution
-                yield ResultNumber(name, breakdown.key, group.label, quantity, label, caution=needed)
-    for breakdown in breakdowns:
-        for gap in breakdown.gaps:
-            attribute = f"{breakdown.key}.{gap.label}" if gap.label else breakdown.key
-            note = f"{gap.best} and {gap.worst}" if gap.best and gap.worst else ""
-            left_out = describe_left_out(gap.not_assessable, min_size)
-            yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
-
-
-def _build_frame(breakdowns: Iterable[Breakdown]) -> pd.DataFrame:
-    import pandas as pd
-
-    columns = ("by", "group", "size", "label", "metric", "kind", "value", "low", "high")
-    rows = [
-        (
-            " x ".join(breakdown.by),
-            group.label,
-            group.size,
-            label,
-            name,
-            quantity.kind,
-            quantity_value(quantity),
-            getattr(quantity, "low", None),
-            getattr(quantity, "high", None),
-        )
-        for breakdown in breakdowns
-        for group in breakdown.groups
-        for label, name, quantity in _group_numbers(group)
-    ]
-    return pd.DataFrame(rows, columns=columns)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Floats, Integers
-from evenhand.groups.membership import Membership
+from evenhand.groups.membership import DecidedPeople, Membership
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.level import bonferroni
@@ -92,25 +92,9 @@ class ThresholdCurves(ResultPart):
         return tuple(dict.fromkeys(curve.by for curve in self.curves if curve.by and not curve.group))
 
 
-class ScoredPeople(NamedTuple):
-    """People with scores.
-
-    Attributes:
-        memberships: Groups by each protected attribute.
-        scores: Scores, shape (n,).
-        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
-        weights: Sample weights, shape (n,); None without weights.
-        low_is_good: Whether people are selected if their score is at most the threshold.
-    """
-
-    memberships: Sequence[Membership]
-    scores: Floats
-    true_labels: Integers | None
-    weights: Floats | None = None
-    low_is_good: bool = False
-
-
-def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold | None = None) -> ThresholdCurves:
+def trace_curves(
+    people: DecidedPeople, config: GroupConfig, in_force: Threshold | None = None, *, low_is_good: bool = False
+) -> ThresholdCurves:
     """Compute accuracy, selection rates and gaps as functions of the threshold.
 
     The band of each curve is simultaneous over all thresholds, and those of selection rates over all groups of an
@@ -121,22 +105,26 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold 
         people: People with scores.
         config: Confidence level, minimum size of a compared group, and random seed.
         in_force: Threshold of the audit, which is included in the curves.
+        low_is_good: Whether people are selected if their score is at most the threshold.
     """
+    assert people.scores is not None
     # If low scores are good, scores are negated, so that people are always selected at or above the threshold.
-    sign: Literal[1, -1] = -1 if people.low_is_good else 1
+    sign: Literal[1, -1] = -1 if low_is_good else 1
     scores = sign * people.scores
     required = [] if in_force is None else [sign * in_force.value]
     thresholds, different = choose_thresholds(scores, required)
     place = np.searchsorted(thresholds, scores, side="right") - 1
-    if people.true_labels is not None:
-        place += people.true_labels % 3 * len(thresholds)  # The position of an unknown label, -1, is the last one.
+    if people.truth is not None:
+        place += (
+            people.truth.astype(np.int64) % 3 * len(thresholds)
+        )  # The position of an unknown label, -1, is the last one.
     tracer = _Tracer(people, config, place, len(thresholds), sign, np.random.default_rng(config.seed))
     curves = [*tracer.trace_total(), *(curve for part in people.memberships for curve in tracer.trace_groups(part))]
     return ThresholdCurves(
         thresholds=tuple((sign * thresholds[::sign]).tolist()),
         different=different,
         in_force=in_force,
-        low_is_good=people.low_is_good,
+        low_is_good=low_is_good,
         curves=tuple(curves),
     )
 
@@ -178,7 +166,7 @@ class _Tracer(NamedTuple):
         rng: Random generator of the bootstrap.
     """
 
-    people: ScoredPeople
+    people: DecidedPeople
     config: GroupConfig
     place: Integers
     cells: int
@@ -189,7 +177,7 @@ class _Tracer(NamedTuple):
         """Yield the selection rate of all people, and the accuracy over people with a true label."""
         sums = self._sum_up(0, 1)
         yield from self._trace_rates(_rates(*sums.among()), "", ("",))
-        if self.people.true_labels is None:
+        if self.people.truth is None:
             return
         # The decision is correct at thresholds up to the score if the true label is favourable, else above the score.
         curves = RateCurves.count(*sums.among(1), *sums.among(0))
@@ -208,7 +196,7 @@ class _Tracer(NamedTuple):
             names = [membership.labels[i] for i in large.tolist()]
             yield from self._trace_rates(selected.take(large), membership.name, names)
         yield from self._trace_gap("demographic_parity_difference", membership, sums)
-        if self.people.true_labels is not None:
+        if self.people.truth is not None:
             yield from self._trace_gap("equal_opportunity_difference", membership, sums, label=1)
 
     def _trace_gap(
@@ -233,7 +221,7 @@ class _Tracer(NamedTuple):
     def _trace_rates(self, curves: RateCurves, by: str, labels: Sequence[str]) -> Iterator[Curve]:
         """Yield the selection rate of each group."""
         level = bonferroni(self.config.confidence, len(labels))
-        if self.people.weights is None:
+        if self.people.sample_weight is None:
             width = np.array([[kolmogorov_width(n, level)] for n in curves.effective.tolist()])
             low, high = np.maximum(curves.rates - width, 0.0), np.minimum(curves.rates + width, 1.0)
             method = KOLMOGOROV
@@ -261,7 +249,7 @@ class _Tracer(NamedTuple):
         def add(column: Floats | None) -> Any:
             return np.bincount(place, column, minlength=math.prod(shape)).reshape(shape)
 
-        people, weights = add(None), self.people.weights
+        people, weights = add(None), self.people.sample_weight
         if weights is None:
             return _Sums(people, people.astype(np.float64), people.astype(np.float64))
         return _Sums(people, add(weights), add(weights**2))

@@ -118,11 +118,13 @@ class RecordedLabels:
             ``people.labels`` holds the true labels, -1 where unknown. None if there is no column of true labels.
         decided: Positions of the recorded labels in the values of the target, shape (n,).
         truth: Column of the true labels. None if there is none.
+        weights: Sample weights; None for equal weights.
     """
 
     people: People
     decided: Integers
     truth: str | None = None
+    weights: PeopleWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ class DecisionRoles:
     def _read_labels(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
         """Read decisions with several labels, without the rows that have none."""
         reason = f"one favourable decision, and {decision.name!r} is compared label by label"
-        self._refuse(("membership", "score", "weight"), reason)
+        self._refuse(("membership", "score"), reason)
         truth = None if self.target is None else OutcomeColumn.read(table[self.target])
         target = infer_target(decision, self.favourable, outcome, true_labels=truth)
         decided = decision.encode(target["values"])
@@ -246,6 +248,7 @@ class DecisionRoles:
             people=replace(people, labels=labels),
             decided=decided[people.rows],
             truth=self.target,
+            weights=self._sample.read(table, people.rows)[0],
         )
 
     def _read_numbers(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:

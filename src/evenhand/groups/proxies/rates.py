@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.groups.breakdown import SMALL
+from evenhand.groups.config import GroupConfig
 from evenhand.groups.gaps import describe_simultaneity, largest_absolute
 from evenhand.groups.proxies.result import ASSUMPTION, ProxyDifference, ProxyRate, ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
@@ -29,14 +30,28 @@ METHOD = "Clopper-Pearson, of effective sample sizes (membership probabilities, 
 
 def measure_proxies(
     selected: Booleans,
-    probabilities: GroupProbabilities,
-    *,
+    attributes: Iterable[GroupProbabilities],
+    config: GroupConfig,
     weights: Floats | None = None,
-    confidence: float = 0.95,
-    min_group_size: int = SMALL,
-    seed: int = 0,
+) -> tuple[ProxyRates, ...]:
+    """Estimate the selection rates of groups from probabilities of membership, by each attribute.
+
+    Args:
+        selected: Whether each decision is favourable, shape (n,).
+        attributes: Probabilities of the groups of each person.
+        config: Confidence level, minimum effective size of a compared group, and random seed.
+        weights: Sample weights, shape (n,).
+
+    Raises:
+        DataError: No person has known probabilities of an attribute.
+    """
+    return tuple(_measure_attribute(selected, probabilities, config, weights) for probabilities in attributes)
+
+
+def _measure_attribute(
+    selected: Booleans, probabilities: GroupProbabilities, config: GroupConfig, weights: Floats | None
 ) -> ProxyRates:
-    """Estimate the selection rates of groups from probabilities of membership.
+    """Estimate the selection rates of groups by one attribute.
 
     With probabilities p of a group, decisions d and weights w, the estimate is ``sum(w p d) / sum(w p)``, with the
     linearised variance ``sum(w^2 p^2 (d - rate)^2) / sum(w p)^2``. It is biased by the covariance of decision and
@@ -50,26 +65,15 @@ def measure_proxies(
     need at least ``MIN_CELL_SIZE`` people for a precise rate, so the bounds are valid but not sharp. The side of each
     maximum is chosen on one half of the people and applied to the other, and vice versa. Any choice is valid, so there
     is no selection bias.
-
-    Args:
-        selected: Whether each decision is favourable, shape (n,).
-        probabilities: Probabilities of the groups of each person.
-        weights: Sample weights, shape (n,).
-        confidence: Confidence level of all intervals.
-        min_group_size: Minimum effective size of a compared group.
-        seed: Random seed of the two halves.
-
-    Raises:
-        DataError: No person has known probabilities.
     """
     known = probabilities.known
     if not known.any():
         raise DataError(f"no person has known probabilities by {probabilities.name}")
-    half = np.random.default_rng([seed, HALVES]).random(int(known.sum())) < 0.5
+    half = np.random.default_rng([config.seed, HALVES]).random(int(known.sum())) < 0.5
     weight = np.ones(len(half)) if weights is None else weights[known]
     totals = [_add_up(p, weight, half, selected[known].astype(np.float64)) for p in probabilities.values[known].T]
     rates = [
-        _describe_rate(name, total, confidence, min_group_size, probabilities.name)
+        _describe_rate(name, total, config.confidence, config.min_group_size, probabilities.name)
         for name, total in zip(probabilities.groups, totals, strict=True)
     ]
     large = [k for k, rate in enumerate(rates) if not rate.small]
@@ -80,7 +84,7 @@ def measure_proxies(
         unknown=int((~known).sum()),
         weighted=weights is not None,
         rates=tuple(rates),
-        difference=_compare(probabilities, totals, large, confidence),
+        difference=_compare(probabilities, totals, large, config.confidence),
     )
 
 

@@ -31,6 +31,7 @@ from evenhand.groups.wording.tables import (
     metric_columns,
     overall_table,
     small_group_notes,
+    weighted_by,
 )
 from evenhand.stats.metric_specs import RATE_TITLES
 from evenhand.stats.quantity import Quantity, Unknown, format_value, show_quantity
@@ -52,7 +53,7 @@ def build_document(result: LabelMetrics) -> Document:
             *label_notes(result.overall.label_coverage, result.breakdowns),
             *(Text(sentence, role="finding") for sentence in label_sentences(result)),
             *label_answers(result),
-            *small_group_notes(result.breakdowns, _too_few(result)),
+            *small_group_notes(result.breakdowns, result.too_few),
             Text(label_terms(result), role="small"),
             *label_blocks(result, level=2),
         ),
@@ -84,7 +85,8 @@ def label_sentences(result: LabelMetrics) -> list[str]:
         return (
             f"{result.target} {'at least' if result.ordered else '='} {gap.largest_at} is given to people with "
             f"{high.description} more often than to people with {low.description} ({shares}; gap "
-            f"{', '.join(filter(None, (number.text, number.interval)))}; {high.size:,} and {low.size:,} people)."
+            f"{', '.join(filter(None, (number.text, number.interval)))}; {high.size:,} and {low.size:,} people"
+            f"{weighted_by(result)})."
         )
 
     return gap_sentences(result.breakdowns, lambda breakdown: _main_gap(result, breakdown), describe)
@@ -100,7 +102,7 @@ def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
     overall, levels = result.overall, confidence_levels(result)
     if overall.metrics:
         caution = find_caution(overall.label_coverage)
-        yield overall_table(overall.metrics, "", levels, lambda name: caution)
+        yield overall_table(overall.metrics, weighted_by(result), levels, lambda name: caution)
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, level, levels)
 
@@ -112,8 +114,8 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
     share = "share given this or a higher grade" if result.ordered else "share given it"
     small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
     yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))
+    interval = f"observed{weighted_by(result)}, each with its {levels} interval"
     if breakdown.gaps:
-        interval = f"observed, each with its {levels} interval"
         yield gap_table(f"Gaps by {by}, {interval}", [gap for gap in breakdown.gaps if not gap.label])
         title = f"Gaps of every {noun} by {by}"
         yield Fold(title, (gap_table(f"{title}, {interval}", [gap for gap in breakdown.gaps if gap.label]),))
@@ -126,14 +128,15 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
             (by,),
         )
     if any(group.metrics for group in breakdown.groups):
-        caption = f"Agreement with the true {result.target} by {by}: observed, each with its {levels} interval"
-        yield group_table(caption, breakdown, metric_columns(breakdown), _too_few(result))
+        caption = f"Agreement with the true {result.target} by {by}: {interval}"
+        columns = metric_columns(breakdown)
+        yield group_table(caption, breakdown, columns, result.too_few, weighted=result.weights is not None)
     yield Fold(f"All rates by {by}", tuple(_rate_tables(result, breakdown, levels)))
 
 
 def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Iterator[Table]:
     """Yield a table of each rate, with groups as rows and labels as columns."""
-    suffix, too_few = f"observed, each with its {levels} interval", _too_few(result)
+    suffix = f"observed{weighted_by(result)}, each with its {levels} interval"
 
     def column(label: str, name: str) -> Callable[[Group], ReportedNumber | str]:
         return lambda group: show_quantity(group.rates[label][name], name)
@@ -141,7 +144,7 @@ def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Ite
     for name, title in RATE_TITLES.items():
         columns = {label: column(label, name) for label in result.labels if name in result.overall.rates[label]}
         if columns:
-            yield group_table(f"Each label, {title}: {suffix}", breakdown, columns, too_few)
+            yield group_table(f"Each label, {title}: {suffix}", breakdown, columns, result.too_few)
 
 
 def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
@@ -150,7 +153,7 @@ def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
     notes = []
     if gap is not None:
         label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
-        notes = [f"{label}; highest: {gap.best}; lowest: {gap.worst}"]
+        notes = [f"{label}; highest: {gap.best}; lowest: {gap.worst}{weighted_by(result)}"]
     next_step = advise(gap, breakdown.gap("label_accuracy_difference"), ADVICE)
     return gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
 
@@ -162,7 +165,3 @@ def _main_gap(result: LabelMetrics, breakdown: Breakdown) -> Gap | None:
 def _format_share(result: LabelMetrics, group: Group, label: str) -> str:
     share: Quantity = group.rates[label]["at_least" if result.ordered else "label_share"]
     return "unknown" if isinstance(share, Unknown) else format_value(share, "rate")
-
-
-def _too_few(result: LabelMetrics) -> str:
-    return f"fewer than {result.min_group_size} people"

@@ -9,7 +9,7 @@ from evenhand.core.document import PAGE_ROWS, Column, Metric, Note, ReportedNumb
 from evenhand.core.text import format_count, format_level, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import PREFIX, LabelCoverage, describe_selective, find_caution
-from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
+from evenhand.groups.result import CalibrationBin, GroupedResult, GroupMetrics
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
 from evenhand.stats.quantity import (
     Estimated,
@@ -25,7 +25,7 @@ from evenhand.stats.quantity import (
 CHANCE = "the gap may be chance; more people would narrow the interval"
 
 
-def weighted_by(result: GroupMetrics) -> str:
+def weighted_by(result: GroupedResult) -> str:
     """Describe the source of the weights as a suffix; empty without weights."""
     return "" if result.weights is None else f", weighted by {result.weights}"
 
@@ -60,7 +60,7 @@ def describe_not_assessable(gap: Gap) -> str:
     return f"not assessable for: {list_counts(gap.not_assessable)}" if gap.not_assessable else ""
 
 
-def confidence_levels(result: GroupMetrics | LabelMetrics) -> str:
+def confidence_levels(result: GroupedResult) -> str:
     """Return the confidence level of the intervals, as ``95 %``."""
     quantities = (number.quantity for number in result.numbers())
     levels = {quantity.confidence for quantity in quantities if isinstance(quantity, Observed | Estimated)}
