@@ -191,4 +191,4 @@ def test_weights_apply_to_every_label(model):
     shares = {label: np.average(predicted == label, weights=weights) for label in result.groups.labels.labels}
     rates = result.groups.labels.overall.rates
     assert {label: rates[label]["label_share"].value for label in shares} == pytest.approx(shares)
-    assert "weighted by sample_weight" in result.to_markdown()
+    assert (result.groups.weights, result.groups.labels.weights) == ("sample_weight", "sample_weight")
