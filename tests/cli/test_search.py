@@ -37,7 +37,6 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
         "counterfactual flip rate",
         "estimated",
         "distinct profiles",
-        "Attributes that matter",
         "sex = f",
     ):
         assert said in ran.out

@@ -410,7 +410,7 @@ def _search(search: SearchResult, favourable: str | None, *, scores: bool) -> It
         "the flip rates are given above."
     )
     yield Fold(
-        "The pairs with the widest gaps, and the attributes that matter",
+        "The pairs with the widest gaps",
         tuple(search_blocks(search, favourable=favourable, scores=scores)),
     )
 

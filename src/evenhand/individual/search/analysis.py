@@ -28,7 +28,6 @@ from evenhand.individual.search.methods.choice import load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
-from evenhand.individual.search.sensitivity import MAX_TRIED, AttributeSensitivity, measure_sensitivity
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import compare_scores
 from evenhand.models.ledger import QuestionLedger, find_ledger
@@ -141,7 +140,7 @@ class _Search:
         self.memory = None if config.resume is None else CachedScorer(scorer, config.resume, self.ledger)
         self.scorer: Scorer = self.memory or scorer
         streams = np.random.default_rng(config.seed).spawn(5)
-        self.rng, self.rate_rng, self.sensitivity_rng, compared_rng, self.noise_rng = streams
+        self.rng, self.rate_rng, _, compared_rng, self.noise_rng = streams
         self.compared: Floats | None = None
         with suppress(LimitError), self.limit.enforced():
             self.compared = _some_variants(space, compared_rng)
@@ -167,7 +166,6 @@ class _Search:
     def run(self) -> SearchResult:
         """Run all phases of the search."""
         config, varies = self.config, can_vary(self.scorer)
-        sensitivities: tuple[AttributeSensitivity, ...] = ()
         test: RepeatCheck | None = None
         with self.account.within(config.budget):
             if self.noise is None and self.front is None:
@@ -175,35 +173,25 @@ class _Search:
             stopped_by = self._explore(self.limit.share(SEARCH_SHARE) if varies else self.limit)
             self.progress("verifying", 1.0)
             findings, interrupted = self._confirm()
-            noisy = self.noisy
             try:
                 if varies:
                     findings, test = confirm_against_noise(
                         self.scorer,
                         self.space,
                         findings,
-                        noisy=noisy,
+                        noisy=self.noisy,
                         confidence=config.confidence,
                         ledger=self.ledger,
                         limit=self.limit,
                         rng=self.noise_rng,
                     )
-                    noisy |= test.noise > 0
             except BudgetError:
                 findings = findings[:0]
             except KeyboardInterrupt:
                 findings, interrupted = findings[:0], True
-            if interrupted:
-                stopped_by = "interrupt"
-            table = self._build_table(findings)
-            try:
-                if not noisy and stopped_by in ("plan", "budget"):
-                    sensitivities = self._measure_sensitivity(table)
-            except KeyboardInterrupt:
-                stopped_by = "interrupt"
         if self.memory is not None:
             self.memory.close()
-        return self._build_result(table, sensitivities, test, stopped_by)
+        return self._build_result(self._build_table(findings), test, "interrupt" if interrupted else stopped_by)
 
     def _explore(self, limit: TimeLimit) -> StoppedBy:
         """Estimate the flip rates and run the method in rounds. Return the reason why the search ended."""
@@ -262,7 +250,6 @@ class _Search:
                     "found no individual that satisfies the constraints",
                     hint="relax the constraints, or provide people who satisfy them",
                 )
-            self.findings.record_seeds(np.ascontiguousarray(seeds[:, space.columns]))
             queries = oracle.queries
             with limit.enforced():
                 exhausted = self.method(oracle, seeds, self.rng, config) is False
@@ -292,23 +279,9 @@ class _Search:
             carried=source.first_carried() if isinstance(source, People) else {},
         )
 
-    def _measure_sensitivity(self, table: ProfileTable) -> tuple[AttributeSensitivity, ...]:
-        """Measure the sensitivity of the attributes, if there are data and the budget covers every attribute."""
-        too_expensive = self.account.left < 2 * MAX_TRIED * self.space.width
-        if len(table) == 0 or self.space.people is None or too_expensive:
-            return ()
-
-        def predict(individuals: Floats) -> Integers:
-            if find_ledger(self.queried) is None:
-                self.account.charge(len(individuals))
-            return models.predict_labels(self.queried, individuals)
-
-        return measure_sensitivity(table, self.space, predict, self.sensitivity_rng)
-
     def _build_result(
         self,
         table: ProfileTable,
-        sensitivities: tuple[AttributeSensitivity, ...],
         test: RepeatCheck | None,
         stopped_by: StoppedBy,
     ) -> SearchResult:
@@ -320,13 +293,11 @@ class _Search:
             counterparts=space.schema.constrains_people,
             profiles=len(table),
             valid=int(table.profiles.valid.sum()) if table.with_data else None,
-            given=int(table.profiles.given.sum()),
             queries=self.account.settle(),
             rates=self.rates,
             examples=build_examples(table, table.by_gap[: config.most_examples]),
             gaps=tuple(np.histogram(np.clip(table.gap, 0, 1), GAP_BINS, (0, 1))[0].tolist()) if len(table) else (),
             favoured=table.favoured,
-            sensitivities=sensitivities,
             interrupted=stopped_by == "interrupt",
             stopped_by=stopped_by,
             remembered=0 if self.memory is None else self.memory.remembered,
@@ -366,7 +337,7 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
     seeds = config.seeds
     count = seeds if isinstance(seeds, int) else SEEDS if seeds is None else len(np.asarray(seeds))
     plan = count * (1 + config.local) * assignments
-    return FIRST_QUESTIONS + 3 * config.samples * assignments + 2 * plan + 2 * MAX_TRIED * len(people.schema.attributes)
+    return FIRST_QUESTIONS + 3 * config.samples * assignments + 2 * plan
 
 
 def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:

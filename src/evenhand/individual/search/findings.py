@@ -32,7 +32,6 @@ class DiscriminatoryProfiles:
         labels: Labels, shape (n, A).
         scores: Scores, shape (n, A, classes).
         valid: Whether every pair of values occurs in the data, shape (n,). True without data.
-        given: Whether the profile was a seed, shape (n,).
         compared: Assignments that give a plausible person, shape (n, A). Others are not compared.
     """
 
@@ -40,7 +39,6 @@ class DiscriminatoryProfiles:
     labels: Integers
     scores: Floats
     valid: Booleans
-    given: Booleans
     compared: Booleans
 
     def __len__(self) -> int:
@@ -61,7 +59,6 @@ class FindingCollector:
     def __init__(self, space: ProfileSpace, classes: int) -> None:
         self.space = space
         self._seen: dict[int, None] = {}
-        self._seeds: set[int] = set()
         assignments = len(space.assignments)
         self._unprotected = [np.empty((0, space.width))]
         self._labels = [np.empty((0, assignments), dtype=np.int64)]
@@ -69,10 +66,6 @@ class FindingCollector:
 
     def __len__(self) -> int:
         return len(self._seen)
-
-    def record_seeds(self, unprotected: Floats) -> None:
-        """Record the seeds (n, U). Those whose label changes are marked as given."""
-        self._seeds.update(self.space.keys(unprotected).tolist())
 
     def add(self, unprotected: Floats, labels: Integers, scores: Floats) -> Booleans:
         """Add the answers about profiles (n, U), and return a mask of the profiles whose label changes, shape (n,).
@@ -103,15 +96,12 @@ class FindingCollector:
         legal = space.is_legal(unprotected)
         valid = np.zeros(len(unprotected), dtype=np.bool_)
         valid[legal] = space.valid(unprotected[legal])
-        keys = space.keys(unprotected).tolist() if self._seeds else [0] * len(unprotected)
-        seeds = np.array([key in self._seeds for key in keys], dtype=np.bool_)
         reportable = legal if space.allow_infeasible else legal & valid
         return DiscriminatoryProfiles(
             unprotected[reportable],
             np.concatenate(self._labels)[reportable],
             np.concatenate(self._scores)[reportable],
             valid[reportable],
-            seeds[reportable],
             space.compared(unprotected[reportable]),
         )
 
@@ -240,5 +230,4 @@ class ProfileTable:
         columns |= {f"score ({side})": self.scores[rows, which] for side, which in sides.items()}
         columns["gap"] = self.gap
         columns["valid"] = self.profiles.valid if self.with_data else np.full(len(self), None)
-        columns["given"] = self.profiles.given
         return pd.DataFrame(columns)

@@ -13,7 +13,6 @@ from evenhand.core.typing import Integers
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.result import Profile, describe_pair
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.sensitivity import AttributeSensitivity
 from evenhand.models.noise import NoiseCheck, RepeatCheck
 
 if TYPE_CHECKING:
@@ -25,11 +24,9 @@ class Example(Profile):
 
     Attributes:
         valid: Whether every pair of its values occurs together in the data. None without data.
-        given: Whether the profile was a seed.
     """
 
     valid: bool | None
-    given: bool
 
 
 class SearchResult(Result):
@@ -41,7 +38,6 @@ class SearchResult(Result):
         counterparts: Whether the schema has rules or links, so that people were compared with plausible counterparts.
         profiles: Number of distinct profiles found. The model itself confirmed each of them.
         valid: Number of profiles in which every pair of values occurs together in the data. None without data.
-        given: Number of profiles that were seeds.
         queries: Number of individuals queried in total: during loading, for rates, in the search and for confirmation.
         rates: Counterfactual flip rates, the population first. Empty if a tenth of the budget does not cover a single
             individual per rate.
@@ -49,8 +45,6 @@ class SearchResult(Result):
         gaps: Number of profiles by gap between scores, in 20 equal bins from 0 to 1. Empty without findings.
         favoured: Number of profiles by protected value of the best treated assignment, such as ``sex Male``, if its
             label is favourable.
-        sensitivities: Flips that another value of each unprotected attribute undoes. Empty if the model was not
-            queried for them.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         stopped_by: Reason why the search ended: its plan was complete, a limit, or an interrupt.
         remembered: Number of answers read from the file of answers.
@@ -70,13 +64,11 @@ class SearchResult(Result):
     counterparts: bool = False
     profiles: int
     valid: int | None
-    given: int
     queries: int
     rates: tuple[FlipRate, ...]
     examples: tuple[Example, ...]
     gaps: tuple[int, ...] = ()
     favoured: dict[str, int] = Field(default_factory=dict)
-    sensitivities: tuple[AttributeSensitivity, ...] = ()
     interrupted: bool = False
     stopped_by: Literal["plan", "budget", "time", "interrupt"]
     remembered: int = 0
@@ -111,7 +103,7 @@ class SearchResult(Result):
         return {"table": None, **({} if self.valid is None else {"examples": ()})}
 
     def document(self, subject: SubjectCard | None = None) -> Document:
-        """Build the document with the rates, the findings, and the attributes that matter.
+        """Build the document with the rates and the findings.
 
         Args:
             subject: Model and data, which are not part of the result.
@@ -130,15 +122,13 @@ class SearchResult(Result):
         If records of people are left out, it contains only synthetic profiles.
 
         Columns: the unprotected attributes; protected values, label and favourable score of the worst and the best
-        treated assignment; gap; valid; given.
+        treated assignment; gap; valid.
         """
         import pandas as pd
 
         if isinstance(self.table, ProfileTable):
             return self.shown_table.to_frame()
-        return pd.DataFrame(
-            [example.row() | {"valid": example.valid, "given": example.given} for example in self.examples]
-        )
+        return pd.DataFrame([example.row() | {"valid": example.valid} for example in self.examples])
 
 
 def build_examples(table: ProfileTable, rows: Integers) -> tuple[Example, ...]:
@@ -155,7 +145,6 @@ def build_examples(table: ProfileTable, rows: Integers) -> tuple[Example, ...]:
                 table.scores[row, pair],
             ),
             valid=bool(table.profiles.valid[row]) if table.with_data else None,
-            given=bool(table.profiles.given[row]),
             real=bool(table.real[row]),
         )
         for row, pair, side in zip(rows.tolist(), pairs, sides, strict=True)

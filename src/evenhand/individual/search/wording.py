@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import (
     Block,
-    Column,
     Document,
     Facts,
     Figure,
@@ -16,8 +15,6 @@ from evenhand.core.document import (
     Note,
     ReportedNumber,
     SubjectCard,
-    Table,
-    TableRow,
     Text,
 )
 from evenhand.core.text import SIMULATED, format_count, format_level, format_percent, join_names
@@ -43,15 +40,12 @@ POPULATIONS = {
 UNFOLDED_PAIRS = 4
 """Number of pairs that are not collapsed."""
 
-LISTED_ATTRIBUTES = 6
-"""Number of attributes that a terminal lists."""
-
 SHORT_PAIRS = 4
 """Number of pairs of a search that an audit shows."""
 
 
 def build_document(result: SearchResult, subject: SubjectCard | None) -> Document:
-    """Build the document with the rates, the findings, and the attributes that matter."""
+    """Build the document with the rates and the findings."""
     names = join_names(result.protected)
     title = f"Individuals whose decision changes with {names}"
     changes = f"only {names} changes"
@@ -85,10 +79,7 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
         if scores:
             caption = "Gap between the scores of the worst and the best treated value, for all profiles."
             blocks.append(Figure("gaps of profiles", caption, result))
-        blocks += [
-            *_pair_section(result, favourable, scores=scores),
-            *_attribute_section(result),
-        ]
+        blocks += _pair_section(result, favourable, scores=scores)
     blocks += [Heading("Method", anchor="method", detail=True), Facts(tuple(_facts(result)))]
     return Document(
         title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance, readings=result.readings
@@ -128,18 +119,15 @@ def _validity(result: SearchResult) -> str:
 
 
 def _describe_cost(result: SearchResult) -> str:
-    seeds = f"{format_count(result.given, 'is a seed', 'are seeds')}; " if result.given else ""
     if result.asked == "model":
-        return f"{seeds}{result.queries:,} individuals queried, including those for the rates"
-    return f"{seeds}{result.queries:,} white-box queries; the model itself confirmed each profile"
+        return f"{result.queries:,} individuals queried, including those for the rates"
+    return f"{result.queries:,} white-box queries; the model itself confirmed each profile"
 
 
 def search_blocks(result: SearchResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
-    """Yield the pairs with the widest gaps and the sensitivity of the attributes, for an audit."""
+    """Yield the pairs with the widest gaps, for an audit."""
     for example in result.examples[:SHORT_PAIRS]:
         yield build_pair(_describe_source(example), example, favourable, scores=scores)
-    if result.sensitivities:
-        yield _sensitivity_table(result)
 
 
 def _finding(result: SearchResult) -> str:
@@ -189,28 +177,6 @@ def _describe_source(example: Example) -> str:
     if example.real:
         return "A profile that reveals a person in the data"
     return "A synthetic profile, plausible" if example.valid else "A synthetic profile"
-
-
-def _attribute_section(result: SearchResult) -> Iterator[Block]:
-    if result.sensitivities:
-        yield Heading("Attributes that matter", anchor="attributes")
-        yield _sensitivity_table(result)
-
-
-def _sensitivity_table(result: SearchResult) -> Table:
-    columns = (Column("attribute"), Column("flips undone", numeric=True), Column("of", numeric=True))
-    rows = tuple(
-        TableRow(
-            (
-                sensitivity.name,
-                ReportedNumber(format_percent(sensitivity.share), sensitivity.share, "observed"),
-                sensitivity.tried,
-            )
-        )
-        for sensitivity in result.sensitivities
-    )
-    caption = "Flips that disappear if one attribute has the value of another person in the data, observed"
-    return Table(caption, columns, rows, usual="observed", listed=LISTED_ATTRIBUTES)
 
 
 def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
