@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand import models
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import FlipRate, find_real
 from evenhand.individual.search.answer_file import CachedScorer

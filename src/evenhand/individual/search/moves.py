@@ -61,7 +61,7 @@ class Moves:
         possible = np.ones(len(attribute), dtype=np.bool_)
         if space.pairs is not None and not space.allow_infeasible:
             checked = cell >= 0
-            possible[checked] = get_bits(space.pairs.together, cell[checked], cell[checked])
+            possible[checked] = space.pairs.occurs[cell[checked]]
         dependent_levels = _find_dependent_levels(clash, possible, attribute, start)
         blocking = clash.copy()
         for level, other in np.argwhere(dependent_levels >= 0).tolist():
@@ -181,7 +181,7 @@ def _find_clashes(
         check_time()
         own = np.flatnonzero(attribute == i)
         disjoint = np.zeros((len(own), clash.shape[1] * 64), dtype=np.bool_)
-        disjoint[:, checked] = _unpack(pairs.together[cell[own]], len(pairs.together))[:, cell[checked]] == 0
+        disjoint[:, checked] = ~pairs.occur_together(cell[own], cell[checked])
         disjoint[:, own] = False
         clash[own] = np.packbits(disjoint, axis=1, bitorder="little").view(np.uint64)
     return cell, clash

@@ -32,16 +32,13 @@ MIN_RATIO = 0.05
 MAX_ERROR_P = 0.01
 """Maximum probability of a count this low, given that ratio, for the pair to count as an error."""
 
-FEW = 2048
-"""Maximum number of profiles whose attributes are all checked at once."""
-
-CHUNK = 16_384
-"""Number of profiles per batch in a larger check."""
+FIRST_DEPTH = 256
+"""Number of people with the lowest values among whom the first of each group are searched at first."""
 
 
 @dataclass(frozen=True)
 class ValuePairs:
-    """Pairs of attribute values that occur in the data (2-way occurrence), as bit sets.
+    """Pairs of attribute values that occur in the data (2-way occurrence).
 
     Categories, bins of ordinal attributes and numbers with up to 64 values are compared value by value. A real number,
     or an integer with more values, occurs with a value of another attribute if it is in the range observed with that
@@ -50,19 +47,30 @@ class ValuePairs:
     ``error_limits``). A value of a protected attribute occurs with every other value, unless the pair counts as an
     error or is just as clearly absent: a value that few members of a small group have is not ruled out for the group.
 
+    The cells of an attribute are its values, or quantiles of a number with many values. A group is a cell that is
+    compared by value, or the cells of a sixteenth of the people, so a group allows one range of cells of each number.
+
     Attributes:
         cuts: Lower ends of each attribute's cells after the first. None if each entry is its own cell.
         first: Smallest entry of each attribute, shape (d,).
-        start: Index of each attribute's first cell, shape (d,). The cells of all attributes are numbered
-            consecutively, in multiples of eight per attribute.
+        start: Index of each attribute's first cell, shape (d,). The cells of all attributes are numbered consecutively.
         sizes: Number of cells of each attribute, shape (d,).
-        together: Bit j of row i is set if the cells i and j occur together, shape (cells, words).
+        occurs: Whether each cell occurs, shape (cells,).
+        number: Index of each cell's attribute among those compared by ranges, otherwise -1, shape (cells,).
+        group: Group of each cell, shape (cells,).
+        low, high: First and last cell of each number that occurs with each group, shape (groups, numbers).
+        together: Bit j of row i is set if the groups i and j occur together, shape (groups compared by value, words).
     """
 
     cuts: tuple[Floats | None, ...]
     first: Floats
     start: Integers
     sizes: Integers
+    occurs: Booleans
+    number: Integers
+    group: Integers
+    low: NDArray[np.uint8]
+    high: NDArray[np.uint8]
     together: NDArray[np.uint64]
 
     @classmethod
@@ -85,46 +93,57 @@ class ValuePairs:
         """
         max_cells = BINS if as_published else CELLS
         cuts = tuple(_cell_starts(attribute, people[:, i], max_cells) for i, attribute in enumerate(attributes))
-        sizes = [
-            (attribute.size or 1) if cut is None else len(cut) + 1
-            for attribute, cut in zip(attributes, cuts, strict=True)
+        described = list(zip(attributes, cuts, strict=True))
+        sizes = np.array([(attribute.size or 1) if cut is None else len(cut) + 1 for attribute, cut in described])
+        first = np.array([attribute.first for attribute in attributes])
+        columns = np.ascontiguousarray(_local_cells(people, first, cuts).T)
+        counts = [np.bincount(column, minlength=size) for column, size in zip(columns, sizes, strict=True)]
+        by_range = np.array([cut is not None and not as_published for cut in cuts])
+        # The groups of each attribute start at a new byte, so that blocks of bits can be written separately. Those that
+        # are compared by value come first.
+        groups = np.where(by_range, BINS, -(-sizes // 8) * 8)
+        order = np.argsort(by_range, kind="stable")
+        group_start = np.empty_like(groups)
+        group_start[order] = np.cumsum(groups[order]) - groups[order]
+        merged = [
+            _sixteenths(count) if ranged else np.arange(len(count))
+            for count, ranged in zip(counts, by_range, strict=True)
         ]
-        # Each attribute starts at a new byte, so that blocks of bits can be written separately.
-        start = np.concatenate([[0], np.cumsum([-(-size // 8) * 8 for size in sizes])]).astype(np.int64)
-        together = np.zeros((start[-1], -(-int(start[-1]) // 64) * 8), dtype=np.uint8)
-        start = start[:-1]
-        empty = cls(
-            cuts, np.array([attribute.first for attribute in attributes]), start, np.array(sizes), together.view("<u8")
+        limits = np.full(2, np.inf) if as_published else error_limits(len(people))
+        data = _GroupedPeople(
+            cells=columns,
+            groups=np.stack(
+                [start + group[column] for start, group, column in zip(group_start, merged, columns, strict=True)]
+            ),
+            owner=np.repeat(order, groups[order]),
+            counts=counts,
+            assigned=np.isin(np.arange(len(sizes)), protected),
+            limits=limits,
         )
-        codes = np.ascontiguousarray((empty.cells(people) - start).T)
-        limits = error_limits(len(people))
-        for i, size in enumerate(sizes):
-            for j in range(i + 1):
-                check_time()
-                counts = np.bincount(codes[i] * sizes[j] + codes[j], minlength=size * sizes[j])
-                counts = counts.reshape(size, sizes[j])
-                assigned = i in protected or j in protected
-                if as_published or i == j:
-                    block = np.full(counts.shape, True) if assigned else counts > 0
-                else:
-                    block = _find_pairs(counts, (cuts[i] is not None, cuts[j] is not None), limits, unseen=assigned)
-                empty._write(i, j, block)
-                empty._write(j, i, block.T)
-        return empty
-
-    def _write(self, i: int, j: int, block: Booleans) -> None:
-        bits = np.packbits(block, axis=1, bitorder="little")
-        first = self.start[j] // 8
-        self.together.view(np.uint8)[self.start[i] : self.start[i] + len(bits), first : first + bits.shape[1]] = bits
+        numbers = np.flatnonzero(by_range).tolist()
+        ranges = [data.find_ranges(number) for number in numbers]
+        low, high = (
+            np.array(ends, dtype=np.uint8).reshape(len(numbers), groups.sum()).T.copy()
+            for ends in ([low for low, _ in ranges], [high for _, high in ranges])
+        )
+        return cls(
+            cuts=cuts,
+            first=first,
+            start=np.cumsum(sizes) - sizes,
+            sizes=sizes,
+            occurs=np.concatenate(
+                [(count > 0) | assigned for count, assigned in zip(counts, data.assigned, strict=True)]
+            ),
+            number=np.repeat(np.where(by_range, np.cumsum(by_range) - 1, -1), sizes),
+            group=np.concatenate([start + group for start, group in zip(group_start, merged, strict=True)]),
+            low=low,
+            high=high,
+            together=data.find_pairs(order[: len(order) - len(numbers)].tolist(), group_start),
+        )
 
     def cells(self, people: Floats) -> Integers:
         """Return the cell of every entry of people (n, d) inside the domain, shape (n, d)."""
-        cells = (people - self.first).astype(np.int64)
-        for i, cut in enumerate(self.cuts):
-            if cut is not None:
-                cells[:, i] = np.searchsorted(cut, people[:, i], side="right")
-        cells += self.start
-        return cells
+        return _local_cells(people, self.first, self.cuts) + self.start
 
     def all_pairs_occur(self, people: Floats, columns: Sequence[int] | None = None) -> Booleans:
         """Check which people (n, d) have only pairs of values that occur together, shape (n,).
@@ -133,39 +152,144 @@ class ValuePairs:
             people: The people.
             columns: Positions of the attributes to check. Default: all.
         """
-        columns = range(len(self.first)) if columns is None else columns
-        if len(people) <= FEW:
-            return self._check_few(self.cells(people)[:, columns])
-        parts = [
-            self._check_many(self.cells(people[at : at + CHUNK])[:, columns]) for at in range(0, len(people), CHUNK)
-        ]
-        return np.concatenate(parts)
+        cells = np.ascontiguousarray(self.cells(people).T)
+        checked = list(range(len(cells)) if columns is None else columns)
+        occur = np.asarray(self.occurs[cells[checked]].all(axis=0))
+        low = np.zeros((len(people), self.low.shape[1]), dtype=np.uint8)
+        high, common = low + np.uint8(CELLS - 1), np.full((len(people), self.together.shape[1]), -1).view(np.uint64)
+        rows = np.arange(len(people))
+        for i in checked:
+            groups = self.group[cells[i]]
+            np.maximum(low, self.low[groups], out=low)
+            np.minimum(high, self.high[groups], out=high)
+            if self.number[self.start[i]] < 0:
+                occur &= get_bits(common, rows, groups)  # symmetric, so the columns before this one are sufficient
+                common &= self.together[groups]
+        for i in checked:
+            number, place = self.number[self.start[i]], cells[i] - self.start[i]
+            if number >= 0:
+                occur &= (low[:, number] <= place) & (place <= high[:, number])
+        return occur
+
+    def occur_together(self, cells: Integers, others: Integers) -> Booleans:
+        """Check which cells of one attribute (m,) occur with which cells of other attributes (n,), shape (m, n)."""
+        groups, position = np.unique(self.group[cells], return_inverse=True)
+        occurring = self._in_range(groups, others)[position]
+        if self.number[cells[0]] >= 0:
+            return np.asarray(occurring & self._in_range(np.arange(len(self.low)), cells).T[:, self.group[others]])
+        by_value = np.flatnonzero(self.number[others] < 0)
+        occurring[:, by_value] = get_bits(self.together, self.group[cells][:, None], self.group[others[by_value]])
+        return occurring
+
+    def _in_range(self, groups: Integers, cells: Integers) -> Booleans:
+        """Check which cells (n,) are in the ranges of groups (m,), shape (m, n). True if compared by value."""
+        ranged = np.flatnonzero(self.number[cells] >= 0)
+        cells, inside = cells[ranged], np.ones((len(groups), len(cells)), dtype=np.bool_)
+        numbers = self.number[cells]
+        places = cells - self.start[np.searchsorted(self.start, cells, side="right") - 1]
+        inside[:, ranged] = (self.low[groups][:, numbers] <= places) & (places <= self.high[groups][:, numbers])
+        return inside
 
     def always_occur(self, columns: Sequence[int]) -> bool:
         """Return whether the values of these attributes occur with every other value."""
-        every = np.concatenate([start + np.arange(size) for start, size in zip(self.start, self.sizes, strict=True)])
         cells = np.concatenate([self.start[i] + np.arange(self.sizes[i]) for i in columns])
-        return bool(get_bits(self.together, cells[:, None], every).all())
+        every = np.arange(len(self.group))
+        parts = (cells[(cells >= self.start[i]) & (cells < self.start[i] + self.sizes[i])] for i in columns)
+        return bool(self.occurs[cells].all() and all(self.occur_together(part, every).all() for part in parts))
 
-    def _check_many(self, cells: Integers) -> Booleans:
-        """Check attribute by attribute, skipping people who have already failed."""
-        alive = np.arange(len(cells))
-        cells = np.ascontiguousarray(cells.T)
-        common = self.together[cells[0]]
-        for i in range(1, len(cells)):
-            cell = cells[i, alive]
-            fits = get_bits(common, np.arange(len(alive)), cell)
-            alive, common = alive[fits], common[fits]
-            common &= self.together[cell[fits]]
-        # A value that does not occur in the data does not occur with itself either.
-        valid = np.zeros(cells.shape[1], dtype=np.bool_)
-        valid[alive] = get_bits(common, np.arange(len(alive)), cells[0, alive])
-        return valid
 
-    def _check_few(self, cells: Integers) -> Booleans:
-        """Check all attributes at once: all cells of a person must occur with each of them."""
-        common = np.bitwise_and.reduce(self.together[cells], axis=1)
-        return np.asarray(get_bits(common, np.arange(len(cells))[:, None], cells).all(axis=1))
+@dataclass(frozen=True)
+class _GroupedPeople:
+    """People in the data by cells and groups.
+
+    Attributes:
+        cells: Cell of each person within each attribute, shape (d, n).
+        groups: Group of each person by attribute, shape (d, n).
+        owner: Attribute of each group, shape (groups,).
+        counts: Number of people in each cell, by attribute.
+        assigned: Whether each attribute is protected, shape (d,).
+        limits: Limits of errors (see ``error_limits``).
+    """
+
+    cells: Integers
+    groups: Integers
+    owner: Integers
+    counts: list[Integers]
+    assigned: Booleans
+    limits: Floats
+
+    def find_ranges(self, number: int) -> tuple[Integers, Integers]:
+        """Find the first and the last cell of a number that occurs with each group, each of shape (groups,)."""
+        check_time()
+        cells, counts = self.cells[number], self.counts[number]
+        order, last = np.argsort(cells, kind="stable"), len(counts) - 1
+        unseen = self.assigned[self.owner] | self.assigned[number]
+        own = self.owner == number
+        low = self._find_end(order, cells[order], counts, unseen)
+        high = last - self._find_end(order[::-1], last - cells[order[::-1]], counts[::-1], unseen)
+        return np.where(own, 0, np.minimum(low, last)), np.where(own, last, np.maximum(high, 0))
+
+    def _find_end(self, order: Integers, cells: Integers, counts: Integers, unseen: Booleans) -> Integers:
+        """Find the first cell that occurs with each group, ignoring errors, shape (groups,).
+
+        Before the cell of a group's s-th person (from 0), s people are observed. Cells before it are absent if far more
+        people are expected there.
+
+        Args:
+            order: The people in ascending order of their cells, shape (n,).
+            cells: Their cells, shape (n,).
+            counts: Number of people in each cell.
+            unseen: Whether cells without people are included, unless many people were expected, shape (groups,).
+        """
+        limits, n = self.limits[:-1, None], len(order)
+        positions = self._find_first_people(order, len(limits))
+        ends = np.append(cells, len(counts))[positions]
+        members = np.bincount(self.groups.ravel(), minlength=len(self.owner))
+        expected = members * (np.append(0, np.cumsum(counts)) / n)[ends]
+        absent = (expected > limits) & (np.diff(ends, axis=0, prepend=0) > 0)
+        absent[0] |= ~unseen
+        return np.asarray(np.where(absent, ends, 0).max(axis=0))
+
+    def _find_first_people(self, order: Integers, count: int) -> Integers:
+        """Find the positions of the first people of each group in an order (n,), shape (count, groups). n if none."""
+        n, depth = len(order), FIRST_DEPTH
+        positions = np.full((count, len(self.owner)), n)
+        attributes = np.arange(len(self.groups))
+        members = np.bincount(self.groups.ravel(), minlength=len(self.owner))
+        while len(attributes):
+            groups = self.groups[attributes[:, None], order[:depth]].ravel()
+            position = np.tile(np.arange(min(depth, n)), len(attributes))
+            for row in positions:
+                row[groups[::-1]] = position[::-1]  # the first position overwrites all later ones
+                others = row[groups] != position
+                groups, position = groups[others], position[others]
+            incomplete = (positions < n).sum(axis=0) < np.minimum(members, count)
+            attributes = np.unique(self.owner[incomplete])
+            depth *= 8
+        return positions
+
+    def find_pairs(self, columns: Sequence[int], group_start: Integers) -> NDArray[np.uint64]:
+        """Find ``ValuePairs.together`` of the attributes in some columns."""
+        count = sum(-(-len(self.counts[i]) // 8) for i in columns)
+        together = np.full((8 * count, -(-count // 8) * 8), 255, dtype=np.uint8)
+        for position, i in enumerate(columns):
+            check_time()
+            for j in columns[: position + 1]:
+                size = len(self.counts[i]), len(self.counts[j])
+                counts = np.bincount(self.cells[i] * size[1] + self.cells[j], minlength=size[0] * size[1]).reshape(size)
+                unseen = bool(self.assigned[i] or self.assigned[j])
+                if i == j:
+                    block = np.full(size, True) if unseen else counts > 0
+                else:
+                    expected = np.outer(self.counts[i], self.counts[j]) / len(self.cells[i])
+                    block = expected <= self.limits[np.minimum(counts, len(self.limits) - 1)]
+                    if not unseen:
+                        block &= counts > 0
+                for pairs, row, column in ((block, i, j), (block.T, j, i)):
+                    bits = np.packbits(pairs, axis=1, bitorder="little")
+                    at = slice(group_start[row], group_start[row] + len(bits))
+                    together[at, group_start[column] // 8 :][:, : bits.shape[1]] = bits
+        return together.view("<u8")
 
 
 def get_bits(words: NDArray[np.uint64], row: Integers, bit: Integers) -> Booleans:
@@ -190,59 +314,19 @@ def error_limits(people: int) -> Floats:
     return np.append(poisson_mean(np.arange(few + 1), MAX_ERROR_P) / MIN_RATIO, np.inf)
 
 
-def _find_pairs(counts: Integers, by_range: tuple[bool, bool], limits: Floats, *, unseen: bool) -> Booleans:
-    """Find the cells of two attributes that occur together.
-
-    Args:
-        counts: Number of people with both cells, shape (cells, cells).
-        by_range: Whether each of the two attributes is compared by ranges.
-        limits: Limits of errors (see ``error_limits``).
-        unseen: Whether pairs that were not observed are included, unless many were expected.
-    """
-    pairs = np.ones(counts.shape, dtype=np.bool_)
-    if by_range == (False, False):
-        return pairs & ~_is_absent(counts, _expected_together(counts), limits, unseen=unseen)
-    if by_range[1]:
-        pairs &= _find_ranges(counts, limits, merged=by_range[0], unseen=unseen)
-    if by_range[0]:
-        pairs &= _find_ranges(counts.T, limits, merged=by_range[1], unseen=unseen).T
-    return pairs
+def _local_cells(people: Floats, first: Floats, cuts: Sequence[Floats | None]) -> Integers:
+    """Return the cell of every entry of people (n, d) within its attribute, shape (n, d)."""
+    cells = (people - first).astype(np.int64)
+    for i, cut in enumerate(cuts):
+        if cut is not None:
+            cells[:, i] = np.searchsorted(cut, people[:, i], side="right")
+    return cells
 
 
-def _find_ranges(counts: Integers, limits: Floats, *, merged: bool, unseen: bool) -> Booleans:
-    """Return, for each row, the columns between the first and the last column observed with it.
-
-    Args:
-        counts: Number of people, shape (rows, columns), both in order.
-        limits: Limits of errors (see ``error_limits``).
-        merged: Whether rows are cells of a number too. The rows of each sixteenth of the people then share a range.
-        unseen: As for ``_find_pairs``.
-    """
-    if merged:
-        people = counts.sum(axis=1)
-        n = int(people.sum())
-        bins = np.minimum((np.cumsum(people) - people / 2) * BINS // n, BINS - 1).astype(np.int64)
-        members = (bins == np.arange(BINS)[:, None]).astype(np.float64)
-        joint = (members @ counts).astype(np.int64)  # faster than adding row by row, and exact
-        return np.asarray(_find_ranges(joint, limits, merged=False, unseen=unseen)[bins])
-
-    def in_tail(seen: Integers, expected: Floats) -> Booleans:
-        """Find the columns before the first observed column, ignoring errors."""
-        absent = _is_absent(np.cumsum(seen, axis=1), np.cumsum(expected, axis=1), limits, unseen=unseen)
-        return np.asarray(np.logical_or.accumulate(absent[:, ::-1], axis=1)[:, ::-1])
-
-    expected = _expected_together(counts)
-    return ~in_tail(counts, expected) & ~in_tail(counts[:, ::-1], expected[:, ::-1])[:, ::-1]
-
-
-def _is_absent(seen: Integers, expected: Floats, limits: Floats, *, unseen: bool) -> Booleans:
-    absent = expected > limits[np.minimum(seen, len(limits) - 1)]
-    return absent if unseen else absent | (seen == 0)
-
-
-def _expected_together(counts: Integers) -> Floats:
-    """Compute the expected counts (rows, columns) if the attributes were independent."""
-    return np.asarray(np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum())
+def _sixteenths(counts: Integers) -> Integers:
+    """Return the sixteenth of the people that contains each cell of a number, from the people in each cell."""
+    middle = np.cumsum(counts) - counts / 2
+    return np.asarray(np.minimum(middle * BINS // counts.sum(), BINS - 1), dtype=np.int64)
 
 
 def _cell_starts(attribute: Attribute, entries: Floats, max_cells: int) -> Floats | None:

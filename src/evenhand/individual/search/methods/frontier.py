@@ -13,6 +13,7 @@ formulas prefer moves that rarely change a label.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import reduce
 
 import numpy as np
 
@@ -45,6 +46,9 @@ MAX_LISTED = 100_000
 
 MAX_IDLE_DRAWS = 5
 """Number of consecutive draws without a new individual after which the profiles count as exhausted."""
+
+FIRST_CHANCES = np.array([1.0, 0.5, 0.1])
+"""Probabilities, relative to the lowest in the queue, above which neighbours are estimated before all others."""
 
 CLIP = 1e-12
 """Scores are clipped to at least this distance from 0 and 1, so that log-odds are finite."""
@@ -138,11 +142,16 @@ class NeighbourQueue:
         """Return the queue without some neighbours."""
         return self[~np.isin(self.mark, neighbours.mark)]
 
-    def append(self, neighbours: NeighbourQueue, *, max_size: int) -> NeighbourQueue:
-        """Add neighbours, each with its likeliest parent. A long queue keeps only the likeliest."""
-        if len(self) + len(neighbours) > 2 * max_size:
-            both = self._insert(neighbours, np.full(len(neighbours), len(self)))
-            return both[np.argpartition(-both.chance, max_size)[:max_size]]._distinct()
+    def append(self, neighbours: NeighbourQueue) -> NeighbourQueue:
+        """Append neighbours, which may be in the queue already."""
+        return self._insert(neighbours, np.full(len(neighbours), len(self)))
+
+    def cut(self, max_size: int) -> NeighbourQueue:
+        """Keep only the likeliest neighbours, each with its likeliest parent."""
+        return self[np.argpartition(-self.chance, max_size)[:max_size]]._distinct()
+
+    def merge(self, neighbours: NeighbourQueue) -> NeighbourQueue:
+        """Add neighbours, each with its likeliest parent."""
         # The queue is sorted by mark without duplicates, so the new neighbours are inserted at their positions.
         neighbours = neighbours._distinct()
         place = np.searchsorted(self.mark, neighbours.mark)
@@ -164,7 +173,7 @@ class NeighbourQueue:
 
     def _distinct(self) -> NeighbourQueue:
         """Keep each neighbour with its likeliest parent, sorted by mark."""
-        order = np.lexsort((-self.chance, self.mark))
+        order = np.lexsort((self.parent, -self.chance, self.mark))
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = np.diff(self.mark[order]) != 0
         return self[order[is_first]]
@@ -325,16 +334,35 @@ class BoundarySearch:
         self._parents = self._parents.append(rows, codes, answers)
         parent, level = np.nonzero(self._moves.open(codes))
         origin = codes[parent, self._moves.attribute[level]]
-        marks = self._hash_profiles(codes)[parent] ^ self._level_marks[origin] ^ self._level_marks[level]
-        new = ~self._is_queried(marks)
-        parent, level, origin, marks = parent[new], level[new], origin[new], marks[new]
         margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level))
-        spreads = self._surrogate.spread()
-        spread = np.sqrt((spreads[level] ** 2 + spreads[origin] ** 2) / 2)
-        chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
-        size = max(MAX_FIRST_STEP, self._queried // GROWTH)
-        neighbours = NeighbourQueue(chance, marks, parent + offset, level)
-        self._queue = self._queue.append(neighbours, max_size=20_000 + 20 * size)
+        lowest, highest = reduce(np.minimum, margins.T), reduce(np.maximum, margins.T)
+        squares = self._surrogate.spread() ** 2
+        spread = np.sqrt((squares[level] + squares[origin]) / 2)
+        hashes = self._hash_profiles(codes)
+
+        def estimate(selected: Booleans) -> NeighbourQueue:
+            """Estimate the selected neighbours, without those that were queried."""
+            kept = np.flatnonzero(selected)
+            marks = hashes[parent[kept]] ^ self._level_marks[origin[kept]] ^ self._level_marks[level[kept]]
+            new = ~self._is_queried(marks)
+            kept, marks = kept[new], marks[new]
+            chance = self._surrogate.chance(lowest[kept], highest[kept], spread[kept])
+            return NeighbourQueue(chance, marks, parent[kept] + offset, level[kept])
+
+        max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
+        if len(self._queue) and len(self._queue) + len(parent) > 4 * max_size:
+            # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
+            distance = np.maximum(lowest, -highest) / spread
+            for chance in self._queue.chance.min() * FIRST_CHANCES:
+                neighbours = estimate(distance <= _distance_of(chance))
+                if len(self._queue) + np.count_nonzero(neighbours.chance >= chance) > max_size:
+                    self._queue = self._queue.append(neighbours).cut(max_size)
+                    return
+        neighbours = estimate(np.ones(len(parent), dtype=np.bool_))
+        if len(self._queue) + len(neighbours) > 2 * max_size:
+            self._queue = self._queue.append(neighbours).cut(max_size)
+        else:
+            self._queue = self._queue.merge(neighbours)
 
     def _select_new(self, rows: Floats) -> Floats:
         """Return the profiles (n, U) that were not queried before, and mark them as queried."""
@@ -495,6 +523,16 @@ class Surrogate:
     def chance(lowest: Floats, highest: Floats, spread: Floats) -> Floats:
         """Compute the probability of different signs if the common error is normal with this standard deviation."""
         return _normal_cdf(-lowest / spread) - _normal_cdf(-highest / spread)
+
+
+def _distance_of(chance: float) -> float:
+    """Return a distance from the boundary, in standard errors, beyond which no flip has this probability.
+
+    The probability of a flip is at most that of the tail beyond the nearest margin.
+    """
+    distances = np.linspace(-8, 8, 3201)
+    reached = np.count_nonzero(_normal_cdf(-distances) >= chance)
+    return float(distances[reached]) if reached < len(distances) else np.inf
 
 
 def _normal_cdf(z: Floats) -> Floats:
