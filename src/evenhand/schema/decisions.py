@@ -255,7 +255,7 @@ class DecisionRoles:
         """Read numeric decisions, without the rows that have none."""
         target = infer_target(decision, self.favourable, outcome)
         self._refuse(("membership", "score"), f"labels as decisions, and {decision.name!r} holds numbers")
-        decided = decision.positions >= 0
+        decided = ~decision.labels.missing()
         labelled = None if self.target is None else ~table[self.target].missing()
         people = self._read_people(table, target, decided, labelled)
         rows, numbers = people.rows, None

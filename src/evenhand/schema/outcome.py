@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -202,14 +202,14 @@ class OutcomeColumn:
     Attributes:
         name: Name of the outcome. Default: that of the column.
         coded: Cells of the column.
+        labels: Label of each row in one spelling, None if the cell is empty.
         words: Distinct labels, in order.
-        positions: Position in ``words`` of each row's label, -1 if the cell is empty, shape (n,).
     """
 
     name: str
     coded: CodedColumn
+    labels: CodedColumn
     words: tuple[Value, ...]
-    positions: Integers
 
     @classmethod
     def read(cls, coded: CodedColumn, name: str | None = None) -> OutcomeColumn:
@@ -232,15 +232,16 @@ class OutcomeColumn:
         words: dict[str, Value] = {}
         for label in sorted(labels, key=sort_key):
             words.setdefault(spelling(label), label)
-        places = {key: i for i, key in enumerate(words)}
-        codes = [-1 if is_missing(cell) else places[spelling(cell)] for cell in cells]
-        return cls(name or coded.name, coded, tuple(words.values()), np.array(codes, dtype=np.int64)[coded.codes])
+        values = [None if is_missing(cell) else words[spelling(cell)] for cell in cells]
+        return cls(name or coded.name, coded, coded.with_values(values), tuple(words.values()))
 
-    def describe(self, chosen: Iterable[Value]) -> str:
+    def present(self, rows: Booleans) -> list[Value]:
+        """List the labels that occur in the rows selected by a mask, in order."""
+        return [self.words[i] for i in np.unique(self.encode(self.words)[rows]) if i >= 0]
+
+    def describe(self, chosen: Collection[Value]) -> str:
         """Describe the chosen labels with their counts and first rows."""
-        positions = [self.words.index(word) for word in chosen]
-        by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
-        return by_word.describe(np.isin(self.positions, positions))
+        return self.labels.describe(self.labels.each(lambda label: label in chosen))
 
     def matches(self, values: Iterable[Value]) -> list[Value]:
         """List the labels in the column that match any of the values, in any spelling."""
@@ -249,9 +250,9 @@ class OutcomeColumn:
 
     def encode(self, values: Sequence[Value]) -> Integers:
         """Encode each row's label as its position in ``values``, -1 for other labels, shape (n,)."""
-        place = {outcome_key(value): i for i, value in enumerate(values)}
-        codes = [*(place.get(outcome_key(word), -1) for word in self.words), -1]
-        return np.array(codes, dtype=np.int64)[self.positions]
+        codes = {outcome_key(value): i for i, value in enumerate(values)}
+        entries = self.labels.look_up(lambda label: -1 if label is None else codes.get(outcome_key(label), -1))
+        return entries.astype(np.int64)
 
     def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
         """Find the labels in the column that match configured values, in any spelling.

@@ -408,10 +408,8 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
 
 def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence[Value] | None = None) -> Booleans:
     """Mark missing values, markers of missing values, and strings for unknown values, shape (n,)."""
+    words = {word_of(value) for value in (*(unknown or ()), *(markers if column.array is None else ()))}
     missing = column.missing()
-    if column.array is None:
-        missing |= column.each(lambda value: isinstance(value, str) and value.strip() in markers)
-    words = {word_of(value) for value in unknown or ()}
     return missing | column.each(lambda value: word_of(value) in words) if words else missing
 
 
@@ -433,7 +431,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
     known = labels.known_words(listed) if listed else labels.words
     labelled = labels.encode([word for word in known if word not in missing]) >= 0
     column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
-    words = [labels.words[i] for i in np.unique(labels.positions[keep])]
+    words = labels.present(keep)
     values = target.values
     if values is None:
         favourable = [] if target.kind == "labels" else labels.require([target.favourable], "favourable")
@@ -443,7 +441,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
         # The copy keeps cached properties, which depend only on the unchanged attributes.
         schema = schema.model_copy(update={"target": target.model_copy(update=update)})
     codes = labels.encode(values)
-    unlisted = [labels.words[i] for i in np.unique(labels.positions[keep & (codes < 0)])]
+    unlisted = labels.present(keep & (codes < 0))
     if unlisted:
         raise DataError(
             f"target column {target.name!r} has labels that the schema does not list: {labels.describe(unlisted)}",

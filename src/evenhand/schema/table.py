@@ -267,36 +267,32 @@ class CodedColumn:
             column = cls(series.name, words or _code_objects(cells), None, counts, locate)
         except TypeError:  # a cell is not hashable
             return cls(series.name, (tuple(cells), np.arange(len(cells))), None, counts, locate)
-        column = column._replace_values(list(map(_empty_blanks, column.values)))
+        column = column.with_values(list(map(_empty_blanks, column.values)))
         # Numbers stored as text: 1 and "1" are one value.
         numeric = words is None and any(is_number(value) for value in column.values)
-        return column._replace_values(list(map(parse_word, column.values))) if numeric else column
+        return column.with_values(list(map(parse_word, column.values))) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
         """Convert the strings to numbers, if every string is the canonical spelling of a number."""
         values = list(map(parse_word, self.values))
-        return self if any(isinstance(value, str) for value in values) else self._replace_values(values)
+        return self if any(isinstance(value, str) for value in values) else self.with_values(values)
 
     def as_words(self) -> CodedColumn:
         """Convert the values to text (see ``word_of``). Missing values are None."""
         words = [None if is_missing(value) else word_of(value) for value in self.values]
         cells = dict(zip(reversed(words), reversed(self.values), strict=True))  # first cell of each word
         locate = self.locate
-        return replace(
-            self._replace_values(words),
-            array=None,
-            locate=None if locate is None else lambda word: locate(cells[word]),
-        )
+        return replace(self.with_values(words), locate=None if locate is None else lambda word: locate(cells[word]))
 
-    def _replace_values(self, values: Sequence[Any]) -> CodedColumn:
-        """Replace the values of the column and merge duplicates. If no value changes, return the column itself."""
+    def with_values(self, values: Sequence[Any]) -> CodedColumn:
+        """Replace the distinct values and merge duplicates. If no value changes, return the column itself."""
         if all(new is old for new, old in zip(values, self.values, strict=True)):
             return self
         place: dict[Hashable, int] = {}
         codes = [place.setdefault(value_key(value), len(place)) for value in values]
         distinct = dict(zip(codes, values, strict=True))
         renumbered = np.array(codes, dtype=np.int64)[self.codes]
-        return replace(self, known=(tuple(distinct[code] for code in sorted(distinct)), renumbered))
+        return replace(self, array=None, known=(tuple(distinct[code] for code in sorted(distinct)), renumbered))
 
     def __len__(self) -> int:
         return len(self.codes if self.array is None else self.array)
