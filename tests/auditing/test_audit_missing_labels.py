@@ -17,6 +17,7 @@ from evenhand.auditing import (
     gates_pass,
     parse_gate,
 )
+from evenhand.schema import Schema
 from evenhand.stats import bonferroni, paired_difference
 
 GROUPS = np.repeat(["a", "b"], 200)
@@ -164,3 +165,16 @@ def test_paired_changes_of_errors_are_of_people_with_a_true_number():
         assert (line.change.low, line.change.high) == pytest.approx((other.change.low, other.change.high)), name
         assert line.pairing == "paired"
     assert found.line("mean").change.value == pytest.approx(after.mean() - before.mean())
+
+
+def test_rows_without_a_required_value_are_dropped_and_counted():
+    age = np.r_[[np.nan] * 7, 20 + np.arange(393) % 40]
+    people = pd.DataFrame({"group": GROUPS, "age": age, "hired": np.arange(400) % 2})
+    attributes = [
+        {"name": "group", "kind": "categorical", "values": ["a", "b"], "protected": True},
+        {"name": "age", "kind": "integer", "lower": 20, "upper": 59, "missing": "drop"},
+    ]
+    schema = Schema.parse({"target": {"name": "hired", "favourable": 1}, "attributes": attributes})
+    result = evenhand.audit(lambda frame: (frame["age"] > 40).astype(int), people, schema=schema, searched=0, samples=9)
+    assert (result.data.people, result.data.dropped) == (393, 7)
+    assert result.table_reading.left_out == {"without a value of age": 7}

@@ -254,7 +254,7 @@ def _audit_labels(
             why_not=reason or None,
             caution=find_caution(scorer),
         ),
-        data=_describe_data(subject, several=several),
+        data=_describe_data(subject, described.dropped, several=several),
         groups=by_group,
         settings=settings,
         individual=flips,
@@ -265,7 +265,7 @@ def _audit_labels(
     )
 
 
-def _describe_data(subject: Subject, *, several: bool) -> DataCard:
+def _describe_data(subject: Subject, dropped: int, *, several: bool) -> DataCard:
     people, weights = subject.people, None if subject.weights is None else subject.weights.values
     carried = ["\x1f".join(map(str, column)).encode("utf-8", "surrogatepass") for column in people.carried_columns()]
     return make_data_card(
@@ -273,7 +273,7 @@ def _describe_data(subject: Subject, *, several: bool) -> DataCard:
         subject.data_name,
         (people.individuals, *carried, people.labels, weights),
         recorded=False,
-        dropped=people.dropped,
+        dropped=dropped,
         base_rate=None if several else measure_base_rate(people, weights),
     )
 
