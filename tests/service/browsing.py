@@ -49,7 +49,6 @@ class Site:
     def stop(self) -> None:
         """As a process that is told to stop does."""
         if self._thread.is_alive():
-            self.context.stopping.set()
             self._server.should_exit = True
             self._thread.join(60)
             assert not self._thread.is_alive()

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+import threading
 from importlib.resources import files
 
 import pytest
@@ -16,9 +17,8 @@ from sqlalchemy import delete, insert, select
 
 from evenhand.service import Database, KeyStore, Ledger, ServiceConfig
 from evenhand.service.dashboard import windows
-from evenhand.service.dashboard.hub import parse_positions
 from evenhand.service.dashboard.rows import RowFilter, entry_to_row
-from evenhand.service.dashboard.windows import StreamStatus
+from evenhand.service.dashboard.windows import StreamStatus, parse_positions
 from evenhand.service.generation.guards import build_guard_machine
 from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.store.tables import checkpoints, entries, pictures, streams
@@ -120,6 +120,38 @@ def test_times(decided):
     latest = ask(client, "/streams/loans/window", since=since, limit=3)
     assert [row["n"] for row in latest["rows"]] == [58, 59, 60]
     assert latest["total"] == len([row for row in rows if row["at"] >= since])
+
+
+def news_of(client, stream, **positions):
+    after = ",".join(f"{name}={number}" for name, number in positions.items())
+    return next((news for news in ask(client, "/news", after=after)["news"] if news["stream"] == stream), None)
+
+
+def test_news_are_the_entries_after_a_position(decided, monkeypatch):
+    client, *_ = decided
+    news = news_of(client, "loans", loans=58)
+    assert (news["number"], [row["n"] for row in news["rows"]], news["gap"]) == (60, [59, 60], False)
+    assert news_of(client, "loans", loans=60) is None
+    for position in (61, 3):
+        monkeypatch.setattr(windows, "MAX_NEW_ROWS", 5)
+        assert news_of(client, "loans", loans=position) == {"stream": "loans", "number": 60, "gap": True, "rows": []}
+
+
+def test_a_page_misses_no_entry_while_others_write(client):
+    total, numbers = 200, [0]
+
+    def write():
+        for i in range(total):
+            operation = {"op": "decide", "id": f"p{i}", "group": "men", "recommendation": 1}
+            client.app.state.context.ledger.submit("loans", operation, id=f"p{i}").result()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while numbers[-1] < total:
+        news = news_of(client, "loans", loans=numbers[-1])
+        numbers += [] if news is None else [row["n"] for row in news["rows"]]
+    writer.join()
+    assert numbers == list(range(total + 1))
 
 
 def test_exports_hold_what_is_found(decided):

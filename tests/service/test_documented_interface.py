@@ -6,7 +6,7 @@ from support import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "service-http.md").read_text("utf-8")
 OPERATING = (ROOT / "docs" / "how-to" / "operate-the-service.md").read_text("utf-8")
-PAGES_ALONE = {"/monitors/{}", "/", "/login", "/logout", "/openapi.json", "/v1/events"}
+PAGES_ALONE = {"/monitors/{}", "/", "/login", "/logout", "/openapi.json"}
 """What only browsers ask for, and the description itself."""
 
 

@@ -31,11 +31,6 @@ def test_the_head_is_that_of_get_without_a_body(client, path):
     assert (head.content, bool(whole.content)) == (b"", whole.status_code != 303)
 
 
-def test_an_answer_without_an_end_has_a_head(client):
-    head = client.head("/v1/events")
-    assert head.headers["content-type"].startswith("text/event-stream")
-
-
 def test_what_is_only_posted_has_no_head_and_requests_are_counted_by_route(client):
     assert client.head("/v1/shields/loans/decisions").status_code == 405
     client.head("/v1/shields/loans")

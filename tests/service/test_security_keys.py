@@ -5,17 +5,15 @@ import hashlib
 import json
 import re
 import threading
-from types import SimpleNamespace
 
 import pytest
-from service_settings import GUARD, PLAN, idle_context
+from service_settings import GUARD, PLAN
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from evenhand.cli.main import app as command
 from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
 from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
-from evenhand.service.api.envelope import RequestEnvelope
 from evenhand.service.auth import keys as module
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
 from evenhand.service.auth.limits import MAX_FAILURES
@@ -328,42 +326,6 @@ def test_nothing_is_read_of_who_has_no_key(client):
     assert client.post("/v1/images/generations", content=body()).status_code == 401
 
 
-def test_a_stream_of_events_ends_with_its_key(database, clock):
-    steady = Clock()
-    with KeyStore(database, clock=clock) as ring:
-        key = ring.add("ann", ["read"])
-
-        async def events(scope, receive, send):
-            start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
-            await send(start)
-            for k in range(6):
-                if k == 3:
-                    ring.revoke("ann")
-                    steady.now += module.FRESH_SECONDS
-                await send({"type": "http.response.body", "body": b"%d" % k, "more_body": True})
-
-        state = SimpleNamespace(context=idle_context(keys=KeyCache(database, clock=clock, steady=steady)))
-
-        async def receive():
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": "/v1/events",
-            "app": SimpleNamespace(state=state),
-            "headers": [(b"authorization", f"Bearer {key}".encode())],
-        }
-        sent = []
-
-        async def send(message):
-            sent.append(message)
-
-        asyncio.run(RequestEnvelope(events)(scope, receive, send))
-    assert [one["body"] for one in sent[1:]] == [b"0", b"1", b"2", b""]
-    assert [one["more_body"] for one in sent[1:]] == [True, True, True, False]
-
-
 def test_another_site_cannot_use_a_browsers_cookie(client, reader):
     own, other = {"cookie": f"{COOKIE}={reader}"}, "https://other.example"
 
@@ -397,8 +359,8 @@ def test_a_service_without_keys_answers_to_its_own_machine_alone(url):
 OTHERS = (
     "/",
     "/metrics",
-    "/v1/events",
     "/v1/dashboard",
+    "/v1/dashboard/news",
     "/v1/shields/finite",
     "/v1/streams/finite/log",
     "/v1/streams/finite/log",

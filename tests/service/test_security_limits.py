@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from service_settings import idle_context
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse
 
 from evenhand.service.api import envelope as module
 from evenhand.service.api.envelope import RequestEnvelope
@@ -23,15 +23,6 @@ class Clock:
 
     def __call__(self):
         return self.now
-
-
-class HurriedLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock can be set forward, so that a limit of time passes when the test says so."""
-
-    ahead = 0.0
-
-    def time(self):
-        return super().time() + self.ahead
 
 
 class Line:
@@ -264,56 +255,3 @@ def test_a_time_out_of_the_application_itself_is_its_own():
         raise TimeoutError("of an upstream")
 
     assert asyncio.run(Line().over(limited(fails))).status == 500
-
-
-def test_streams_of_events_have_no_end_and_a_limit_of_their_own(monkeypatch):
-    monkeypatch.setattr(module, "MAX_EVENT_STREAMS", 2)
-
-    async def run():
-        going = asyncio.Event()
-
-        async def events():
-            yield b"data: 1\n\n"
-            await going.wait()
-            yield b"data: 2\n\n"
-
-        async def app(scope, receive, send):
-            if scope["path"] == "/":
-                await StreamingResponse(events(), media_type="text/event-stream")(scope, receive, send)
-            else:
-                await echo(scope, receive, send)
-
-        limiter = limited(app, in_flight=1, request_seconds=60)
-        streams = [Line(hold=asyncio.Event()) for _ in range(2)]
-        for line in streams:
-            line.parts = [b""]
-        tasks = []
-        for line in streams:
-            line.hold = None
-            holding = asyncio.Event()
-
-            async def receive(line=line, holding=holding):
-                if line.parts:
-                    return {"type": "http.request", "body": line.parts.pop(), "more_body": False}
-                await holding.wait()
-                return {"type": "http.disconnect"}
-
-            tasks.append(asyncio.create_task(limiter(line.scope, receive, line.send)))
-            for _ in range(10):
-                await asyncio.sleep(0)
-        assert [line.status for line in streams] == [200, 200]
-        plain = Line([b"x"])
-        plain.scope["path"] = "/plain"
-        assert (await plain.over(limiter)).status == 200, "streams take nobody's place"
-        third = await Line().over(limiter)
-        assert (third.status, third.error["code"]) == (429, "busy")
-        asyncio.get_running_loop().ahead += 61
-        for _ in range(10):
-            await asyncio.sleep(0)
-        going.set()
-        await asyncio.gather(*tasks)
-        assert all(b"2" in b"".join(one.get("body", b"") for one in line.sent) for line in streams)
-        assert not limiter.event_streams
-
-    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
-        runner.run(run())

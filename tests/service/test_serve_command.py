@@ -209,13 +209,6 @@ def _listens(url: str) -> bool:
         return one.connect_ex((host, int(port))) == 0
 
 
-def test_a_page_that_listens_for_ever_does_not_keep_it(served):
-    service = served()
-    with urllib.request.urlopen(f"{service.url}/v1/events", timeout=60) as events:
-        assert events.readline()
-        assert service.stop() == 0
-
-
 def test_a_port_that_is_taken(refused):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])

@@ -54,69 +54,58 @@ class Metrics:
         self._ledger = ledger
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        histogram = partial(Histogram, registry=registry)
-        stream, specification = ["stream"], ["stream", "specification"]
-        self._operations = counter("evenhand_operations", "Operations that are in the log", ["stream", "op"])
-        self._decisions = counter("evenhand_decisions", "Decisions of shields", ["stream", "decision"])
-        self._interventions = counter("evenhand_interventions", "Decisions against the recommendation", stream)
-        self._items = counter("evenhand_items", "Requests to guarded generators by status", ["stream", "status"])
-        self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", stream)
-        self._cost = counter(
-            "evenhand_generator_cost", "Spent on the generator, in the currency of its prices", ["stream", "used"]
-        )
-        self._cost_by_value = counter(
-            "evenhand_generator_cost_by_value",
-            "Cost of delivered items by the values that they show",
-            ["stream", "group", "value"],
-        )
-        self._remembered = counter(
-            "evenhand_judge_answers",
-            "Questions to judges and classifiers with a cache",
-            ["stream", "part", "remembered"],
-        )
-        self._upstream = histogram(
-            "evenhand_upstream_seconds", "Duration of the generator in a request", stream, buckets=ANSWER_BUCKETS
-        )
-        self._guarding = histogram(
-            "evenhand_guarding_seconds",
-            "Duration of judge, classifier and store in a request",
-            stream,
-            buckets=ANSWER_BUCKETS,
-        )
-        self._commit = histogram(
-            "evenhand_commit_seconds", "A transaction of decisions, until the disk has it", buckets=COMMIT_BUCKETS
-        )
-        self._batch = histogram("evenhand_commit_operations", "Operations in one transaction", buckets=BATCH_BUCKETS)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
+        self._operations = counter("evenhand_operations", "Operations that are in the log", "stream", "op")
+        self._decisions = counter("evenhand_decisions", "Decisions of shields", "stream", "decision")
+        self._interventions = counter("evenhand_interventions", "Decisions against the recommendation", "stream")
+        self._items = counter("evenhand_items", "Requests to guarded generators by status", "stream", "status")
+        self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", "stream")
+        text = "Spent on the generator, in the currency of its prices"
+        self._cost = counter("evenhand_generator_cost", text, "stream", "used")
+        text = "Cost of delivered items by the values that they show"
+        self._cost_by_value = counter("evenhand_generator_cost_by_value", text, "stream", "group", "value")
+        text = "Questions to judges and classifiers with a cache"
+        self._remembered = counter("evenhand_judge_answers", text, "stream", "part", "remembered")
+        text = "Duration of the generator in a request"
+        self._upstream = histogram("evenhand_upstream_seconds", text, ANSWER_BUCKETS, "stream")
+        text = "Duration of judge, classifier and store in a request"
+        self._guarding = histogram("evenhand_guarding_seconds", text, ANSWER_BUCKETS, "stream")
+        text = "A transaction of decisions, until the disk has it"
+        self._commit = histogram("evenhand_commit_seconds", text, COMMIT_BUCKETS)
+        self._batch = histogram("evenhand_commit_operations", "Operations in one transaction", BATCH_BUCKETS)
         waiting = gauge("evenhand_waiting_operations", "Operations that no transaction has taken up")
         waiting.set_function(lambda: ledger.waiting)
-        self._requests = counter(
-            "evenhand_http_requests", "Requests, by route and status", ["method", "route", "status"]
-        )
-        self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", stream)
-        self._bias = gauge("evenhand_bias", "Current bias of the decisions", stream)
-        self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", stream)
-        self._bound = gauge(
-            "evenhand_bias_bound", "Guaranteed at the end of this period at most; NaN: no guarantee", stream
-        )
-        self._bound_later = gauge(
-            "evenhand_bias_bound_later", "The same of later periods; NaN: no guarantee, or no later period", stream
-        )
-        self._assumption_held = gauge(
-            "evenhand_assumption_held",
-            "Whether what guarantees rest on has held and still can, 1 or 0; NaN: they rest on nothing",
-            stream,
-        )
-        self._slack = gauge("evenhand_deadline_slack", "Items until the first value must have appeared", specification)
-        self._missed = gauge(
-            "evenhand_deadlines_missed",
-            "Since the stream began; one more each time a deadline passes again",
-            specification,
-        )
-        self._open = gauge("evenhand_open_admissions", "Requests whose item is not known yet, of all replicas", stream)
-        self._passing = gauge(
-            "evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet", stream
-        )
+        text = "Requests, by route and status"
+        self._requests = counter("evenhand_http_requests", text, "method", "route", "status")
+        self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", "stream")
+        self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", "stream")
+        bound = "Guaranteed at the end of this period at most; NaN: no guarantee"
+        later = "The same of later periods; NaN: no guarantee, or no later period"
+        held = "Whether what guarantees rest on has held and still can, 1 or 0; NaN: they rest on nothing"
+        # By entry of a certificate.
+        self._certificate = {
+            "bias": gauge("evenhand_bias", "Current bias of the decisions", "stream"),
+            "bound": gauge("evenhand_bias_bound", bound, "stream"),
+            "bound_later": gauge("evenhand_bias_bound_later", later, "stream"),
+            "assumption_held": gauge("evenhand_assumption_held", held, "stream"),
+        }
+        text = "Items until the first value must have appeared"
+        self._slack = gauge("evenhand_deadline_slack", text, "stream", "specification")
+        text = "Since the stream began; one more each time a deadline passes again"
+        self._missed = gauge("evenhand_deadlines_missed", text, "stream", "specification")
+        text = "Requests whose item is not known yet, of all replicas"
+        self._open = gauge("evenhand_open_admissions", text, "stream")
+        text = "Passed while the store was away, not logged yet"
+        self._passing = gauge("evenhand_unlogged_recommendations", text, "stream")
         # Enforcers of the guards that interpret states and decide nothing.
         self._enforcers: dict[str, Enforcer] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
@@ -148,39 +137,35 @@ class Metrics:
 
     def watch_guard(self, guard: ServedGuard) -> None:
         """Count the requests of a guarded generator. All counters start with the value 0."""
-        name, values = guard.name, guard.pipeline.configuration.values
+        name, config = guard.name, guard.pipeline.configuration
         self._create_operations(name, GUARD_OPERATIONS)
         for status in get_args(AnswerStatus):
             self._items.labels(name, status)
-        for used in ("yes", "no"):
-            self._cost.labels(name, used)
-        for group, is_cached in values.items():
-            for value in (*is_cached, "none"):
+        for group, values in config.values.items():
+            for value in (*values, "none"):
                 self._cost_by_value.labels(name, group, value)
-        for metric in (self._changed, self._upstream, self._guarding):
-            metric.labels(name)
+        used, unused = self._cost.labels(name, "yes"), self._cost.labels(name, "no")
+        changed, upstream = self._changed.labels(name), self._upstream.labels(name)
+        guarding = self._guarding.labels(name)
 
         def count_answer(served: ServedAnswer) -> None:
-            self._items.labels(guard.name, served.answer.status).inc()
-            self._changed.labels(guard.name).inc(served.answer.changed)
-            self._cost.labels(guard.name, "yes").inc(served.answer.cost)
-            if served.answer.item is not None:
-                for group, value in served.answer.values.items():
-                    self._cost_by_value.labels(guard.name, group, value or "none").inc(served.answer.cost)
-            self._upstream.labels(guard.name).observe(served.upstream_seconds)
-            self._guarding.labels(guard.name).observe(max(0.0, served.seconds - served.upstream_seconds))
+            answer = served.answer
+            self._items.labels(name, answer.status).inc()
+            changed.inc(answer.changed)
+            used.inc(answer.cost)
+            if answer.item is not None:
+                for group, value in answer.values.items():
+                    self._cost_by_value.labels(name, group, value or "none").inc(answer.cost)
+            upstream.observe(served.upstream_seconds)
+            guarding.observe(max(0.0, served.seconds - served.upstream_seconds))
 
         guard.observers.append(count_answer)
-        guard.cost_observers.append(lambda _count, cost: self._cost.labels(guard.name, "no").inc(cost))
-        for name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
+        guard.cost_observers.append(lambda _count, cost: unused.inc(cost))
+        for part_name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
             if isinstance(part, ChatJudge | ChatClassifier) and part.cache is not None:
-                labels = {
-                    is_cached: self._remembered.labels(guard.name, name, "yes" if is_cached else "no")
-                    for is_cached in (True, False)
-                }
-                part.cache.observers.append(lambda is_cached, labels=labels: labels[is_cached].inc())  # type: ignore[misc]  # its defaults
-        about = guard.pipeline.configuration
-        self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
+                cached, fresh = (self._remembered.labels(name, part_name, answer) for answer in ("yes", "no"))
+                part.cache.observers.append(partial(_count_cached_answer, cached, fresh))
+        self._enforcers[name] = Enforcer(config, mode=config.guard.mode)
 
     def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
         """Return all metrics in the text format of Prometheus, with the stored states of the streams.
@@ -218,12 +203,7 @@ class Metrics:
     def _describe_stream(self, name: str, state: Mapping[str, Any]) -> None:
         if "certificate" in state:
             certificate = state["certificate"]
-            self._bias.labels(name).set(certificate["bias"])
-            for gauge, entry in (
-                (self._bound, "bound"),
-                (self._bound_later, "bound_later"),
-                (self._assumption_held, "assumption_held"),
-            ):
+            for entry, gauge in self._certificate.items():
                 gauge.labels(name).set(float("nan") if certificate[entry] is None else float(certificate[entry]))
             return
         self._open.labels(name).set(len(state["open"]))
@@ -247,6 +227,10 @@ class Metrics:
             for decision, count in TallyOf(output["decision"] for output in decided).items():
                 self._decisions.labels(stream, str(decision)).inc(count)
             self._interventions.labels(stream).inc(sum(output["intervened"] for output in decided))
+
+
+def _count_cached_answer(cached: Counter, fresh: Counter, is_cached: bool) -> None:
+    (cached if is_cached else fresh).inc()
 
 
 COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -11,13 +11,12 @@ from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.monitoring.config import read_monitor_config
 from evenhand.service.monitor_machine import MonitorMachine
+from evenhand.service.shields import policy_of_plan
 from evenhand.service.state_machines import GuardMachine, KeyMachine, ShieldMachine, StateMachine
 from evenhand.service.store.chain import canonical_json
-from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.shield import Shield
 from evenhand.shields.spec.configuration import read_plan
-from evenhand.shields.synthesis.plans import synthesize
 
 
 def rebuild_machine(
@@ -64,9 +63,7 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
     if configuration.get("plan") is not None:
         described = configuration["plan"]
         ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
-        plan = read_plan(ordered)
-        synthesised = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
-        return ShieldMachine(Shield(synthesised, advisory=advisory), configuration)
+        return ShieldMachine(Shield(policy_of_plan(read_plan(ordered)), advisory=advisory), configuration)
     raise OptionError(
         f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
         location="--policy",

@@ -135,5 +135,4 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._context.draining.set()
-        self._context.stopping.set()
         await super().shutdown(sockets)

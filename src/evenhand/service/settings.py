@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BeforeValidator, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
 from evenhand.core.config import FileModel, check_configuration, unknown_entry
 from evenhand.core.configuration import read_configuration
@@ -34,16 +34,16 @@ STREAM_NAME = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.-]{1,100}"
 """Pattern of the name of a shield, guard or monitor: one URL segment that no client normalises away."""
 
 
-def _check_name(name: object) -> object:
-    if isinstance(name, str) and not re.fullmatch(STREAM_NAME, name):
+def _check_name(name: str) -> str:
+    if not re.fullmatch(STREAM_NAME, name):
         raise ValueError(f"expected a name that can be part of a URL, got {name!r}")
     return name
 
 
-def _check_model_name(name: object) -> object:
+def _check_model_name(name: str) -> str:
     """Check the name of a model, whose parts between slashes are segments of ``/v1/models/NAME``."""
-    segments = name.split("/") if isinstance(name, str) else []
-    if not name or {"", ".", ".."} & set(segments) or not all(map(str.isprintable, segments)):
+    segments = name.split("/")
+    if {"", ".", ".."} & set(segments) or not all(map(str.isprintable, segments)):
         raise ValueError(f"expected a name that can be part of a URL, got {name!r}")
     return name
 
@@ -54,26 +54,22 @@ def _check_file_or_table(value: object) -> object:
     return value
 
 
-def _check_database(value: object) -> object:
+def _check_database(url: str) -> str:
     """Check that a database is persistent, and add the driver to a PostgreSQL URL."""
-    if not isinstance(value, str):
-        return value
-    if value.startswith(("postgresql://", "postgres://")):
-        return POSTGRES + value.partition("://")[2]
-    if value.startswith("sqlite:") and (not value.startswith(SQLITE) or value.removeprefix(SQLITE) in ("", ":memory:")):
+    if url.startswith(("postgresql://", "postgres://")):
+        return POSTGRES + url.partition("://")[2]
+    if url.startswith("sqlite:") and (not url.startswith(SQLITE) or url.removeprefix(SQLITE) in ("", ":memory:")):
         raise ValueError("expected a database on disk, got one in memory")
-    if not value.startswith((SQLITE, POSTGRES)):
+    if not url.startswith((SQLITE, POSTGRES)):
         raise ValueError("expected a URL of SQLite or PostgreSQL")
-    return value
+    return url
 
 
-def _check_network(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            return str(ip_network(value))
-        except ValueError:
-            raise ValueError(f"expected an address or a network, got {value!r}") from None
-    return value
+def _check_network(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError:
+        raise ValueError(f"expected an address or a network, got {value!r}") from None
 
 
 def _split_url(value: str) -> SplitResult:
@@ -83,27 +79,26 @@ def _split_url(value: str) -> SplitResult:
     return parts
 
 
-def _check_public_url(value: object) -> object:
+def _check_public_url(url: str) -> str:
     """Check a URL, and remove its trailing slash."""
-    if not isinstance(value, str):
-        return value
-    _split_url(value)
-    return value.rstrip("/")
+    _split_url(url)
+    return url.rstrip("/")
 
 
-def _check_issuer(value: object) -> object:
+def _check_issuer(url: str) -> str:
     """Check that a provider is reached by TLS or runs on this machine."""
-    if isinstance(value, str):
-        parts = _split_url(value)
-        if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
-            raise ValueError(f"expected an address with https, got {value!r}")
-    return value
+    parts = _split_url(url)
+    if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
+        raise ValueError(f"expected an address with https, got {url!r}")
+    return url
 
 
-Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
+Name: TypeAlias = Annotated[str, AfterValidator(_check_name)]
 """Name of a shield, guard or monitor, see `STREAM_NAME`."""
-ModelName: TypeAlias = Annotated[str, Field(max_length=200), BeforeValidator(_check_model_name)]
+ModelName: TypeAlias = Annotated[str, Field(max_length=200), AfterValidator(_check_model_name)]
 """Name of a model in requests."""
+ConfigSource: TypeAlias = Annotated[str | dict[str, Any], BeforeValidator(_check_file_or_table)]
+"""Configuration, or its path."""
 
 HINTS = {
     "host": 'write an address of this machine, such as host = "127.0.0.1", or "0.0.0.0" for all of them',
@@ -145,11 +140,11 @@ class ServerConfig(FileModel):
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, strict=True)] = 8000
-    database: Annotated[str, BeforeValidator(_check_database)] = "sqlite:///evenhand.db"
+    database: Annotated[str, AfterValidator(_check_database)] = "sqlite:///evenhand.db"
     keys: StrictBool = True
     log_requests: StrictBool = False
-    trusted_proxies: tuple[Annotated[str, BeforeValidator(_check_network)], ...] = ()
-    public_url: Annotated[str, BeforeValidator(_check_public_url)] | None = None
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
+    public_url: Annotated[str, AfterValidator(_check_public_url)] | None = None
     drain_seconds: Annotated[float, Field(ge=0)] = 5.0
 
     @model_validator(mode="after")
@@ -213,7 +208,7 @@ class OidcConfig(FileModel):
         session_hours: Duration of a session.
     """
 
-    issuer: Annotated[str, BeforeValidator(_check_issuer)]
+    issuer: Annotated[str, AfterValidator(_check_issuer)]
     client_id: Annotated[str, Field(min_length=1)]
     client_secret_env: str | None = None
     scopes: tuple[str, ...] = ("openid", "profile", "email")
@@ -259,7 +254,7 @@ class ServedGuardConfig(FileModel):
     """
 
     name: Name
-    config: Annotated[str | dict[str, Any], BeforeValidator(_check_file_or_table)]
+    config: ConfigSource
     models: tuple[ModelName, ...] = ()
     pass_on: tuple[str, ...] = ()
     trust: StrictBool = False
@@ -281,7 +276,7 @@ class ServedMonitorConfig(FileModel):
     """
 
     name: Name
-    config: Annotated[str | dict[str, Any], BeforeValidator(_check_file_or_table)]
+    config: ConfigSource
     shield: str | None = None
 
 
@@ -355,23 +350,23 @@ def _check_consistency(config: ServiceConfig) -> None:
             location="oidc",
             hint='write keys = true and public_url = "https://fair.example.org" under [service]',
         )
-    places_by_name: dict[str, str] = {}
-    places = [(f"shields.{position}", entry.name) for position, entry in enumerate(config.shields)]
-    places += [(f"guards.{position}", entry.name) for position, entry in enumerate(config.guards)]
-    places += [(f"monitors.{position}", entry.name) for position, entry in enumerate(config.monitors)]
-    for place, name in places:
-        if name in places_by_name:
-            raise OptionError(
-                f"{places_by_name[name]} has the name {name!r} already",
-                location=f"{place}.name",
-                hint="give every shield, generator and monitor a unique name",
-            )
-        places_by_name[name] = place
+    places: dict[str, str] = {}
+    for section in ("shields", "guards", "monitors"):
+        for position, entry in enumerate(getattr(config, section)):
+            place = f"{section}.{position}"
+            if entry.name in places:
+                raise OptionError(
+                    f"{places[entry.name]} has the name {entry.name!r} already",
+                    location=f"{place}.name",
+                    hint="give every shield, generator and monitor a unique name",
+                )
+            places[entry.name] = place
+    shields = [shield.name for shield in config.shields]
     for monitor in config.monitors:
-        if monitor.shield is not None and monitor.shield not in {entry.name for entry in config.shields}:
-            names = ", ".join(entry.name for entry in config.shields) or "there is none"
+        if monitor.shield is not None and monitor.shield not in shields:
+            names = ", ".join(shields) or "there is none"
             raise OptionError(
-                f"there is no shield {monitor.shield!r}", location=places_by_name[monitor.name], hint=f"one of: {names}"
+                f"there is no shield {monitor.shield!r}", location=places[monitor.name], hint=f"one of: {names}"
             )
     models: dict[str, str] = {}
     for guard in config.guards:
@@ -379,14 +374,14 @@ def _check_consistency(config: ServiceConfig) -> None:
             if model in models:
                 raise OptionError(
                     f"{models[model]!r} answers to the model {model!r} already",
-                    location=f"{places_by_name[guard.name]}.models",
+                    location=f"{places[guard.name]}.models",
                     hint="name every model once",
                 )
             models[model] = guard.name
     for shield in config.shields:
         if (shield.policy is None) == (shield.plan is None):
             problem = "has neither a policy nor a plan" if shield.policy is None else "has a policy and a plan"
-            raise OptionError(f"{shield.name!r} {problem}", location=places_by_name[shield.name], hint=HINTS["policy"])
+            raise OptionError(f"{shield.name!r} {problem}", location=places[shield.name], hint=HINTS["policy"])
 
 
 def _resolve_database(database: str, folder: Path) -> str:

@@ -68,6 +68,11 @@ class ServedShield:
         }
 
 
+def policy_of_plan(plan: ShieldPlan) -> ShieldPolicy | PeriodicShield:
+    """Return the policy of a plan. A shield without an end synthesises its first period itself."""
+    return PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
+
+
 def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield, ShieldMachine]:
     """Build a shield, and its machine in the initial state.
 
@@ -83,11 +88,10 @@ def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield,
         if entry.policy is not None:
             policy = load_policy(folder / entry.policy)
         else:
-            plan = read_plan(entry.plan or {})
-            policy = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
-        # A shield without an end synthesises its first period itself.
-        is_periodic = policy.plan.makes_periods
-        shield = Shield(PeriodicShield(policy.plan) if is_periodic else policy, advisory=entry.advisory)
+            policy = policy_of_plan(read_plan(entry.plan or {}))
+        if policy.plan.makes_periods:
+            policy = policy_of_plan(policy.plan)
+        shield = Shield(policy, advisory=entry.advisory)
     except DataError:
         # The error already names the file.
         raise

@@ -139,16 +139,9 @@ class KeyMachine(StateMachine):
         key = key_identifier(operation["hash"])
         if key in self._keys:
             raise DecisionError(f"there is a key {key} already", code="repeated")
-        self._keys[key] = {
-            "hash": operation["hash"],
-            "name": operation["name"],
-            "scopes": list(operation["scopes"]),
-            "made": operation["at"],
-            "expires": operation["expires"],
-            "revoked": None,
-            **({"streams": list(operation["streams"])} if "streams" in operation else {}),
-            **({"session": operation["session"]} if "session" in operation else {}),
-        }
+        names = ("hash", "name", "scopes", "expires", "streams", "session")
+        fields = {name: operation[name] for name in names if name in operation}
+        self._keys[key] = {**fields, "made": operation["at"], "revoked": None}
         return {"key": key}
 
     def _matching_keys(self, operation: Operation) -> dict[str, Any]:

@@ -52,7 +52,6 @@ class ServiceContext:
         monitor_thread: Thread that passes decisions to monitors and posts alarms.
         deciders: Deciders by shield, which also answer while the store is unavailable.
         draining: Set when the service is about to stop; requests are still answered.
-        stopping: Set when the service stops; event streams end.
         grace: Time limit in seconds for running requests when the service stops.
     """
 
@@ -63,7 +62,7 @@ class ServiceContext:
         self.guards: dict[str, ServedGuard] = {}
         self.monitors: dict[str, ServedMonitor] = {}
         self.replica = uuid4().hex
-        self.draining, self.stopping = Event(), Event()
+        self.draining = Event()
         self.grace = GRACE_SECONDS
         self.logins: IdentityProvider | None = None
         self.failures = FailureThrottle()
@@ -99,7 +98,6 @@ class ServiceContext:
             return
         self._is_closed = True
         self.draining.set()
-        self.stopping.set()
         until = time.monotonic() + self.grace
         for decider in self.deciders.values():
             decider.queue.close()

@@ -51,9 +51,6 @@ SECURITY_HEADERS = {
 
 _SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
-MAX_EVENT_STREAMS = 16
-"""Maximum number of open event streams of one caller."""
-
 MAX_HELD_BYTES = 256 << 20
 """Maximum size of all request bodies in memory."""
 
@@ -86,7 +83,6 @@ class RequestEnvelope:
         self.rate = None if per_second is None else TokenBuckets(per_second, steady)
         self.refusals = RefusalSummary(steady)
         self.in_flight: Counter[str] = Counter()
-        self.event_streams: Counter[str] = Counter()
         self.held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,15 +97,13 @@ class RequestEnvelope:
 class _Exchange:
     """One request and its response.
 
-    The request is read completely before the application sees it, so a slow request delays no other. Event streams
-    have no time limit and are counted separately.
+    The request is read completely before the application sees it, so a slow request delays no other.
 
     Attributes:
         name: Name that the request is counted under.
         status: Status of the response. 0 before its head is sent.
         timeout: Time limit of the response. None before the request is admitted.
-        counter: Counter that the request is counted in. None if it is not counted.
-        refusal: Error that prevents an event stream.
+        is_counted: Whether the request is counted as running.
     """
 
     def __init__(self, envelope: RequestEnvelope, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,15 +115,12 @@ class _Exchange:
         self.scope = {**scope, "method": "GET"} if self.is_head else scope
         self.headers = Headers(scope=scope)
         self.id = _request_id(scope)
-        self.key: str | None = None
         self.name = ""
         self.caller: ApiKey | None = None
         self.status = 0
         self.timeout: asyncio.Timeout | None = None
-        self.counter: Counter[str] | None = None
         self.held_bytes = 0
-        self.is_event_stream = self.has_ended = False
-        self.refusal: AccessError | None = None
+        self.is_counted = False
 
     async def run(self) -> None:
         """Answer the request, and log it."""
@@ -160,7 +151,7 @@ class _Exchange:
                 body = await self._read_body()
                 await envelope.app(self.scope, _replay_body(body, self.receive), self.send)
         except Exception as error:
-            refusal = self.refusal or error
+            refusal = error
             if self.timeout is not None and self.timeout.expired() and isinstance(error, TimeoutError):
                 refusal = AccessError(
                     f"no response within {limits.request_seconds:g} seconds; the request may have been carried out",
@@ -176,9 +167,6 @@ class _Exchange:
         """Forward a message of the response."""
         if message["type"] == "http.response.start":
             headers = _secure_headers(message.get("headers", ()), self.id)
-            self.is_event_stream = dict(headers).get(b"content-type", b"").startswith(b"text/event-stream")
-            if self.is_event_stream and self.counter is not None:
-                self._count_event_stream()
             self.status = message["status"]
             route = getattr(self.scope.get("route"), "path", "none")
             method = self.method if self.method in COUNTED_METHODS else "other"
@@ -188,13 +176,8 @@ class _Exchange:
                 await self.forward({"type": "http.response.body", "body": b"", "more_body": False})
         elif self.is_head:
             if message.get("more_body", False):
-                # Some responses never end.
                 raise _HeadSentError
-        elif not self.has_ended:
-            if self.is_event_stream and self.key and self.caller and not await self._is_key_valid(self.key):
-                # The server then signals to the source of the events that the client has disconnected.
-                self.has_ended = True
-                message = {"type": "http.response.body", "body": b"", "more_body": False}
+        else:
             await self.forward(message)
 
     async def _answer(self, response: Response) -> None:
@@ -215,27 +198,20 @@ class _Exchange:
             check_host_name(self.headers)
             self._check_origin(service.public_url)
             return ANONYMOUS_CALLER
-        self.key = presented_key(self.headers)
-        if self.key is None and (cookie := cookie_parser(self.headers.get("cookie", "")).get(COOKIE)) is not None:
-            self.key = cookie
+        key = presented_key(self.headers)
+        if key is None and (cookie := cookie_parser(self.headers.get("cookie", "")).get(COOKIE)) is not None:
+            key = cookie
             self._check_origin(service.public_url)
         if is_public(self.scope["path"]):
             return None
-        if not self.key:
+        if not key:
             raise missing_key_error()
-        return await self.context.keys.caller(self.key)
+        return await self.context.keys.caller(key)
 
     def _check_origin(self, public_url: str | None) -> None:
         """Refuse requests without a key in a header that the page of another site may have sent."""
         if self.scope["method"] not in SAFE_METHODS and not is_own_page(self.headers, public_url):
             raise AccessError("another site's page sent this", code="origin", hint="send the key in a header")
-
-    async def _is_key_valid(self, key: str) -> bool:
-        try:
-            await self.context.keys.caller(key)
-        except EvenhandError:
-            return False
-        return True
 
     def _admit(self) -> None:
         """Count the request.
@@ -260,33 +236,19 @@ class _Exchange:
             raise AccessError(
                 f"{envelope.limits.in_flight} requests are under way already", code="busy", hint="wait for the answers"
             )
-        self._count_in(envelope.in_flight)
-
-    def _count_in(self, counter: Counter[str]) -> None:
-        self.counter = counter
-        counter[self.name] += 1
-
-    def _count_event_stream(self) -> None:
-        """Count the response as an event stream, which has no time limit."""
-        if self.envelope.event_streams[self.name] >= MAX_EVENT_STREAMS:
-            self.refusal = AccessError(
-                f"{MAX_EVENT_STREAMS} event streams are open already", code="busy", hint="close some"
-            )
-            raise self.refusal
-        self._release()
-        self._count_in(self.envelope.event_streams)
-        if self.timeout is not None:
-            self.timeout.reschedule(None)
+        envelope.in_flight[name] += 1
+        self.is_counted = True
 
     def _release(self) -> None:
         """Stop counting the request and its body."""
         self.envelope.held_bytes -= self.held_bytes
         self.held_bytes = 0
-        if self.counter is not None:
-            self.counter[self.name] -= 1
-            if not self.counter[self.name]:
-                del self.counter[self.name]
-        self.counter = None
+        if self.is_counted:
+            in_flight = self.envelope.in_flight
+            in_flight[self.name] -= 1
+            if not in_flight[self.name]:
+                del in_flight[self.name]
+            self.is_counted = False
 
     async def _read_body(self) -> bytes:
         """Read the body of the request.

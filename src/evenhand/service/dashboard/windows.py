@@ -31,6 +31,9 @@ MAX_SCANNED_ENTRIES = 20_000
 PIECE_ENTRIES = 1_000
 """Page size for reading entries."""
 
+MAX_NEW_ROWS = 2_000
+"""Maximum number of new rows of one stream in a response. If there are more, the page reloads."""
+
 OVERVIEW_POINTS = 600
 """Number of points of an overview."""
 
@@ -73,6 +76,38 @@ def rows_between(connection: Connection, stream: str, after: int, until: int) ->
     """Return the rows of the entries after one number, up to another."""
     query = ENTRY_QUERY.where(entries.c.stream == stream, entries.c.number > after, entries.c.number <= until)
     return entries_to_rows(connection, stream, _read_entries(connection, query.order_by(entries.c.number)))
+
+
+def read_news(connection: Connection, positions: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the new rows of every stream.
+
+    Args:
+        connection: Connection to the store.
+        positions: By stream, the number of the last entry that the page has. Other streams start with their first one.
+
+    Returns:
+        For each stream with news, its name (``stream``), the ``number`` of its last entry, the ``rows``, and whether
+        the page must be loaded again instead, because there are too many rows or fewer entries than before (``gap``).
+    """
+    news = []
+    heads = select(streams.c.name, streams.c.number).where(streams.c.kind.in_(STREAM_KINDS))
+    for stream, number in connection.execute(heads).all():
+        position = positions.get(stream, -1)
+        if number != position:
+            gap = not 0 < number - position <= MAX_NEW_ROWS
+            rows = [] if gap else rows_between(connection, stream, position, number)
+            news.append({"stream": stream, "number": number, "gap": gap, "rows": rows})
+    return news
+
+
+def parse_positions(text: str) -> dict[str, int]:
+    """Parse positions such as ``loans=120,studio=8``. Invalid parts are skipped."""
+    positions = {}
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        if name and number.isascii() and number.isdigit() and len(number) < 19:
+            positions[name] = int(number)
+    return positions
 
 
 def latest_rows(

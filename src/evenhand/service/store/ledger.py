@@ -219,9 +219,7 @@ class Ledger:
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
         """Queue a durable operation, as `submit` does, and return a future of the current event loop."""
-        waiting = _LoopFuture()
-        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
-        return waiting.future
+        return self._ask(stream, operation, id).future
 
     async def ask_within(
         self, stream: str, operation: Operation, *, id: str | None = None, seconds: float
@@ -235,8 +233,7 @@ class Ledger:
             DecisionError: The operation is invalid; nothing changed.
             StoreError: The store failed. Whether the operation was carried out may be unknown; the message says so.
         """
-        waiting = _LoopFuture()
-        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
+        waiting = self._ask(stream, operation, id)
         try:
             done, _ = await asyncio.wait((waiting.future,), timeout=seconds)
         except asyncio.CancelledError:
@@ -248,6 +245,11 @@ class Ledger:
             if waiting.abandoned:
                 raise TimeoutError
         return await waiting.future
+
+    def _ask(self, stream: str, operation: Operation, id: str | None) -> _LoopFuture:
+        waiting = _LoopFuture()
+        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
+        return waiting
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
         """Write a checkpoint, from which a replay can start."""

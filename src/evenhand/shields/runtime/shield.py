@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from sys import maxsize
 from typing import Any, NamedTuple, NoReturn
@@ -204,7 +203,7 @@ class Shield:
         Raises:
             LimitError: ``exact`` is set, and the end is too far away.
         """
-        certificate = replace(self._course.certificate(exact=exact), expired_labels=self.expired_labels)
+        certificate = self._course.certificate(exact=exact, expired_labels=self.expired_labels)
         return certificate.as_advice() if self.advisory else certificate
 
     @property

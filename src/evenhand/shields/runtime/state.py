@@ -284,6 +284,8 @@ class ShieldState:
         Args:
             state: State to be restored. If None, the present one.
         """
+        if state is None and self.step < self.horizon and not any(self.open) and self.prompt:
+            return None
         shield, later = self._shield, self.state() if state is None else state
         needed = [] if state is None else [tuple(later["planned"])]
         if later["step"] == self.horizon:
@@ -475,11 +477,12 @@ class ShieldState:
 
     # Certificates.
 
-    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
+    def certificate(self, *, exact: bool = False, expired_labels: int = 0) -> ShieldCertificate:
         """Bound the bias from here on.
 
         Args:
             exact: Whether to examine every future, which may take seconds; over two groups.
+            expired_labels: Number of decisions whose label did not arrive in time.
 
         Raises:
             LimitError: ``exact`` is set, and the end is too far away.
@@ -535,6 +538,7 @@ class ShieldState:
             how_later=how_later,
             assumption=assumption,
             assumption_held=held if assumption else None,
+            expired_labels=expired_labels,
         )
 
     def _bound(self, lost: bool) -> tuple[Fraction | None, str]:
@@ -567,8 +571,7 @@ class ShieldState:
         """Return whether the assumption held in all earlier periods, and still can hold in this one."""
         if not self._assumption:
             return True
-        waiting = self.open_labels
-        open_ = tuple(map(sum, zip(waiting[::2], waiting[1::2], strict=True))) if self.labelled else None
+        open_ = tuple(sum(self.open[code : code + 4]) for code in range(0, len(self.open), 4)) if self.labelled else None
         left = self.horizon - self.step
         return self.assumption_held and self._now.assumption_possible(tuple(self.counters[::2]), left, open_)
 

@@ -1,4 +1,4 @@
-"""Pages of the dashboard, their data and their event streams. These routes may change in any version."""
+"""Pages of the dashboard, and their data. These routes may change in any version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -21,10 +21,9 @@ from sqlalchemy import Connection, select
 from evenhand import __version__
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
-from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, HttpError
+from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.routes.streams import join_lines
 from evenhand.service.auth.keys import ApiKey, require_scope
-from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
 from evenhand.service.dashboard.windows import (
     MAX_WINDOW_ROWS,
@@ -32,6 +31,8 @@ from evenhand.service.dashboard.windows import (
     StreamStatus,
     latest_rows,
     list_streams,
+    parse_positions,
+    read_news,
     search_all_rows,
     search_rows,
 )
@@ -109,6 +110,14 @@ async def get_start(context: RequestContext, caller: Annotated[ApiKey, require_s
         "models": models,
         "monitors": [name for name in context.monitors if caller.may_use(name)],
     }
+
+
+@data.get("/news")
+async def get_news(context: RequestContext, after: Annotated[str, Query(max_length=20_000)] = "") -> Response:
+    """New rows of all streams after some entries, such as ``loans=120,studio=8``."""
+    positions = parse_positions(after)
+    news = await _read(context, lambda connection: _compact_json({"news": read_news(connection, positions)}))
+    return Response(news, media_type="application/json")
 
 
 @data.get("/streams/{name}")
@@ -244,29 +253,3 @@ def _json_lines(kind: str, rows: Iterable[DashboardRow]) -> Iterator[str]:
 
 
 router.include_router(data)
-
-
-@router.get("/v1/events", dependencies=[require_scope("read")])
-async def stream_events(
-    request: Request,
-    context: RequestContext,
-    after: Annotated[str, Query(max_length=20_000)] = "",
-    last_event_id: Annotated[str, Header(max_length=20_000)] = "",
-) -> StreamingResponse:
-    """New rows of all streams after the last event of the browser, or after ``after``."""
-    state = request.app.state
-    if not hasattr(state, "hub"):
-        state.hub = EventHub(context)
-    events = state.hub.events(parse_positions(last_event_id or after))
-    # An error must be raised before the response starts.
-    first_event = await anext(events)
-
-    async def all_events() -> AsyncIterator[str]:
-        try:
-            yield first_event
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-
-    return StreamingResponse(all_events(), media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import time
+from typing import Literal
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
@@ -58,7 +59,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
             context, f"The key {caller.id} of {caller.name} may not read; it needs the scope read.", 403
         )
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, context))
+    _set_cookie(answer, request, context, COOKIE, key)
     return answer
 
 
@@ -73,15 +74,8 @@ async def begin_login(request: Request, context: RequestContext) -> Response:
         return _provider_failed(context, error)
     answer = RedirectResponse(url, 303)
     # Lax: the browser comes back from another site.
-    answer.set_cookie(
-        _login_cookie(request, context),
-        cookie,
-        max_age=LOGIN_SECONDS,
-        path="/",
-        httponly=True,
-        samesite="lax",
-        secure=_uses_tls(request, context),
-    )
+    name = _login_cookie(request, context)
+    _set_cookie(answer, request, context, name, cookie, max_age=LOGIN_SECONDS, samesite="lax")
     return answer
 
 
@@ -107,16 +101,8 @@ async def end_login(request: Request, context: RequestContext) -> Response:
         logger.warning("logged in", extra={"about": {"name": identity.name, "role": identity.role, "key": key_id(key)}})
         # A page instead of a redirect, because a browser that comes from another site would omit a strict cookie.
         answer = HTMLResponse(read_asset("welcome.html"))
-        answer.set_cookie(
-            COOKIE,
-            key,
-            max_age=int(seconds),
-            path="/",
-            httponly=True,
-            samesite="strict",
-            secure=_uses_tls(request, context),
-        )
-    answer.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=_uses_tls(request, context))
+        _set_cookie(answer, request, context, COOKIE, key, max_age=int(seconds))
+    _set_cookie(answer, request, context, name, "", max_age=0, samesite="lax")
     return answer
 
 
@@ -131,8 +117,23 @@ async def log_out(request: Request, context: RequestContext) -> Response:
     except AccessError:
         pass  # It has ended already.
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, context))
+    _set_cookie(answer, request, context, COOKIE, "", max_age=0)
     return answer
+
+
+def _set_cookie(
+    answer: Response,
+    request: Request,
+    context: ServiceContext,
+    name: str,
+    value: str,
+    *,
+    max_age: int | None = None,
+    samesite: Literal["strict", "lax"] = "strict",
+) -> None:
+    """Set a cookie that no script can read. With the maximum age 0, the browser deletes it."""
+    is_secure = _uses_tls(request, context)
+    answer.set_cookie(name, value, max_age, path="/", httponly=True, samesite=samesite, secure=is_secure)
 
 
 def _login_cookie(request: Request, context: ServiceContext) -> str:

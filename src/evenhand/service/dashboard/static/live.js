@@ -1,6 +1,6 @@
-// The connection over which the page hears what is new: it comes back by itself, from the last entry that was heard.
+// News of the streams: asked for every second, from the last known entries on.
 
-const SILENCE = 25_000;
+const PAUSE = 1_000;
 const LONGEST = 15_000;
 
 export class Live {
@@ -11,57 +11,32 @@ export class Live {
   constructor(heard, stands) {
     this.heard = heard;
     this.stands = stands;
-    this.place = "";
-    this.source = null;
-    this.waits = 500;
-    this.later = null;
-    this.spoken = performance.now();
-    setInterval(() => this.#listen(), 5_000);
-    addEventListener("online", () => this.open());
-    addEventListener("pagehide", () => this.source?.close());
-    addEventListener("pageshow", (event) => event.persisted && this.open());
+    this.positions = {};
   }
 
   /** Begin behind these entries: the number of the last known one, by stream. */
   start(positions) {
-    this.place = Object.entries(positions).map(([name, number]) => `${name}=${number}`).join(",");
-    this.open();
+    this.positions = positions;
+    this.#ask();
   }
 
-  open() {
-    clearTimeout(this.later);
-    this.source?.close();
-    this.spoken = performance.now();
-    const source = new EventSource(`/v1/events?after=${encodeURIComponent(this.place)}`);
-    this.source = source;
-    for (const kind of ["hello", "beat", "news", "store"]) {
-      source.addEventListener(kind, (event) => {
-        this.spoken = performance.now();
-        this.waits = 500;
-        this.place = event.lastEventId || this.place;
-        const said = JSON.parse(event.data);
-        if (kind === "news") this.heard(said);
-        else if ("failed" in said) this.stands(said.failed ? "store" : "live", said.message ?? "");
-      });
-    }
-    source.addEventListener("error", () => {
-      if (source !== this.source) return;
+  async #ask() {
+    const after = Object.entries(this.positions).map(([name, number]) => `${name}=${number}`).join(",");
+    try {
+      const answer = await fetch(`/v1/dashboard/news?after=${encodeURIComponent(after)}`, { signal: AbortSignal.timeout(LONGEST) });
+      const said = await answer.json();
+      if (answer.ok) {
+        for (const news of said.news) {
+          this.positions[news.stream] = news.number;
+          this.heard(news);
+        }
+        this.stands("live", "");
+      } else {
+        this.stands(answer.status === 503 ? "store" : "lost", said.error.message);
+      }
+    } catch {
       this.stands("lost", "");
-      // A refused connection is not tried again by the browser.
-      if (source.readyState === EventSource.CLOSED) this.#again();
-    });
-  }
-
-  #again() {
-    clearTimeout(this.later);
-    this.later = setTimeout(() => this.open(), this.waits);
-    this.waits = Math.min(LONGEST, 2 * this.waits);
-  }
-
-  #listen() {
-    if (this.source && performance.now() - this.spoken > SILENCE) {
-      this.stands("lost", "");
-      this.open();
     }
+    setTimeout(() => this.#ask(), PAUSE);
   }
 }
