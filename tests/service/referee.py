@@ -23,8 +23,7 @@ from evenhand.monitoring import Monitor, read_monitor_config
 from evenhand.monitoring.state import monitor_to_dict
 from evenhand.service import Database, replay_stored_logs
 from evenhand.service.monitor_machine import MonitorMachine
-from evenhand.service.store.statements import read_head
-from evenhand.service.store.transaction import LoadedMachine, follow_stream
+from evenhand.service.store.transaction import LoadedMachine, follow_stream, read_head
 from evenhand.shields import Shield, read_plan, synthesize
 
 

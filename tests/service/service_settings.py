@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from evenhand.service.auth.access import FailureThrottle
 from evenhand.service.auth.keys import ApiKey
-from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.settings import ServiceConfig
 
 

@@ -55,9 +55,9 @@ def test_the_machine_itself_is_no_trusted_proxy_unless_it_is_named(behind):
     [
         ("trusted_proxies", ["nginx"], "expected an address or a network, got 'nginx'"),
         ("trusted_proxies", ["10.0.0.1/8"], "expected an address or a network, got '10.0.0.1/8'"),
-        ("public_url", "fair.example.org", "expected an address of the web, got 'fair.example.org'"),
-        ("public_url", "https://user@fair.example.org", "expected an address of the web"),
-        ("public_url", "https://fair.example.org/?x", "expected an address of the web"),
+        ("public_url", "fair.example.org", "expected an HTTP URL, got 'fair.example.org'"),
+        ("public_url", "https://user@fair.example.org", "expected an HTTP URL"),
+        ("public_url", "https://fair.example.org/?x", "expected an HTTP URL"),
     ],
 )
 def test_what_is_no_address_is_refused(entry, given, said):

@@ -185,7 +185,7 @@ def test_a_guard_starts_afresh_and_what_is_under_way_elsewhere_is_not_delivered(
 
 def test_another_kind_of_stream_is_refused(start: Start, store: str) -> None:
     decide(start(**loans()), 1)
-    with pytest.raises(StoreError, match="'loans' in the store is a shield, and not a guard"):
+    with pytest.raises(StoreError, match="expected 'loans' in the store to be a guard, got a shield"):
         open_service(settings(store, guards=[{"name": "loans", "config": GUARD}]))
 
 
@@ -227,12 +227,12 @@ def leave_out_the_new_run(entries: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("forge", "place", "what"),
     [
-        (forge_state, 2, "the state at the beginning"),
-        (forge_digest, 2, "another digest"),
-        (forge_configuration, 2, "another digest"),
-        (forge_kind, 2, "another kind"),
-        (restart_under_the_same_configuration, 2, "the state is another one"),
-        (leave_out_the_new_run, 2, "something else decided"),
+        (forge_state, 2, "the initial state"),
+        (forge_digest, 2, "digest"),
+        (forge_configuration, 2, "digest"),
+        (forge_kind, 2, "kind of machine"),
+        (restart_under_the_same_configuration, 2, "the state differs"),
+        (leave_out_the_new_run, 2, "the digest differs"),
     ],
 )
 def test_replay_finds_a_forged_run(start: Start, forge: Callable[[Any], None], place: int, what: str) -> None:

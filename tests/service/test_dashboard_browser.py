@@ -95,7 +95,7 @@ def test_logging_in_and_out(site, browser):
     expect(page).to_have_url(f"{site.url}/login")
     page.get_by_label("Key").fill("evenhand_not_this_one")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_contain_text("The key is not known")
+    expect(page.get_by_role("alert")).to_contain_text("Unknown key")
     page.get_by_label("Key").fill(site.reader)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="All streams")).to_be_visible()

@@ -380,8 +380,8 @@ def test_behind_a_proxy_with_tls_the_cookie_stays_encrypted(locked):
 @pytest.mark.parametrize(
     ("key", "status", "said"),
     [
-        ("", 401, "The key is not known"),
-        ("<b>", 401, "The key is not known"),
+        ("", 401, "Unknown key"),
+        ("<b>", 401, "Unknown key"),
         ("decide", 403, "needs the scope read"),
         ("x" * 3000, 413, "That is not a key"),
     ],

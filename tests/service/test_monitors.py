@@ -174,7 +174,7 @@ def test_a_monitor_of_no_shield_and_one_of_other_groups_are_refused(watched, ser
     with pytest.raises(OptionError, match="there is no shield 'loan'"):
         ServiceConfig.read(watched)
     watched["monitors"][1] |= {"shield": "loans", "config": WATCH}
-    with pytest.raises(OptionError, match="compares its groups"):
+    with pytest.raises(OptionError, match="compare the shield's groups"):
         serving_client(ServiceConfig.read(watched))
 
 
@@ -264,14 +264,14 @@ def test_what_is_changed_in_the_log_or_the_state_of_a_monitor_is_found(tmp_path,
             streams,
             streams.c.name == "hiring",
             {"state": row.state.replace('"decisions": 30', '"decisions": 31')},
-            "the state that is kept for the stream is not the one after entry 3",
+            "the stored state does not match entry 3",
         ),
-        (streams, streams.c.name == "hiring", {"state_number": 2}, "not the one after entry 2"),
+        (streams, streams.c.name == "hiring", {"state_number": 2}, "does not match entry 2"),
         (
             entries,
             entries.c.number == 4,
             {"body": bodies[4].replace('"male"', '"female"', 1)},
-            "its hash is not that of its content",
+            "its hash does not match its content",
         ),
     ):
         before = {**row._asdict()} if table is streams else {"body": bodies[4]}

@@ -98,7 +98,7 @@ def found(entries, head=None):
     if done.difference is None:
         return False
     assert done.difference.what
-    assert f"CAUTION: {done.machine} {done.stream!r}: the log does not hold" in done.summary()
+    assert f"CAUTION: {done.machine} {done.stream!r}: the log does not agree" in done.summary()
     return True
 
 
@@ -187,12 +187,12 @@ def test_the_difference_says_what_the_log_says_and_what_comes_out(logs):
     entries[7]["body"]["output"]["decision"] = 1 - decision
     done = replay_log(entries)
     assert done.difference.entry == 7
-    assert done.difference.what == "it was changed: its hash is not that of its content"
+    assert done.difference.what == "the entry was changed: its hash does not match its content"
     done = replay_log(rehashed(entries, 7))
     assert (done.difference.logged, done.difference.found) == (f"decision: {1 - decision}", f"decision: {decision}")
     said = " ".join(done.summary().split())
-    assert "CAUTION: shield 'loans': the log does not hold. entry 7: the output is another one" in said
-    assert f"the log says decision: {1 - decision} what comes out decision: {decision}" in said
+    assert "CAUTION: shield 'loans': the log does not agree. entry 7: the output differs" in said
+    assert f"logged decision: {1 - decision} replayed decision: {decision}" in said
 
 
 def test_an_id_that_decides_twice_is_found(logs):
@@ -205,7 +205,7 @@ def test_an_operation_that_would_have_been_refused_is_found(logs):
     for given_ in ({"op": "decide", "id": "x", "group": "nobody", "recommendation": 1}, {"op": "decide"}, {"op": "?"}):
         entries = copy.deepcopy(logs["loans"])
         entries[5]["body"]["input"] = given_
-        assert replay_log(rehashed(entries, 5)).difference.what == "such an operation is refused"
+        assert replay_log(rehashed(entries, 5)).difference.what == "the operation is invalid"
 
 
 def test_another_plan_under_the_same_digest_is_found(logs):
@@ -220,7 +220,7 @@ def test_another_plan_under_the_same_digest_is_found(logs):
         put(configuration, path, new)
         done = replay_log(rehashed(entries))
         assert done.difference.entry == 0
-        assert done.difference.what == "what decides has another digest"
+        assert done.difference.what == "the digest of the configuration differs"
 
 
 @pytest.mark.parametrize("entries", [[], [b"x\n"], [[1]], [parse_line("3")]])
@@ -240,9 +240,9 @@ def test_a_shield_from_a_file_needs_its_policy(tmp_path):
     entries = list(read_log(database, "loans"))
     database.close()
     other = synthesize(read_plan({**PARITY, "kappa": "0.3"}))
-    with pytest.raises(OptionError, match="is needed, from the file"):
+    with pytest.raises(OptionError, match="the log needs the policy"):
         replay_log(entries)
-    with pytest.raises(OptionError, match="is needed, from the file"):
+    with pytest.raises(OptionError, match="the log needs the policy"):
         replay_log(entries, policies=[other])
     assert replay_log(entries, policies=[other, policy]).all_agree
 

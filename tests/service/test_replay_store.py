@@ -99,14 +99,12 @@ def test_an_entry_that_was_changed_in_the_store_is_found(store):
     assert other != body
     changed(store, update(entries).where(entries.c.stream == "loans", entries.c.number == 3).values(body=other))
     found = difference(store, "loans")
-    assert (found.entry, found.what) == (3, "it was changed: its hash is not that of its content")
+    assert (found.entry, found.what) == (3, "the entry was changed: its hash does not match its content")
 
 
 def test_a_log_that_was_cut_off_is_found_without_a_known_head(store):
     changed(store, delete(entries).where(entries.c.stream == "loans", entries.c.number > 10))
-    assert (
-        difference(store, "loans").what == "the number that is kept for the stream is not the one after its last entry"
-    )
+    assert difference(store, "loans").what == "the stored number does not match the last entry"
 
 
 def test_a_state_that_was_changed_is_found(store):
@@ -115,7 +113,7 @@ def test_a_state_that_was_changed_is_found(store):
     state["rows"]["gender"]["counts"]["missed"] += 1
     changed(store, update(streams).where(streams.c.name == "pictures").values(state=json.dumps(state)))
     found = difference(store, "pictures")
-    assert found.what == "the state that is kept for the stream is not the one after its last entry"
+    assert found.what == "the stored state does not match the last entry"
     assert found.logged.startswith("rows.gender.counts.missed: ")
 
 
@@ -134,7 +132,7 @@ def test_an_answer_that_was_changed_is_found(store, what):
     )
     found = difference(store, "loans")
     assert found.entry == row["number"]
-    assert "kept for" in found.what
+    assert "answer" in found.what
 
 
 def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhand):
@@ -143,7 +141,7 @@ def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhan
     found = difference(database, "loans")
     assert found.what == "the stream's row in the table streams is missing; 19 entries are left of its log"
     code, out, _err = evenhand("replay", "--store", url)
-    assert (code, "shield 'loans': the log does not hold" in out) == (1, True)
+    assert (code, "shield 'loans': the log does not agree" in out) == (1, True)
     with pytest.raises(StoreError, match="no row in the table streams, and a log that ends in entry 18") as caught:
         Ledger(database, build_streams(ServiceConfig.read(SERVED)).machines)
     assert "evenhand replay --store" in str(caught.value.hint)
@@ -160,12 +158,12 @@ def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhan
 )
 def test_rows_behind_the_end_of_a_log_are_found(store, stray, table):
     changed(store, stray)
-    assert difference(store, "loans").what == f"the table {table} has a row behind the last entry of the stream"
+    assert difference(store, "loans").what == f"the table {table} has a row after the last entry of the stream"
 
 
 def test_a_log_of_which_nothing_is_left_is_found(store):
     changed(store, delete(entries).where(entries.c.stream == "hiring"))
-    assert difference(store, "hiring").what == "all entries of its log are missing"
+    assert difference(store, "hiring").what == "all entries of the log are missing"
 
 
 @pytest.mark.parametrize("what", ["gone", "added", "later"])
@@ -179,7 +177,7 @@ def test_checkpoints_that_were_changed_are_found(store, what):
             "later": update(checkpoints).where(here).values(at=checkpoints.c.at + 1e9),
         }[what],
     )
-    assert difference(store, "loans").what.startswith("the table checkpoints has another time for it")
+    assert difference(store, "loans").what.startswith("the table checkpoints has another time or no row")
 
 
 def test_a_picture_that_was_exchanged_is_found(store):
@@ -193,7 +191,7 @@ def test_a_picture_that_was_exchanged_is_found(store):
     changed(store, insert(pictures).values(**kept, data=b"delivered"))
     assert replay_stored_logs(store).all_agree
     changed(store, update(pictures).values(data=b"exchanged"))
-    assert difference(store, "pictures").what == "the picture that is kept for it is another one"
+    assert difference(store, "pictures").what == "the stored picture differs from the delivered one"
 
 
 def test_a_stream_that_is_wholly_gone_is_found_by_heads_noted_down(kept, evenhand, tmp_path):
@@ -207,7 +205,7 @@ def test_a_stream_that_is_wholly_gone_is_found_by_heads_noted_down(kept, evenhan
             connection.execute(delete(column.table).where(column == "advice"))
     assert evenhand("replay", "--store", url)[0] == 0
     code, out, _err = evenhand("replay", "--store", url, "--heads", tmp_path / "heads.json")
-    assert (code, "the stream is missing: nothing of it is left" in " ".join(out.split())) == (1, True)
+    assert (code, "the stream is missing" in " ".join(out.split())) == (1, True)
 
 
 def test_a_service_refuses_a_log_that_does_not_end_where_its_row_says(store):
@@ -220,7 +218,7 @@ def test_an_entry_in_the_way_is_refused_in_words_while_the_service_runs(store):
     ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
     changed(store, insert(entries).values(stream="loans", number=19, at=0.0, marked=True, body="{}", hash=""))
     operation = {"op": "decide", "id": "new", "group": "men", "recommendation": 0}
-    with pytest.raises(StoreError, match="tables contradict one another"):
+    with pytest.raises(StoreError, match="tables contradict each other"):
         ledger.submit("loans", operation, id="new").result()
     ledger.close()
 
@@ -243,7 +241,7 @@ def test_the_command_replays_a_store_and_a_file(kept, evenhand, tmp_path):
     changed(database, delete(entries).where(entries.c.stream == "loans", entries.c.number > 10))
     code, out, _err = evenhand("replay", "--store", url, "--stream", "loans", "--head", head)
     assert code == 1
-    assert "the log does not hold" in out
+    assert "the log does not agree" in out
     code, out, _err = evenhand("replay", path, "--head", "f" * 64, "--json", "-")
     assert (code, json.loads(out)["difference"]["entry"]) == (1, None)
 

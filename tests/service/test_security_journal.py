@@ -96,7 +96,7 @@ def test_errors_of_other_threads_and_libraries_are_told_without_their_words(line
         logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
     told = lines()
     assert [one["event"] for one in told] == [
-        "a thread ended",
+        "a thread failed",
         "Task exception was never retrieved",
         "Exception in ASGI application",
     ]

@@ -15,8 +15,8 @@ from evenhand.cli.main import app as command
 from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
 from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
 from evenhand.service.auth import keys as module
+from evenhand.service.auth.access import MAX_FAILURES
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
-from evenhand.service.auth.limits import MAX_FAILURES
 from evenhand.service.state_machines import KEY_STREAM, KeyMachine
 from evenhand.service.store.database import read_entries_after
 
@@ -149,7 +149,7 @@ def test_callers_are_told_apart(ring, database, clock):
     assert (caller.name, caller.is_allowed("decide"), caller.is_allowed("read")) == ("ann", True, False)
     assert all(asked(keys, bob).is_allowed(scope) for scope in module.SCOPES)
     for wrong in ("evenhand_", ann[:-1], ann + "x", ann.upper(), hash_key(ann), PREFIX + "é" * 43):
-        assert "not known" in refused(keys, wrong)
+        assert "unknown key" in refused(keys, wrong)
 
 
 def test_rotation_keeps_both_for_a_while(ring, database, clock):
@@ -403,7 +403,7 @@ def test_a_key_for_some_streams_is_refused_elsewhere(url, database):
         answers.append(client.post("/beta/litellm_basic_guardrail_api", json=call))
         for answer in answers:
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "scope"), answer.url
-            assert "it is for loans, studio" in answer.json()["error"]["message"]
+            assert "is limited to loans, studio" in answer.json()["error"]["message"]
         client.headers["authorization"] = f"Bearer {new}"
         assert client.get("/v1/shields/loans").status_code == 200
         assert client.get("/v1/models/other").status_code == 404

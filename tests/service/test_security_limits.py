@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse
 
 from evenhand.service.api import envelope as module
 from evenhand.service.api.envelope import RequestEnvelope
-from evenhand.service.auth import limits
-from evenhand.service.auth.limits import TokenBuckets
+from evenhand.service.auth import access as limits
+from evenhand.service.auth.access import TokenBuckets
 from evenhand.service.settings import LimitsConfig
 
 ANN, BOB = "ann", "bob"

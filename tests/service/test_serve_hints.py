@@ -18,7 +18,7 @@ def test_it_says_how_the_first_key_is_made_and_that_nothing_is_served(served):
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_folder_that_may_not_be_written_is_said_to_be_so(tmp_path):
     tmp_path.chmod(0o555)
-    with pytest.raises(StoreError, match="this user may not write there"):
+    with pytest.raises(StoreError, match="this user cannot write there"):
         Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
 
 

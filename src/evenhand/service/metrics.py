@@ -90,13 +90,13 @@ class Metrics:
         self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", "stream")
         bound = "Guaranteed at the end of this period at most; NaN: no guarantee"
         later = "The same of later periods; NaN: no guarantee, or no later period"
-        held = "Whether what guarantees rest on has held and still can, 1 or 0; NaN: they rest on nothing"
+        assumption = "Whether what guarantees rest on has held and still can, 1 or 0; NaN: they rest on nothing"
         # By entry of a certificate.
         self._certificate = {
             "bias": gauge("evenhand_bias", "Current bias of the decisions", "stream"),
             "bound": gauge("evenhand_bias_bound", bound, "stream"),
             "bound_later": gauge("evenhand_bias_bound_later", later, "stream"),
-            "assumption_held": gauge("evenhand_assumption_held", held, "stream"),
+            "assumption_held": gauge("evenhand_assumption_held", assumption, "stream"),
         }
         text = "Items until the first value must have appeared"
         self._slack = gauge("evenhand_deadline_slack", text, "stream", "specification")

@@ -96,7 +96,9 @@ class MonitorMachine(StateMachine):
 
     def _take(self, operation: Operation) -> dict[str, Any]:
         if operation.get("after", self.position) != self.position:
-            raise DecisionError("these entries were taken before", code="repeated", hint="read on after the last one")
+            raise DecisionError(
+                "these entries were processed before", code="repeated", hint="continue after the last one"
+            )
         events = [Event(None if fields[0] is None else tuple(fields[0]), *fields[1:]) for fields in operation["events"]]
         # Refused as a whole, and nothing changes.
         backup = copy.deepcopy(self.monitor) if self.monitor.may_refuse(events) else None

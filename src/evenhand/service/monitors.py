@@ -25,8 +25,7 @@ from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.settings import ServedMonitorConfig
 from evenhand.service.store.database import Database, read_entries_after
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.statements import read_head
-from evenhand.service.store.transaction import LoadedMachine, OperationResult, follow_stream
+from evenhand.service.store.transaction import LoadedMachine, OperationResult, follow_stream, read_head
 
 PAUSE_SECONDS = 1.0
 """Seconds between two reads of the logs of shields."""
@@ -196,7 +195,7 @@ def build_monitor_machine(entry: ServedMonitorConfig, folder: Path) -> MonitorMa
     config = read_monitor_config(folder / entry.config if isinstance(entry.config, str) else entry.config)
     if entry.shield is not None and config.groups.by != ["group"]:
         raise OptionError(
-            f"a monitor of a shield compares its groups, and not {', '.join(config.groups.by)}",
+            f"a monitor of a shield must compare the shield's groups, got {', '.join(config.groups.by)}",
             location=f"monitors, {entry.name}",
             hint="groups: {by: [group]}",
         )

@@ -46,10 +46,10 @@ def rebuild_machine(
     except OptionError as error:
         if error.location == "--policy":
             raise
-        raise DataError(f"the configuration in the log describes nothing: {error.message}") from None
+        raise DataError(f"the configuration in the log is invalid: {error.message}") from None
     except (EvenhandError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"the configuration in the log describes nothing: {error}") from None
-    raise DataError(f"the log is of a {kind!r}, and there are shields, guards, monitors and keys")
+        raise DataError(f"the configuration in the log is invalid: {error}") from None
+    raise DataError(f"expected a log of a shield, guard, monitor or keys, got {kind!r}")
 
 
 def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy]) -> ShieldMachine:
@@ -65,9 +65,9 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
         ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
         return ShieldMachine(Shield(policy_of_plan(read_plan(ordered)), advisory=advisory), configuration)
     raise OptionError(
-        f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
+        f"the log needs the policy with the digest {digest[:12]}..., from the file {configuration.get('policy')!r}",
         location="--policy",
-        hint="give that file" if not policies else "the files given have other policies",
+        hint="pass the file" if not policies else "the passed files have other policies",
     )
 
 

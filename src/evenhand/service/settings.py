@@ -50,7 +50,7 @@ def _check_model_name(name: str) -> str:
 
 def _check_file_or_table(value: object) -> object:
     if not isinstance(value, str | Mapping):
-        raise ValueError(f"{value!r} is neither a file nor a table")
+        raise ValueError(f"{value!r} is neither a path nor a table")
     return value
 
 
@@ -75,7 +75,7 @@ def _check_network(value: str) -> str:
 def _split_url(value: str) -> SplitResult:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in value:
-        raise ValueError(f"expected an address of the web, got {value!r}")
+        raise ValueError(f"expected an HTTP URL, got {value!r}")
     return parts
 
 
@@ -89,7 +89,7 @@ def _check_issuer(url: str) -> str:
     """Check that a provider is reached by TLS or runs on this machine."""
     parts = _split_url(url)
     if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
-        raise ValueError(f"expected an address with https, got {url!r}")
+        raise ValueError(f"expected an HTTPS URL, got {url!r}")
     return url
 
 
@@ -346,7 +346,7 @@ def _check_consistency(config: ServiceConfig) -> None:
     """Check that the sections are consistent with each other."""
     if config.oidc is not None and not (config.service.keys and config.service.public_url):
         raise OptionError(
-            "people who log in need a service that wants keys, and the address under which browsers know it",
+            "logins require keys = true and public_url",
             location="oidc",
             hint='write keys = true and public_url = "https://fair.example.org" under [service]',
         )
@@ -356,7 +356,7 @@ def _check_consistency(config: ServiceConfig) -> None:
             place = f"{section}.{position}"
             if entry.name in places:
                 raise OptionError(
-                    f"{places[entry.name]} has the name {entry.name!r} already",
+                    f"{places[entry.name]} already has the name {entry.name!r}",
                     location=f"{place}.name",
                     hint="give every shield, generator and monitor a unique name",
                 )
@@ -373,9 +373,9 @@ def _check_consistency(config: ServiceConfig) -> None:
         for model in guard.models or (guard.name,):
             if model in models:
                 raise OptionError(
-                    f"{models[model]!r} answers to the model {model!r} already",
+                    f"{models[model]!r} already serves the model {model!r}",
                     location=f"{places[guard.name]}.models",
-                    hint="name every model once",
+                    hint="use each model name once",
                 )
             models[model] = guard.name
     for shield in config.shields:

@@ -66,10 +66,10 @@ class SpendingTally:
             # Hours are numbered: these are the last ones, the present one among them.
             spent = sum(cost for hour, cost in self._by_hour.items() if now - hours < hour <= now)
             if cap is not None and spent + reserved + budget["reserve"] > cap:
-                under_way = f" and {reserved / MICRO:g} is set aside for requests under way" if reserved else ""
+                under_way = f" and {reserved / MICRO:g} is reserved for running requests" if reserved else ""
                 so_far = f"{spent / MICRO:g} is spent{under_way}"
                 raise DecisionError(
-                    f"the budget of the {name}, {cap / MICRO:g}, does not pay for this: {so_far}",
+                    f"the budget of the {name}, {cap / MICRO:g}, does not cover the request: {so_far}",
                     code="budget",
                     hint=f"ask again in the next hour, or raise {name} under budget of the guard",
                 )

@@ -341,7 +341,9 @@ class GuardMachine(StateMachine):
     def _admit_request(self, operation: Operation, number: int) -> Admission:
         call = operation.get("call")
         if call is not None and any(record.call == call for record in self._open.values()):
-            raise DecisionError(f"the call {call!r} is under way", code="repeated", hint="give every call its own name")
+            raise DecisionError(
+                f"the call {call!r} is already open", code="repeated", hint="give every call its own name"
+            )
         budget = operation.get("budget")
         if budget is not None:
             self._spending.check(budget, sum(record.reserve for record in self._open.values()))
@@ -379,7 +381,7 @@ class GuardMachine(StateMachine):
                 if call == record.call:
                     return number
         name = operation.get("admission", call)
-        raise DecisionError(f"admission {name!r} is not under way", code="unknown-id")
+        raise DecisionError(f"admission {name!r} is not open", code="unknown-id")
 
     def _abandon(self, number: int) -> ItemOutcome:
         """Fail an admission and all of its retries."""

@@ -12,8 +12,8 @@ from uuid import uuid4
 from fastapi import Depends, Request
 
 from evenhand.errors import DecisionError
+from evenhand.service.auth.access import FailureThrottle
 from evenhand.service.auth.keys import KeyCache
-from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.auth.oidc import IdentityProvider
 from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, build_guard_machine, open_guard

@@ -21,6 +21,7 @@ from evenhand.service.api import error_handlers
 from evenhand.service.auth.access import (
     PROBES,
     SAFE_METHODS,
+    TokenBuckets,
     address_of,
     check_host_name,
     is_own_page,
@@ -28,7 +29,6 @@ from evenhand.service.auth.access import (
     presented_key,
 )
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, missing_key_error
-from evenhand.service.auth.limits import TokenBuckets
 from evenhand.service.auth.logging import RefusalSummary, logger
 from evenhand.service.metrics import COUNTED_METHODS
 from evenhand.service.settings import LimitsConfig
@@ -132,7 +132,7 @@ class _Exchange:
                 fault = error
             if fault is not None and not self.status:
                 body = error_handlers.error_body(
-                    "a fault in Evenhand itself", kind="server_error", code="fault", hint="see the log of the service"
+                    "internal error", kind="server_error", code="fault", hint="see the log of the service"
                 )
                 await self._answer(JSONResponse(body, 500))
         finally:
@@ -211,7 +211,9 @@ class _Exchange:
     def _check_origin(self, public_url: str | None) -> None:
         """Refuse requests without a key in a header that the page of another site may have sent."""
         if self.scope["method"] not in SAFE_METHODS and not is_own_page(self.headers, public_url):
-            raise AccessError("another site's page sent this", code="origin", hint="send the key in a header")
+            raise AccessError(
+                "the request came from a page of another site", code="origin", hint="send the key in a header"
+            )
 
     def _admit(self) -> None:
         """Count the request.
@@ -226,7 +228,7 @@ class _Exchange:
         wait = 0.0 if envelope.rate is None else envelope.rate.seconds_until_allowed(name)
         if wait:
             error = AccessError(
-                f"there is a limit of {envelope.limits.requests_per_second:g} requests per second",
+                f"the limit is {envelope.limits.requests_per_second:g} requests per second",
                 code="rate",
                 hint=f"ask again in {wait:.1f} seconds",
             )
@@ -234,7 +236,7 @@ class _Exchange:
             raise error
         if envelope.in_flight[name] >= envelope.limits.in_flight:
             raise AccessError(
-                f"{envelope.limits.in_flight} requests are under way already", code="busy", hint="wait for the answers"
+                f"{envelope.limits.in_flight} requests are already running", code="busy", hint="wait for the answers"
             )
         envelope.in_flight[name] += 1
         self.is_counted = True
@@ -269,13 +271,13 @@ class _Exchange:
                 while has_more:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise AccessError("the caller hung up", code="slow")
+                        raise AccessError("the caller disconnected", code="slow")
                     part = message.get("body", b"")
                     has_more = message.get("more_body", False)
                     if self.held_bytes + len(part) > max_bytes:
                         raise _too_large_error(max_bytes)
                     if self.envelope.held_bytes + len(part) > MAX_HELD_BYTES:
-                        raise AccessError("too many large requests are under way", code="busy", hint="ask again later")
+                        raise AccessError("too many large requests are running", code="busy", hint="ask again later")
                     self.envelope.held_bytes += len(part)
                     self.held_bytes += len(part)
                     parts.append(part)
@@ -318,7 +320,7 @@ class _Exchange:
 
 
 def _too_large_error(max_bytes: int) -> AccessError:
-    return AccessError(f"a request has at most {max_bytes} bytes", code="size", hint="ask for less at once")
+    return AccessError(f"expected a request of at most {max_bytes} bytes", code="size", hint="send less at once")
 
 
 def _request_id(scope: Scope) -> str:

@@ -155,7 +155,7 @@ def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> HttpEr
     reason = f": {error.reason}" if error.reason else ""
     return HttpError(
         error.status,
-        f"the service behind the guards refused this with status {error.status}{reason}",
+        f"the generator's service refused the request with status {error.status}{reason}",
         code=error.code or "refused",
         hint="ask again later" if error.status == 429 else "correct the request",
         headers={**headers, **retry_after_header(error)},

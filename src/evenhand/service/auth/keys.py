@@ -191,7 +191,7 @@ class KeyCache:
         digest = hash_key(key)
         match = self._keys.get(self._cache_key(digest))
         if match is None or not hmac.compare_digest(match.hash, digest):
-            raise AccessError("the key is not known here", code="key", hint="evenhand keys list shows the keys")
+            raise AccessError("unknown key", code="key", hint="evenhand keys list shows the keys")
         status = match.status(self._clock())
         if status != "valid":
             raise AccessError(f"the key {match.id} is {status}", code="key", hint="evenhand keys add makes a new one")
@@ -207,7 +207,7 @@ class KeyCache:
             if not finished:
                 self._tried_at = self._steady()
         if now - self._read_at > STALE_SECONDS:
-            raise StoreError("the store does not say which keys are valid", hint="see its log, and its disk")
+            raise StoreError("the keys cannot be read from the store", hint="check its log and its disk")
 
     def _read(self, now: float) -> None:
         self._tried_at = now
@@ -253,7 +253,7 @@ class RequiredScope(HTTPBearer):
             raise missing_key_error()
         if not caller.is_allowed(self.scope):
             raise AccessError(
-                f"the key {caller.id} of {caller.name} is not for this: it lacks {self.scope!r}",
+                f"the key {caller.id} of {caller.name} lacks the scope {self.scope!r}",
                 code="scope",
                 hint=f"evenhand keys add NAME --scope {self.scope}",
             )
@@ -265,7 +265,7 @@ class RequiredScope(HTTPBearer):
 def limited_key_error(caller: ApiKey) -> AccessError:
     """Build the error for a request to a stream that its key does not cover."""
     return AccessError(
-        f"the key {caller.id} of {caller.name} is not for this: it is for {', '.join(sorted(caller.streams or ()))}",
+        f"the key {caller.id} of {caller.name} is limited to {', '.join(sorted(caller.streams or ()))}",
         code="scope",
         hint="evenhand keys add NAME --scope SCOPE --stream STREAM",
     )
@@ -332,7 +332,7 @@ class KeyStore:
             OptionError: The name is invalid or has a key already, or a scope is unknown.
         """
         if not re.fullmatch(r"[A-Za-z0-9_.@-]{1,100}", name):
-            raise OptionError(f"{name!r} is not a name of a key", hint="1 to 100 letters, digits and . _ - @")
+            raise OptionError(f"{name!r} is not a valid name of a key", hint="1 to 100 letters, digits and . _ - @")
         unknown = [scope for scope in scopes if scope not in SCOPES]
         if unknown or not scopes:
             raise OptionError(f"there is no scope {(*unknown, '')[0]!r}", hint=f"one of: {', '.join(SCOPES)}")

@@ -84,7 +84,7 @@ def structured_logging(*, requests: bool, stream: TextIO | None = None) -> Itera
 
 def _log_thread_error(about: threading.ExceptHookArgs) -> None:
     name = getattr(about.thread, "name", "")
-    logger.error("a thread ended", exc_info=about.exc_value, extra={"about": {"thread": name}})
+    logger.error("a thread failed", exc_info=about.exc_value, extra={"about": {"thread": name}})
 
 
 SUMMARY_SECONDS = 60.0

@@ -116,7 +116,7 @@ class IdentityProvider:
         """
         request.scope["session"] = _decode_session(cookie)
         if request.query_params.get("iss", self.config.issuer) != self.config.issuer:
-            raise _refusal_error("another provider answered")
+            raise _refusal_error("it came from another provider")
         with self._translated_errors():
             client = await self._client()
             # Fetched before the token is decoded, so that later errors concern the token only.
@@ -135,7 +135,7 @@ class IdentityProvider:
                     f"its token is not valid ({problem}{'' if claim is None else f': {claim}'})"
                 ) from None
         if not token.get("userinfo"):
-            raise _refusal_error("it gave no id token")
+            raise _refusal_error("it has no ID token")
         return self._identity(token["userinfo"])
 
     async def _client(self) -> Any:
@@ -201,7 +201,7 @@ class IdentityProvider:
             name = subject[:100]
         if role is None:
             raise AccessError(
-                f"there is no role here for {name}",
+                f"{name} has no role",
                 code="scope",
                 hint=f"add a value of {self.config.role_claim!r} to oidc.roles of the service's file",
             )
@@ -261,4 +261,4 @@ def _role_values(claims: Mapping[str, Any], name: str) -> set[str]:
 
 
 def _refusal_error(problem: str) -> AccessError:
-    return AccessError(f"the identity provider's answer was refused: {problem}", code="key", hint="log in again")
+    return AccessError(f"the response of the identity provider was refused: {problem}", code="key", hint="log in again")

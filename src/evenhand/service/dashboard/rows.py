@@ -140,15 +140,15 @@ def _record_row(number: int, note: Mapping[str, Any]) -> DashboardRow:
     what = note.get("what")
     if what == "answer":
         attempts = note.get("attempts") or [{}]
-        alone = note.get("admission") is None
+        is_unadmitted = note.get("admission") is None
         unguarded = note.get("status") == "unguarded"
         return {
-            "admission": number if alone else note["admission"],
+            "admission": number if is_unadmitted else note["admission"],
             "prompt": _shorten_text(note.get("prompt")),
             "status": note.get("status", ""),
             "reason": note.get("reason", ""),
             "values": attempts[-1].get("values", {}),
-            "picture": alone and unguarded,
+            "picture": is_unadmitted and unguarded,
             "marked": True,
         }
     if what == "started":

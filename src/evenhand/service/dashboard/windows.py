@@ -59,17 +59,19 @@ def _entry_time(connection: Connection, stream: str, number: int) -> float | Non
     return time
 
 
-def entries_to_rows(connection: Connection, stream: str, some: Sequence[LogEntryMapping]) -> list[DashboardRow]:
+def entries_to_rows(connection: Connection, stream: str, log_entries: Sequence[LogEntryMapping]) -> list[DashboardRow]:
     """Convert entries to rows. Outcomes of a guard include the data of their admissions."""
-    admissions = {number for entry in some if (number := entry["body"].get("input", {}).get("admission")) is not None}
-    admitted = {entry["number"]: entry_to_row(entry) for entry in some if entry["number"] in admissions}
+    admissions = {
+        number for entry in log_entries if (number := entry["body"].get("input", {}).get("admission")) is not None
+    }
+    admitted = {entry["number"]: entry_to_row(entry) for entry in log_entries if entry["number"] in admissions}
     missing = sorted(admissions - admitted.keys())
     for start in range(0, len(missing), PIECE_ENTRIES):
         query = ENTRY_QUERY.where(
             entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE_ENTRIES])
         )
         admitted.update((entry["number"], entry_to_row(entry)) for entry in _read_entries(connection, query))
-    return [entry_to_row(entry, admitted) for entry in some]
+    return [entry_to_row(entry, admitted) for entry in log_entries]
 
 
 def rows_between(connection: Connection, stream: str, after: int, until: int) -> list[DashboardRow]:
@@ -121,9 +123,10 @@ def latest_rows(
     limit = min(limit, MAX_WINDOW_ROWS)
     where = _time_conditions(stream, criteria)
     total = connection.execute(select(func.count()).select_from(entries).where(*where)).scalar_one()
-    last = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
-    some = _read_entries(connection, ENTRY_QUERY.where(*where).order_by(entries.c.number.desc()).limit(limit))[::-1]
-    return {"rows": _visible_rows(entries_to_rows(connection, stream, some)), "total": total, "number": last}
+    number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
+    query = ENTRY_QUERY.where(*where).order_by(entries.c.number.desc()).limit(limit)
+    log_entries = _read_entries(connection, query)[::-1]
+    return {"rows": _visible_rows(entries_to_rows(connection, stream, log_entries)), "total": total, "number": number}
 
 
 def sample_rows(connection: Connection, stream: str, points: int = OVERVIEW_POINTS) -> list[DashboardRow]:
@@ -156,7 +159,7 @@ def search_rows(
     Args:
         connection: Connection to the store.
         stream, kind: Name and kind of the stream.
-        wanted: Filter of the rows.
+        criteria: Filter of the rows.
         before, after: Exclusive bounds of the numbers of entries.
         limit: Maximum number of rows.
 
@@ -165,10 +168,10 @@ def search_rows(
         and the ``number`` of the last entry of the log.
     """
     rows: list[DashboardRow] = []
-    looked, reached = 0, before
+    scanned, reached = 0, before
     number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
     # After the maximum number of entries, ``more`` tells the caller to continue from ``reached``.
-    while len(rows) < limit and looked < MAX_SCANNED_ENTRIES:
+    while len(rows) < limit and scanned < MAX_SCANNED_ENTRIES:
         query = ENTRY_QUERY.where(*_time_conditions(stream, criteria), *_row_conditions(kind, criteria))
         if reached is not None:
             query = query.where(entries.c.number < reached)
@@ -181,7 +184,7 @@ def search_rows(
                 rows.append(row)
                 if len(rows) == limit:
                     return {"rows": rows, "reached": reached, "more": True, "number": number}
-        looked += len(piece)
+        scanned += len(piece)
         if piece:
             reached = piece[-1]["number"]
         if len(piece) < PIECE_ENTRIES:
@@ -319,8 +322,8 @@ def _specification_rows(
 
 def _configuration(connection: Connection, stream: str, state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the current configuration, from the last checkpoint."""
-    last = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream).scalar_subquery()
-    query = select(entries).where(entries.c.stream == stream, entries.c.number == last)
+    number = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream).scalar_subquery()
+    query = select(entries).where(entries.c.stream == stream, entries.c.number == number)
     configuration: Mapping[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"][
         "configuration"
     ]

@@ -62,7 +62,7 @@ class GatewayGenerator:
         Raises:
             ModelError: Always.
         """
-        raise ModelError("items of this guard are made elsewhere")
+        raise ModelError("the gateway of this guard generates the items")
 
 
 def output_kind(generator: Generator) -> OutputKind:

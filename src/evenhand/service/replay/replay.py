@@ -56,7 +56,7 @@ class LogDifference(ResultPart):
 
     def __str__(self) -> str:
         text = self.what if self.entry is None else f"entry {self.entry}: {self.what}"
-        return f"{text}\n  the log says  {self.logged}\n  what comes out  {self.found}" if self.logged else text
+        return f"{text}\n  logged  {self.logged}\n  replayed  {self.found}" if self.logged else text
 
 
 class ServiceReplay(Result):
@@ -100,13 +100,13 @@ class ServiceReplay(Result):
         if self.difference is not None:
             different = self.difference
             entry = "" if different.entry is None else f"entry {different.entry:,}: "
-            verdict = Note(f"{what}: the log does not hold. {entry}{different.what}", "caution")
-            said = (("the log says", different.logged), ("what comes out", different.found))
-            return (verdict, Facts(said)) if different.logged else (verdict,)
-        done = ", ".join(f"{count:,} {name}" for name, count in self.operations.items()) or "nothing was done yet"
+            verdict = Note(f"{what}: the log does not agree with its replay. {entry}{different.what}", "caution")
+            values = (("logged", different.logged), ("replayed", different.found))
+            return (verdict, Facts(values)) if different.logged else (verdict,)
+        operations = ", ".join(f"{count:,} {name}" for name, count in self.operations.items()) or "no operations"
         begins = f" from entry {self.first:,} on" if self.first else ""
         return (
-            Text(f"{what}: all {self.entries:,} entries{begins} agree ({done})", role="finding"),
+            Text(f"{what}: all {self.entries:,} entries{begins} agree ({operations})", role="finding"),
             Facts((("head", f"{self.last} {self.head}"),)),
         )
 
@@ -114,9 +114,9 @@ class ServiceReplay(Result):
 class _DifferenceError(Exception):
     """Ends a replay."""
 
-    def __init__(self, what: str, logged: object, found: object) -> None:
+    def __init__(self, what: str, logged: object, replayed: object) -> None:
         super().__init__(what)
-        self.what, self.parting = what, compare_values(logged, found)
+        self.what, self.parting = what, compare_values(logged, replayed)
 
 
 class LogReplayer:
@@ -188,12 +188,12 @@ class LogReplayer:
             DataError: There was no entry.
         """
         if self.machine is None and self.difference is None:
-            raise DataError("the log is empty", hint="give what GET /v1/streams/NAME/log answered")
+            raise DataError("the log is empty", hint="pass a response of GET /v1/streams/NAME/log")
         missing = None
         if self._head is not None and not self._seen:
             missing = LogDifference(
                 entry=None,
-                what="the log was cut off, or is another one: the known head is not among its entries",
+                what="the log was cut off or replaced: the known head is missing",
                 logged=f"{self.hash}, its last entry",
                 found=self._head,
             )
@@ -213,7 +213,7 @@ class LogReplayer:
     def _begin(self, entry: Mapping[str, Any]) -> None:
         """Build the machine from the first entry or a checkpoint."""
         body, number = entry["body"], entry["number"]
-        _require_same_fields(body, FIRST_FIELDS, "an entry that a log begins with")
+        _require_same_fields(body, FIRST_FIELDS, "the first entry")
         self.stream, self.first = entry["stream"], number
         self.number = number
         if number:
@@ -224,10 +224,10 @@ class LogReplayer:
     def _start_run(self, body: Mapping[str, Any], state: Any = None) -> None:
         """Build the machine of a run, in a state or in its initial state."""
         machine = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
-        _require_same("what decides has another digest", body["digest"], machine.digest)
+        _require_same("the digest of the configuration differs", body["digest"], machine.digest)
         if state is not None:
             self._load(machine, state)
-        _require_same("the state at the beginning is another one", body["state"], machine.state())
+        _require_same("the initial state differs", body["state"], machine.state())
         self.machine, self._configuration = machine, body["configuration"]
 
     def _load(self, machine: StateMachine, state: Any) -> None:
@@ -236,7 +236,7 @@ class LogReplayer:
         except REFUSAL_ERRORS as error:
             if isinstance(error, OptionError) and error.location == "--policy":
                 raise
-            raise _DifferenceError("this is not a state", state, f"{type(error).__name__}: {error}") from None
+            raise _DifferenceError("the state is invalid", state, f"{type(error).__name__}: {error}") from None
 
     def _check_checkpoint(self, body: Mapping[str, Any]) -> None:
         """Check that a checkpoint follows from the entries before it."""
@@ -244,56 +244,56 @@ class LogReplayer:
         assert machine is not None
         if canonical_json(body["configuration"]) != canonical_json(self._configuration):
             other = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
-            _require_same("the configuration is another one", other.digest, machine.digest)
+            _require_same("the configuration differs", other.digest, machine.digest)
             self._configuration = body["configuration"]
-        _require_same("the state is another one", body["state"], machine.state())
+        _require_same("the state differs", body["state"], machine.state())
         self.operations["checkpoint"] += 1
 
     def _go_on(self, entry: Mapping[str, Any]) -> None:
         assert self.machine is not None
         body, number = entry["body"], entry["number"]
         if entry["stream"] != self.stream:
-            raise _DifferenceError("it belongs to another stream", entry["stream"], self.stream)
+            raise _DifferenceError("the entry belongs to another stream", entry["stream"], self.stream)
         if number != self.number + 1:
-            raise _DifferenceError("entries are missing, doubled or out of order", number, self.number + 1)
+            raise _DifferenceError("entries are missing, repeated or out of order", number, self.number + 1)
         self._check_chain(entry)
         if body.keys() == FIRST_FIELDS:
-            _require_same("it is another kind of machine", body["kind"], self.machine.kind)
+            _require_same("the kind of machine differs", body["kind"], self.machine.kind)
             if body["digest"] == self.machine.digest:
                 self._check_checkpoint(body)
             else:
                 self._start_run(body)
                 self.operations["configuration"] += 1
             return
-        _require_same_fields(body, OPERATION_FIELDS, "its body")
-        given, id_ = body["input"], body["id"]
-        if not isinstance(given, Mapping) or not (id_ is None or isinstance(id_, str)):
-            raise _DifferenceError("this is not an operation", body, "an id and an input")
-        if id_ is not None and id_ in self.ids and given.get("op") not in ANSWERED_BEFORE:
+        _require_same_fields(body, OPERATION_FIELDS, "the body")
+        operation, id_ = body["input"], body["id"]
+        if not isinstance(operation, Mapping) or not (id_ is None or isinstance(id_, str)):
+            raise _DifferenceError("the body is not an operation", body, "an id and an input")
+        if id_ is not None and id_ in self.ids and operation.get("op") not in ANSWERED_BEFORE:
             raise _DifferenceError("a second entry with the same id", id_, "an id is used once")
         try:
             # The decision is computed from the input alone, and only then compared with the log.
-            before = self.machine.before(given)
-            output: Mapping[str, Any] = self.machine.apply(given, number)
+            before = self.machine.before(operation)
+            output: Mapping[str, Any] = self.machine.apply(operation, number)
         except REFUSAL_ERRORS as error:
             if isinstance(error, OptionError) and error.location == "--policy":
                 raise
-            raise _DifferenceError("such an operation is refused", given, f"{type(error).__name__}: {error}") from None
-        _require_same("something else decided", body["digest"], self.machine.digest)
-        _require_same("the counters before it are others", body["before"], before)
-        _require_same("the output is another one", body["output"], output)
+            raise _DifferenceError("the operation is invalid", operation, f"{type(error).__name__}: {error}") from None
+        _require_same("the digest differs", body["digest"], self.machine.digest)
+        _require_same("the counters before the operation differ", body["before"], before)
+        _require_same("the output differs", body["output"], output)
         if id_ is not None:
             self.ids[id_] = number
-        self.operations[str(given.get("op"))] += 1
+        self.operations[str(operation.get("op"))] += 1
 
     def _check_chain(self, entry: Mapping[str, Any]) -> None:
         if entry["previous"] != self.hash:
-            raise _DifferenceError("it is not chained to the entry before it", entry["previous"], self.hash)
+            raise _DifferenceError("the entry is not chained to the previous one", entry["previous"], self.hash)
         again = hash_entry(
             entry["previous"], entry["stream"], entry["number"], entry["at"], canonical_json(entry["body"])
         )
         if entry["hash"] != again:
-            raise _DifferenceError("it was changed: its hash is not that of its content", entry["hash"], again)
+            raise _DifferenceError("the entry was changed: its hash does not match its content", entry["hash"], again)
 
 
 def replay_log(
@@ -356,35 +356,35 @@ def _check_entry(entry: object) -> Mapping[str, Any]:
     }
     for name, kind in types.items():
         if not isinstance(entry[name], kind) or isinstance(entry[name], bool):
-            raise _DifferenceError(f"its {name} is of the wrong kind", entry[name], "see the format of the log")
+            raise _DifferenceError(f"the {name} has the wrong type", entry[name], "see the format of the log")
     return entry
 
 
-def _require_same_fields(given: Mapping[str, Any], wanted: frozenset[str], what: str) -> None:
-    if given.keys() != wanted:
-        raise _DifferenceError(f"{what} has other fields", ", ".join(sorted(given)), ", ".join(sorted(wanted)))
+def _require_same_fields(mapping: Mapping[str, Any], names: frozenset[str], what: str) -> None:
+    if mapping.keys() != names:
+        raise _DifferenceError(f"{what} has other fields", ", ".join(sorted(mapping)), ", ".join(sorted(names)))
 
 
-def _require_same(what: str, logged: object, found: object) -> None:
+def _require_same(what: str, logged: object, replayed: object) -> None:
     # Texts are compared, because 1, 1.0 and True are equal in Python, but have different hashes.
-    if canonical_json(logged) != canonical_json(found):
-        raise _DifferenceError(what, logged, found)
+    if canonical_json(logged) != canonical_json(replayed):
+        raise _DifferenceError(what, logged, replayed)
 
 
-def compare_values(logged: object, found: object) -> dict[str, str]:
+def compare_values(logged: object, replayed: object) -> dict[str, str]:
     """Format the parts of two values that differ."""
     # Descend to the innermost part that differs, while exactly one part differs and both values have it.
     path = []
-    while isinstance(logged, Mapping) and isinstance(found, Mapping):
-        here, there = ({name: canonical_json(part) for name, part in side.items()} for side in (logged, found))
-        names = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
-        if len(names) != 1 or names[0] not in here or names[0] not in there:
-            logged, found = ({name: side[name] for name in names if name in side} for side in (logged, found))
+    while isinstance(logged, Mapping) and isinstance(replayed, Mapping):
+        texts = [{name: canonical_json(part) for name, part in side.items()} for side in (logged, replayed)]
+        names = [name for name in sorted({*logged, *replayed}) if texts[0].get(name) != texts[1].get(name)]
+        if len(names) != 1 or names[0] not in logged or names[0] not in replayed:
+            logged, replayed = ({name: side[name] for name in names if name in side} for side in (logged, replayed))
             break
         path.append(names[0])
-        logged, found = logged[names[0]], found[names[0]]
+        logged, replayed = logged[names[0]], replayed[names[0]]
     before = f"{'.'.join(path)}: " if path else ""
-    return {"logged": before + _format_value(logged), "found": before + _format_value(found)}
+    return {"logged": before + _format_value(logged), "found": before + _format_value(replayed)}
 
 
 def _format_value(value: object) -> str:

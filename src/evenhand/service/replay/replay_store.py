@@ -114,7 +114,7 @@ def _find_stray(connection: Connection, stream: str, row: Mapping[str, Any] | No
         table = column.table
         end = connection.execute(select(func.max(column)).where(table.c.stream == stream)).scalar()
         if end is not None and end > row["number"]:
-            message = f"the table {table.name} has a row behind the last entry of the stream"
+            message = f"the table {table.name} has a row after the last entry of the stream"
             return _build_difference(end, message, row["number"], end)
     return None
 
@@ -134,9 +134,7 @@ def _replay_stream(
             break
         records.take(entry)
     if entry is None:
-        message = (
-            "the stream is missing: nothing of it is left" if row is None else "all entries of its log are missing"
-        )
+        message = "the stream is missing" if row is None else "all entries of the log are missing"
         digest, machine = ("", "stream") if row is None else (row["digest"], row["kind"])
         return ServiceReplay(
             seconds=0.0,
@@ -171,8 +169,8 @@ def _compare_stream_row(row: Mapping[str, Any], replayer: LogReplayer) -> LogDif
     for name, (stored, replayed) in pairs.items():
         if canonical_json(stored) != canonical_json(replayed):
             number = row["state_number"] if name == "state" else replayer.number
-            place = "its last entry" if number == replayer.number else f"entry {number:,}"
-            message = f"the {name} that is kept for the stream is not the one after {place}"
+            place = "the last entry" if number == replayer.number else f"entry {number:,}"
+            message = f"the stored {name} does not match {place}"
             return _build_difference(number, message, stored, replayed)
     return None
 
@@ -222,7 +220,7 @@ class _StoredRecords:
         stored = {number: at for number, at in self._checkpoints.items() if start <= number <= end}
         for number in sorted(logged.keys() | stored.keys()):
             if logged.get(number) != stored.get(number):
-                message = "the table checkpoints has another time for it, or no row"
+                message = "the table checkpoints has another time or no row"
                 return _build_difference(number, message, logged.get(number), stored.get(number))
         return None
 
@@ -243,9 +241,9 @@ class _StoredRecords:
             ).scalar()
             # An entry that was appended meanwhile may have the same ID.
             if other is None or self._logged_id(connection, other) != id:
-                return _build_difference(number, "no answer is kept for its id", id, other)
+                return _build_difference(number, "the stored answer of its ID is missing", id, other)
         if surplus:
-            message = "an answer is kept for an id that it does not have"
+            message = "an answer is stored for an ID that the entry does not have"
             return LogDifference(entry=min(surplus), what=message)
         return None
 
@@ -261,7 +259,7 @@ class _StoredRecords:
             data = connection.execute(query).scalar()
             digest = None if data is None else hashlib.sha256(data).hexdigest()
             if digest is not None and digest not in digests:
-                message = "the picture that is kept for it is another one"
+                message = "the stored picture differs from the delivered one"
                 return _build_difference(number, message, ", ".join(sorted(digests)), digest)
         return None
 

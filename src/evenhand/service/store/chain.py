@@ -27,7 +27,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
-        raise json.JSONDecodeError("a name occurs twice in an object", "", 0)
+        raise json.JSONDecodeError("an object has a duplicate key", "", 0)
     return mapping
 
 

@@ -131,14 +131,14 @@ class Database:
     def _check_path(self, address: URL, make: bool) -> None:
         name = address.database
         if not name or name == ":memory:":
-            raise self._error("a store in memory keeps nothing", "write sqlite:///evenhand.db")
+            raise self._error("expected a store on disk, got one in memory", "write sqlite:///evenhand.db")
         if name.startswith("file:"):
             return
         path = Path(name)
         if not path.parent.is_dir():
             raise self._error(f"there is no folder {path.parent}", "create it first")
         if make and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
-            raise self._error("this user may not write there", "permit writes in the folder, or name another one")
+            raise self._error("this user cannot write there", "grant write access to the folder, or use another one")
         if not make and not path.is_file():
             raise self._error("there is no such file", "name the file of the service's store")
 
@@ -245,7 +245,7 @@ def _explain_error(error: Exception) -> tuple[str, str]:
     message = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if isinstance(error, IntegrityError):
         return (
-            f"the store's tables contradict one another: {message}",
+            f"the store's tables contradict each other: {message}",
             "run `evenhand replay --store URL` to see what another program changed",
         )
     if "full" in message or "No space left" in message or "quota" in message:
@@ -256,7 +256,7 @@ def _explain_error(error: Exception) -> tuple[str, str]:
         return f"the store failed: {message}", "name another file, or restore a backup"
     if "connection failed" in message or "Connection refused" in message:
         return f"the store failed: {message}", "check that its server runs and accepts this user, and ask again"
-    return f"the store failed: {message}", "see its log, and its disk; then repeat the request with the same id"
+    return f"the store failed: {message}", "check its log and its disk; then repeat the request with the same id"
 
 
 def read_entries_after(

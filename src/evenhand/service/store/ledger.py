@@ -461,9 +461,9 @@ class Ledger:
             (measurer, (count, seconds)) for measurer in self.measurers
         ]
         calls += [
-            (listener, (stream, page.done))
+            (listener, (stream, page.applied))
             for stream, page in pages.items()
-            if page.done
+            if page.applied
             for listener in self.listeners
         ]
         for call, arguments in calls:

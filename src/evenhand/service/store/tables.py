@@ -169,7 +169,7 @@ def read_revision(connection: Connection) -> str | None:
     if revision > REVISION:
         raise StoreError(
             f"expected a store of revision {REVISION} or older, got one of revision {revision}",
-            hint="use the Evenhand that made it, or a newer one",
+            hint="use the version of Evenhand that made it, or a newer one",
         )
     return revision
 

@@ -5,17 +5,100 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
-from evenhand.service.store import chain, statements
-from evenhand.service.store.statements import StreamHead
-from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, streams
+from evenhand.service.store import chain
+from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, is_marked, streams
+
+_ENTRY = ("stream", "number", "at", "marked", "body", "previous", "hash")
+
+HEAD = (
+    "SELECT number, hash, state_number, digest, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
+)
+STATE = "UPDATE streams SET number = {0}, hash = {0}, state_number = {0}, state = {0} WHERE name = {0}"
+LAST = "UPDATE streams SET number = {0}, hash = {0} WHERE name = {0}"
+ENTRIES = f"INSERT INTO entries ({', '.join(_ENTRY)}) VALUES ({', '.join(['{0}'] * len(_ENTRY))})"
+ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
+KNOWN = "SELECT id, number FROM answers WHERE stream = {0} AND id "
+
+MARKS = {"sqlite": "?", "postgresql": "%s"}
+"""Placeholder of a value, by dialect."""
+
+
+class StreamHead(NamedTuple):
+    """The number and hash of a stream's last entry, the entry after which its state was written, and the digest of its
+    configuration."""
+
+    number: int
+    hash: str
+    state_number: int
+    digest: str
+
+
+def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
+    """Lock the row of a stream, and return the head and the revision of the tables."""
+    # SQLite has one writer, which has locked everything when its transaction began.
+    lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
+    row = _run(connection, HEAD + lock, (stream,)).one()
+    return StreamHead(*row[:4]), row[4]
+
+
+def read_head(connection: Connection, stream: str) -> StreamHead:
+    """Return the head of a stream."""
+    row = _run(connection, HEAD, (stream,)).one()
+    return StreamHead(*row[:4])
+
+
+def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of the entries that answered used IDs, by their keys."""
+    if not keys:
+        return {}
+    if connection.dialect.name == "sqlite":
+        rows = _run(connection, f"{KNOWN}IN ({','.join('?' * len(keys))})", (stream, *keys))
+    else:
+        rows = _run(connection, KNOWN + "= ANY({0})", (stream, list(keys)))
+    return dict(rows.all())
+
+
+def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:
+    """Append entries. ``starts`` are the numbers of entries that a log can begin with."""
+    values = [
+        (
+            row["stream"],
+            row["number"],
+            row["at"],
+            is_marked(row["body"]),
+            row["body"],
+            row["previous"] if row["number"] in starts else None,
+            row["hash"],
+        )
+        for row in rows
+    ]
+    _run(connection, ENTRIES, values)
+
+
+def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, int]) -> None:
+    """Store the numbers of the entries that answered IDs, by their keys."""
+    _run(connection, ANSWERS, [(stream, key, number) for key, number in numbers.items()])
+
+
+def update_state(connection: Connection, stream: str, head: tuple[int, str], state: str | None) -> None:
+    """Store the number and hash of a stream's last entry, and the state after it. If None, the older state stays."""
+    if state is None:
+        _run(connection, LAST, (*head, stream))
+    else:
+        _run(connection, STATE, (*head, head[0], state, stream))
+
+
+def _run(connection: Connection, statement: str, values: Any) -> Any:
+    return connection.exec_driver_sql(statement.format(MARKS[connection.dialect.name]), values)
+
 
 logger = logging.getLogger(__name__)
 
@@ -65,14 +148,14 @@ class StreamBatch:
     Attributes:
         results: Results in the order of the requests. For an error, nothing was changed.
         rows: Appended entries.
-        done: Applied operations and their outputs.
+        applied: Operations and their outputs.
         plan_ahead: Function that computes the plan of the next operation. The results end before an operation without
             a plan.
     """
 
     results: list[OperationResult | EvenhandError] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    done: list[tuple[Operation, Mapping[str, Any]]] = field(default_factory=list)
+    applied: list[tuple[Operation, Mapping[str, Any]]] = field(default_factory=list)
     plan_ahead: Callable[[], None] | None = None
 
 
@@ -121,8 +204,8 @@ class Transaction:
         if row is not None:
             if row.kind != machine.kind:
                 raise StoreError(
-                    f"{stream!r} in the store is a {row.kind}, and not a {machine.kind}",
-                    hint="give the new one another name",
+                    f"expected {stream!r} in the store to be a {machine.kind}, got a {row.kind}",
+                    hint="rename the new one",
                 )
             if row.digest == machine.digest:
                 return
@@ -130,7 +213,7 @@ class Transaction:
                 "%s has another configuration than before: a new run starts with entry %d of its log", stream, number
             )
         entry = self._entry(stream, number, previous, _checkpoint_body(machine))
-        statements.insert_entries(connection, [entry], frozenset([number]))
+        insert_entries(connection, [entry], frozenset([number]))
         connection.execute(insert(checkpoints).values(stream=stream, number=number, at=entry["at"]))
         values = {
             "kind": machine.kind,
@@ -170,7 +253,7 @@ class Transaction:
         if batch.plan_ahead is not None:
             return batch
         keys = [None if request.id is None else answer_key(request.id) for request in requests]
-        numbers = statements.find_answers(connection, stream, [key for key in keys if key is not None])
+        numbers = find_answers(connection, stream, [key for key in keys if key is not None])
         new_numbers: dict[str, int] = {}
         new_checkpoints: list[dict[str, Any]] = []
         number, last_hash = loaded.number or 0, loaded.hash
@@ -210,9 +293,9 @@ class Transaction:
             if key is not None:
                 new_numbers[key] = numbers[key] = number
             batch.results.append(OperationResult(number, answer))
-            batch.done.append((request.operation, answer))
+            batch.applied.append((request.operation, answer))
         if batch.rows:
-            statements.insert_entries(connection, batch.rows, frozenset(row["number"] for row in new_checkpoints))
+            insert_entries(connection, batch.rows, frozenset(row["number"] for row in new_checkpoints))
             replaced = [
                 key
                 for request, key in zip(requests, keys, strict=True)
@@ -221,12 +304,12 @@ class Transaction:
             if replaced:
                 connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(replaced)))
             if new_numbers:
-                statements.insert_answers(connection, stream, new_numbers)
+                insert_answers(connection, stream, new_numbers)
             if new_checkpoints:
                 connection.execute(insert(checkpoints), new_checkpoints)
             is_saved = bool(new_checkpoints) or machine.needs_saving()
             state = json.dumps(machine.state()) if is_saved else None
-            statements.update_state(connection, stream, (number, last_hash), state)
+            update_state(connection, stream, (number, last_hash), state)
         loaded.number, loaded.hash = number, last_hash
         if len(batch.results) == len(requests):
             # Plan for the next decision now, so that the plan may exist before its request.
@@ -239,11 +322,11 @@ class Transaction:
         Raises:
             StoreError: The tables were migrated while this process ran.
         """
-        head, revision = statements.lock_head(connection, stream)
+        head, revision = lock_head(connection, stream)
         if revision != REVISION:
             raise StoreError(
-                f"the store was migrated from revision {REVISION} to {revision} while this ran",
-                hint="replace this process by one of the newer Evenhand",
+                f"the store was migrated from revision {REVISION} to {revision} while this process ran",
+                hint="restart this process with the newer version of Evenhand",
             )
         return head
 

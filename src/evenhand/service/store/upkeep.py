@@ -143,7 +143,7 @@ class Replicas:
         try:
             self._delete(replicas.c.name == self._name)
         except StoreError as error:
-            logger.warning("the other replicas will notice by themselves that this one ended: %s", error.message)
+            logger.warning("cannot sign off from the other replicas: %s", error.message)
 
     def _delete(self, *where: ColumnElement[bool]) -> int:
         statement = delete(replicas).where(*where)
@@ -227,13 +227,13 @@ class RetentionJob:
             while self._ledger.submit_work(_delete_pictures(now - self._picture_seconds)).result():
                 pass
 
-    def _write_checkpoint(self, stream: str, due: float) -> None:
+    def _write_checkpoint(self, stream: str, cutoff: float) -> None:
         """Write a checkpoint if the last one is older than a time, and entries follow it."""
         with self._database.reading() as connection:
             head = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
             query = select(checkpoints).where(checkpoints.c.stream == stream).order_by(checkpoints.c.number.desc())
-            last = connection.execute(query.limit(1)).one()
-        if head > last.number and last.at <= due:
+            checkpoint = connection.execute(query.limit(1)).one()
+        if head > checkpoint.number and checkpoint.at <= cutoff:
             self._ledger.checkpoint(stream).result()
 
     def _cut(self, stream: str, cutoff: float) -> None:
@@ -295,7 +295,7 @@ def copy_store(
         if writer.execute(select(func.count()).select_from(streams)).scalar_one():
             raise StoreError(
                 "the store is not empty: its content would be mixed with the copy",
-                hint="name a new store, or move the old one away",
+                hint="use a new store, or move the old one away",
             )
         for table in metadata.sorted_tables:
             if table in NOT_COPIED:
@@ -343,7 +343,7 @@ class Readiness:
         finished, _ = await asyncio.wait({self._trial}, timeout=self._patience)
         if not finished:
             raise StoreError(
-                f"the store has not accepted a write for {self._patience:g} seconds", hint="see its log, and its disk"
+                f"the store has not accepted a write for {self._patience:g} seconds", hint="check its log and its disk"
             )
         self._trial.result()
 

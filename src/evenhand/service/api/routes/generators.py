@@ -72,7 +72,7 @@ def find_guard(context: ServiceContext, caller: ApiKey, model: str | None, makes
     if guard not in suitable:
         route = ROUTES_BY_OUTPUT.get(guard.makes)
         hint = f"ask {route}" if route else "it only serves the guardrail of a gateway"
-        raise HttpError(400, f"the model {model!r} does not make this", code="model", hint=hint)
+        raise HttpError(400, f"the model {model!r} makes another kind of output", code="model", hint=hint)
     return guard
 
 
@@ -189,7 +189,7 @@ async def generate_images(
     If only some of several pictures could be made, those are returned, and ``x-evenhand-missing`` counts the others.
     """
     if payload.stream:
-        raise HttpError(400, "pictures are not streamed", code="stream", hint="leave stream out")
+        raise HttpError(400, "pictures cannot be streamed", code="stream", hint="leave stream out")
     guard = find_guard(context, caller, payload.model, "image")
     options = known_options(payload.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
@@ -268,7 +268,7 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
         if name in options:
             raise HttpError(400, f"{name}: {reason}", code="unsupported_parameter", hint=f"leave {name} out")
     if payload.n not in (None, 1):
-        raise HttpError(400, "every answer needs a request", code="n", hint=f"ask {payload.n} times")
+        raise HttpError(400, "a request has one answer", code="n", hint=f"send {payload.n} requests")
     if payload.modalities not in (None, ["text"]):
         raise HttpError(400, "answers are texts", code="modalities", hint="leave modalities out")
     guard = find_guard(context, caller, payload.model, "text")

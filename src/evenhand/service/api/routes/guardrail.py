@@ -111,7 +111,7 @@ def _find_guardrail(payload: GuardrailRequest, context: ServiceContext) -> Serve
     if len(matches) != 1:
         raise HttpError(
             404 if name is not None else 400,
-            f"there is no guard {str(name)[:100]!r}" if name is not None else "the request does not say which guard",
+            f"there is no guard {str(name)[:100]!r}" if name is not None else "the request names no guard",
             code="guard",
             hint=f"additional_provider_specific_params: {{guard: NAME}}; one of: {', '.join(context.guards) or 'none'}",
         )
@@ -164,6 +164,6 @@ def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
             400,
             "the picture is neither PNG, JPEG, WebP nor GIF in base64",
             code="items",
-            hint="have the model answer with b64_json: nothing is fetched from addresses",
+            hint="request b64_json from the model; URLs are not fetched",
         )
     return Item("image", data, kind)

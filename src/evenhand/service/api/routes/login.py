@@ -42,12 +42,12 @@ async def get_login_page(context: RequestContext) -> Response:
 async def log_in(request: Request, context: RequestContext) -> Response:
     """Log in with a key that has the scope read."""
     if not is_own_page(request.headers, context.settings.service.public_url):
-        return _login_response(context, "Another site's page sent this. Enter the key here.", 403)
+        return _login_response(context, "The request came from a page of another site. Enter the key here.", 403)
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MAX_FORM_BYTES:
-            return _login_response(context, "That is not a key.", 413)
+            return _login_response(context, "This is not a key.", 413)
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
     try:
         caller = await context.keys.caller(key)
@@ -67,7 +67,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
 async def begin_login(request: Request, context: RequestContext) -> Response:
     """Send the browser to the identity provider."""
     if context.logins is None:
-        return _login_response(context, "People log in here with a key.", 404)
+        return _login_response(context, "Log in with a key.", 404)
     try:
         url, cookie = await context.logins.begin(request)
     except FetchError as error:
@@ -83,7 +83,7 @@ async def begin_login(request: Request, context: RequestContext) -> Response:
 async def end_login(request: Request, context: RequestContext) -> Response:
     """Process the response of the identity provider, and begin a session if the user has a role."""
     if context.logins is None:
-        return _login_response(context, "People log in here with a key.", 404)
+        return _login_response(context, "Log in with a key.", 404)
     logins, name = context.logins, _login_cookie(request, context)
     try:
         identity = await logins.identify(request, request.cookies.get(name, ""))

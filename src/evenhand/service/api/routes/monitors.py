@@ -95,9 +95,9 @@ async def add_events(name: str, payload: EventsRequest, context: RequestContext)
     monitor = find_stream(context.monitors, name, "monitor")
     if monitor.shield is not None:
         raise DecisionError(
-            f"the monitor {name!r} watches the shield {monitor.shield!r} by itself",
+            f"the monitor {name!r} reads the decisions of the shield {monitor.shield!r}",
             code="shield",
-            hint="tell labels to the shield",
+            hint="send labels to the shield",
         )
     result = await run_in_threadpool(monitor.add, payload.events, batch=payload.batch)
     alarms = [alarm_to_dict(Alarm.model_validate(alarm)) for alarm in result.answer["alarms"]]
