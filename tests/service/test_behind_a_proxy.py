@@ -84,4 +84,4 @@ def test_only_the_services_own_page_logs_in(described, serving_client, headers, 
     client = serving_client(ServiceConfig.read({"service": described["service"]}))
     answer = client.post("/login", data={"key": "wrong"}, headers=headers)
     assert answer.status_code == status
-    assert ("Another site" in answer.text) == (status == 403)
+    assert ("page of another site" in answer.text) == (status == 403)

@@ -8,6 +8,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from service_settings import GUARD, PLAN
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
@@ -67,12 +68,6 @@ def test_texts_that_only_look_like_invalid_json_are_kept() -> None:
     assert parse_json_body(body) == {"a": "NaN 1e400 \\ud83d \U0001f600"}
 
 
-PLAN = {
-    "property": "demographic_parity",
-    "kappa": "0.2",
-    "horizon": 60,
-    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
-}
 ROUTES = [
     ("POST", "/v1/shields/loans/decisions"),
     ("POST", "/v1/shields/loans/decisions/batch"),
@@ -87,14 +82,6 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     place = tmp_path_factory.mktemp("json")
-    guard = {
-        "conditions": [{"name": "leader", "keywords": ["leader"]}],
-        "specifications": [
-            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 9}
-        ],
-        "generator": {"kind": "studio"},
-        "classifier": {"kind": "studio"},
-    }
     watch = {
         "groups": {"by": ["sex"], "values": {"sex": ["f", "m"]}},
         "watch": [{"gap": "selection_rate", "tolerance": 0.1}],
@@ -102,7 +89,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     settings = {
         "service": {"database": f"sqlite:///{place / 'evenhand.db'}", "keys": False},
         "shields": [{"name": "loans", "plan": PLAN}],
-        "guards": [{"name": "studio", "config": guard}],
+        "guards": [{"name": "studio", "config": GUARD}],
         "monitors": [{"name": "watch", "config": watch}],
     }
     with TestClient(create_app(ServiceConfig.read(settings))) as client:

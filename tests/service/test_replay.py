@@ -191,7 +191,7 @@ def test_the_difference_says_what_the_log_says_and_what_comes_out(logs):
     done = replay_log(rehashed(entries, 7))
     assert (done.difference.logged, done.difference.found) == (f"decision: {1 - decision}", f"decision: {decision}")
     said = " ".join(done.summary().split())
-    assert "CAUTION: shield 'loans': the log does not agree. entry 7: the output differs" in said
+    assert "CAUTION: shield 'loans': the log does not agree with its replay. entry 7: the output differs" in said
     assert f"logged decision: {1 - decision} replayed decision: {decision}" in said
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from service_settings import GUARD, LABELLED, PLAN
 from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
@@ -21,21 +22,6 @@ from evenhand.shields import Shield, read_plan, synthesize
 from support import scaled
 
 GROUPS = ("women", "men")
-PLAN = {
-    "property": "demographic_parity",
-    "kappa": "0.2",
-    "horizon": 60,
-    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
-}
-LABELLED = {
-    "property": "equal_opportunity",
-    "kappa": "0.2",
-    "horizon": 20,
-    "groups": {
-        "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
-        "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
-    },
-}
 
 
 class Failing(Database):
@@ -59,7 +45,7 @@ class Failing(Database):
 
 @pytest.fixture(scope="module")
 def policy():
-    return synthesize(read_plan(PLAN))
+    return synthesize(read_plan({**PLAN, "kind": "finite", "horizon": 60}))
 
 
 class World:
@@ -108,20 +94,6 @@ def world(tmp_path, policy):
     one = World(tmp_path, policy)
     yield one
     one.close()
-
-
-def test_nothing_passes_where_it_must_not(tmp_path, policy):
-    world = World(tmp_path, policy, "refuse")
-
-    async def run():
-        assert (await world.ask("1")).guarded
-        world.database.down = True
-        assert isinstance(await world.ask("2"), StoreError)
-        world.database.down = False
-        assert (await world.ask("2")).guarded
-
-    asyncio.run(run())
-    world.close()
 
 
 def test_what_passed_is_logged_in_its_order_and_given_again(world):
@@ -406,14 +378,6 @@ def test_a_label_of_what_passed_is_refused_and_changes_nothing():
     with pytest.raises(DecisionError) as raised:
         shield.apply({"op": "label", "id": "1", "label": 1}, 3)
     assert raised.value.code == "unknown-id"
-
-
-GUARD = {
-    "conditions": [{"name": "leader", "keywords": ["leader"]}],
-    "specifications": [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 9}],
-    "generator": {"kind": "studio", "seed": 1},
-    "classifier": {"kind": "studio"},
-}
 
 
 def test_over_http_nothing_passes_without_saying_so(tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ class ServedGuard:
                 self.limiter.leave(task)
         return outcomes + [request.late(seconds) for _ in range(request.count - len(outcomes))]
 
-    def enforcer(self, notes: LogMetadata, call: str | None = None) -> StoredEnforcer:
+    def enforcer(self, notes: LogMetadata | None = None, call: str | None = None) -> StoredEnforcer:
         """Build the enforcer of one request."""
         config = self.pipeline.configuration.guard.budget
         caps = {name: cap for name in ("hour", "day") if (cap := getattr(config, name)) is not None}
