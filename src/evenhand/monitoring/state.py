@@ -6,7 +6,8 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from dataclasses import fields
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, PlainSerializer, PlainValidator, ValidationError
@@ -14,16 +15,12 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator, ValidationError
 from evenhand.errors import DataError
 from evenhand.monitoring.comparisons import MonitoredComparison
 from evenhand.monitoring.config import MonitorConfig
-from evenhand.monitoring.events import Event
-from evenhand.monitoring.monitor import Monitor, PendingDecision, Rows
-from evenhand.monitoring.result import Alarm
-from evenhand.monitoring.selection import SelectionTest
+from evenhand.monitoring.monitor import Monitor, MonitorCounts
 
-T = TypeVar("T", bound=BaseModel)
-
-VERSION = 2
+VERSION = 3
 CHANGEABLE = {"webhook"}
 """Entries of a configuration that may change between two runs."""
+FIELDS = [field.name for field in fields(MonitorCounts)]
 
 
 def _pack(array: Any) -> list[Any]:
@@ -36,43 +33,7 @@ def _unpack(packed: Any) -> Any:
     return np.frombuffer(base64.b64decode(data), dtype="<f8").reshape(shape).astype(np.float64)
 
 
-def _pack_ids(ids: dict[int, None]) -> str:
-    return base64.b64encode(np.array(list(ids), dtype="<u8").tobytes()).decode()
-
-
-def _unpack_ids(packed: Any) -> dict[int, None]:
-    return dict.fromkeys(np.frombuffer(base64.b64decode(packed), dtype="<u8").tolist())
-
-
 Array = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
-Ids = Annotated[Any, PlainSerializer(_pack_ids), PlainValidator(_unpack_ids)]
-
-
-class MonitorAttributes(BaseModel):
-    """Attributes of `Monitor` that events change."""
-
-    decisions: int
-    labels: int
-    unmatched: int
-    repeated: int
-    positive: int
-    given_up: int
-    rejected: int
-    favourable: int
-    seed: int
-    identified: bool
-    other_decision: str | None
-    other_label: str | None
-    counts: list[dict[str, int]]
-    ids: Ids
-    early: dict[str, float]
-    alarms: tuple[Alarm, ...]
-    waiting: list[Event]
-    pending: dict[str, PendingDecision]
-    held: Rows
-    selection: SelectionTest
-    spacing: int
-    points: list[int]
 
 
 class MeasureFields(BaseModel):
@@ -87,8 +48,7 @@ class MeasureFields(BaseModel):
 class MonitorState(BaseModel):
     """Everything that determines the results of a monitor, except its configuration."""
 
-    fields: MonitorAttributes
-    values: list[list[str]]
+    fields: MonitorCounts
     measures: list[MeasureFields]
 
 
@@ -112,15 +72,12 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
     """Convert the state of a monitor to JSON values, without its configuration."""
     return MonitorState.model_construct(
-        fields=_collect(MonitorAttributes, monitor),
-        values=monitor.values,
-        measures=[_collect(MeasureFields, measure) for measure in monitor.measures],
+        fields=MonitorCounts(**{name: getattr(monitor, name) for name in FIELDS}),
+        measures=[
+            MeasureFields.model_construct(**{name: getattr(measure, name) for name in MeasureFields.model_fields})
+            for measure in monitor.measures
+        ],
     ).model_dump(mode="json")
-
-
-def _collect(model: type[T], source: object) -> T:
-    """Collect the attributes of an object without copying them."""
-    return model.model_construct(**{name: getattr(source, name) for name in model.model_fields})
 
 
 def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -> tuple[Monitor, dict[str, Any]]:
@@ -171,9 +128,9 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     """
     state = MonitorState.model_validate(body)
     monitor = Monitor(config)
-    if state.values:
-        monitor.compare(state.values, [measure.comparisons for measure in state.measures])
-    for name in MonitorAttributes.model_fields:
+    if state.fields.values:
+        monitor.compare(state.fields.values, [measure.comparisons for measure in state.measures])
+    for name in FIELDS:
         setattr(monitor, name, getattr(state.fields, name))
     for measure, stored in zip(monitor.measures, state.measures, strict=True):
         measure.state, measure.wealth, measure.history = stored.state, stored.wealth, stored.history
