@@ -293,23 +293,6 @@ def test_alarms_are_posted_with_pauses_that_become_longer(monkeypatch):
     assert tried[6:] == [31, 32, 34, 38]
 
 
-def test_figures_for_prometheus_are_kept_in_a_file(evenhand, folder):
-    parser = pytest.importorskip("prometheus_client.parser", reason="needs the extra serve")
-    assert evenhand(*WATCH, "decisions.jsonl", "--prometheus", "evenhand.prom", "--quiet").code == 1
-    text = (folder / "evenhand.prom").read_text()
-    families = {one.name: one for one in parser.text_string_to_metric_families(text)}
-    assert families["evenhand_monitor_decisions"].samples[0].value == 3000
-    assert families["evenhand_monitor_alarms"].samples[0].labels == {"monitor": "decisions.jsonl"}
-    (gap,) = families["evenhand_monitor_gap"].samples
-    assert gap.labels["measure"] == "selection_rate gap"
-    assert 0.2 < gap.value < 0.4
-    assert "female" not in text
-    ran = evenhand(*WATCH, "fair.jsonl", "--prometheus", "evenhand.txt")
-    assert (ran.code, "expected a file that ends in .prom, got 'evenhand.txt'" in ran.err) == (2, True)
-    ran = evenhand(*WATCH, "fair.jsonl", "--prometheus", "none/evenhand.prom")
-    assert (ran.code, "--prometheus" in ran.err) == (2, True)
-
-
 # Files that grow, are replaced and are cut.
 
 

@@ -46,23 +46,10 @@ class FollowOptions:
     resume: Annotated[
         Path | None, typer.Option(help="File that stores the state, and that a later run continues from.")
     ] = None
-    prometheus: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File for the metrics, which ends in .prom, for node_exporter.",
-        ),
-    ] = None
 
     def check(self) -> None:
-        """Refuse files that cannot be written, or that node_exporter does not read."""
-        check_files(resume=self.resume, prometheus=self.prometheus)
-        if self.prometheus is not None and self.prometheus.suffix != ".prom":
-            raise OptionError(
-                f"expected a file that ends in .prom, got {str(self.prometheus)!r}",
-                location="--prometheus",
-                hint="node_exporter reads *.prom in the folder of its --collector.textfile.directory",
-            )
+        """Refuse a file that cannot be written."""
+        check_files(resume=self.resume)
 
 
 class MonitorRun:
@@ -218,22 +205,11 @@ class MonitorRun:
         self.changed, self.saved = False, time.monotonic()
 
     def _draw(self) -> None:
-        """Write the page and the metrics."""
+        """Write the page."""
         if self.output.html is not None and self.monitor.measures:
             result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
             self.output.write_page(partial(result.document, self.name))
-        self._write_figures()
         self.drawn = time.monotonic()
-
-    def _write_figures(self) -> None:
-        from evenhand.monitoring.figures import format_figures
-
-        place = self.following.prometheus
-        if place is not None:
-            try:
-                write_atomically(place, format_figures(self.monitor, self.name).encode())
-            except OSError as error:
-                raise DataError(f"the metrics cannot be written: {error.strerror}", location=str(place)) from None
 
     def _list_words(self) -> str:
         """Describe unknown decisions and labels, each with the number of its lines and the first line."""
@@ -262,7 +238,6 @@ class MonitorRun:
         from evenhand.monitoring.result import list_cautions
 
         result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
-        self._write_figures()
         document = partial(result.document, self.name)
         written = self.output.write_page(document)
         if self.output.json is not None:

@@ -40,23 +40,6 @@ def list_figures(monitor: Monitor) -> list[MonitorFigure]:
     ]
 
 
-def format_figures(monitor: Monitor, name: str) -> str:
-    """Format the metrics in Prometheus' text format for node_exporter.
-
-    Args:
-        monitor: The monitor.
-        name: Name of the monitor, which is the label ``monitor`` of every metric.
-    """
-    figures, lines = list_figures(monitor), []
-    for metric, meaning in GAUGES.items():
-        lines += [f"# HELP {metric} {meaning}", f"# TYPE {metric} gauge"]
-        for figure in figures:
-            if figure.name == metric:
-                of = "" if figure.measure is None else f',measure="{figure.measure}"'
-                lines.append(f'{metric}{{monitor="{_escape(name)}"{of}}} {figure.value:.9g}')
-    return "\n".join(lines) + "\n"
-
-
 def _largest_gaps(monitor: Monitor) -> list[tuple[str, float]]:
     gaps: dict[str, list[float]] = {}
     for gap in monitor.intervals() if monitor.measures else ():
@@ -71,7 +54,3 @@ def _largest_gaps(monitor: Monitor) -> list[tuple[str, float]]:
         )
         for name, many in gaps.items()
     ]
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
