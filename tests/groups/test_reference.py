@@ -73,7 +73,7 @@ def test_a_reference_too_small_leaves_nothing_to_compare():
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ({"group": "z"}, "no group 'z' by group"),
+        ({"group": "A"}, "no group 'A' by group(.|\n)*did you mean 'a'"),
         ({"grup": "a"}, "ATTRIBUTE=GROUP"),
         (["a"], "ATTRIBUTE=GROUP"),
         (["group=a", "group=b"], "one reference by group"),
@@ -115,13 +115,3 @@ def test_intervals_hold_together():
         means += covers(Mean("mean_score", n, n, share, share * (1 - share) * n / (n - 1), 0.0, 1.0), p[1:] - p[0])
     noise = 3 * np.sqrt(0.95 * 0.05 / runs)
     assert min(inside, ratios, means) / runs >= 0.95 - noise
-
-
-def test_a_group_in_the_wrong_case_is_the_one_that_is_proposed():
-    with pytest.raises(OptionError, match="did you mean 'Male'"):
-        evenhand.audit_predictions(
-            [0, 1] * 40,
-            sensitive_features={"sex": ["Female", "Male"] * 40},
-            favourable=1,
-            reference={"sex": "male"},
-        )

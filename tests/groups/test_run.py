@@ -1,20 +1,16 @@
 """Group metrics of a model on people: one pass over everybody, and the census."""
 
-import lzma
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.membership import number_combinations
-from evenhand.schema import People, Schema, encode, infer_schema
+from evenhand.schema import People, Schema
 from evenhand.stats import Unknown
-from evenhand.stats.quantity import quantity_value
-from support import shared
 
 SCHEMA = Schema.parse(
     {
@@ -119,72 +115,3 @@ def test_combinations_are_numbered_the_same_however_many_there_could_be():
         expected, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         assert (keys == expected).all()
         assert (numbered == inverse.ravel()).all()
-
-
-@dataclass
-class Fitted:
-    """A scikit-learn classifier on the plain inputs of a schema."""
-
-    schema: Schema
-    model: object
-    classes: tuple[str, ...]
-    favourable: int = 1
-    label_only: bool = False
-    name: str = "logistic regression"
-
-    def scores(self, individuals):
-        return self.model.predict_proba(self.schema.inputs(individuals))
-
-    def predict(self, individuals):
-        return np.argmax(self.scores(individuals), axis=1)
-
-
-def test_the_census():
-    """Adult, by a logistic regression: against pandas on the same predictions, and known facts about the data."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    with lzma.open(shared("data", "tabular", "adult.csv.xz"), "rt") as file:
-        frame = pd.read_csv(file, nrows=6000)
-    frame = frame[["age", "education_num", "hours_per_week", "race", "sex", "income"]]
-    schema = infer_schema(frame, target="income", favourable=">50K", protected=["sex", "race", "age"])
-    people = encode(schema, frame)
-    classes = tuple(str(value) for value in people.schema.target.values)
-    assert classes[1] == ">50K"
-    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
-    model = Fitted(people.schema, pipeline.fit(people.schema.inputs(people.individuals), people.labels), classes)
-    found = groups.measure_groups(model, people)
-
-    frame["chosen"] = model.predict(people.individuals) == 1
-    frame["score"] = model.scores(people.individuals)[:, 1]
-    frame["true"] = frame.income == ">50K"
-    by_sex = frame.groupby("sex")
-    sex = next(breakdown for breakdown in found.breakdowns if breakdown.by == ("sex",))
-    assert {group.label: group.size for group in sex.groups} == by_sex.size().to_dict()
-    rates = by_sex.chosen.mean()
-    parity = sex.gap("demographic_parity_difference")
-    assert (parity.best, parity.worst) == ("Male", "Female")
-    assert quantity_value(parity.value) == pytest.approx(rates["Male"] - rates["Female"])
-    assert parity.value.low > 0.05
-    assert quantity_value(sex.gap("demographic_parity_ratio").value) == pytest.approx(rates["Female"] / rates["Male"])
-    opportunity = frame[frame.true].groupby("sex").chosen.mean()
-    assert quantity_value(sex.gap("equal_opportunity_difference").value) == pytest.approx(
-        abs(opportunity.diff().iloc[1])
-    )
-    assert quantity_value(found.overall["auc"]) == pytest.approx(roc_auc_score(frame.true, frame.score))
-    assert quantity_value(found.overall["accuracy"]) == pytest.approx((frame.chosen == frame.true).mean())
-    assert abs(quantity_value(found.overall["calibration_gap"])) < 0.01  # a fitted intercept leaves no gap overall
-
-    age = next(breakdown for breakdown in found.breakdowns if breakdown.by == ("age",))
-    assert len(age.groups) == 5
-    for group in age.groups:
-        first, last = (int(end) for end in group.label.split(" to "))
-        who = frame.age.between(first, last)
-        assert group.size == who.sum()
-        assert 0.15 * len(frame) < group.size < 0.25 * len(frame)
-        assert quantity_value(group.metrics["selection_rate"]) == pytest.approx(frame.chosen[who].mean())
-    together = found.breakdowns[-1]
-    assert together.by == tuple(people.schema.protected)
-    assert sum(group.size for group in together.groups) == len(frame)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import OptionError
 from evenhand.groups import measure_recorded
 from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.schema import DecisionRoles
@@ -68,11 +67,6 @@ def test_where_low_is_good_all_is_that_of_one_minus_the_score(high):
     assert "up to each threshold" in said
 
 
-def test_a_low_score_is_good_only_where_there_are_scores():
-    with pytest.raises(OptionError, match="expected scores, got none"):
-        DecisionRoles("y", ["sex"], low_is_good=True).read(BY_HAND)
-
-
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=scaled(50), deadline=None)
 def test_curves_are_what_deciding_by_each_threshold_gives(seed, weighted):
@@ -131,13 +125,6 @@ def test_the_same_seed_gives_the_same_bands_and_json_brings_them_back():
     assert first.thresholds == again.thresholds
     assert first.thresholds != other.thresholds
     assert type(first).from_json(first.to_json()) == first
-
-
-def test_scores_that_are_no_probabilities_say_what_was_seen():
-    points = BY_HAND.assign(score=100 * BY_HAND["score"])
-    result = curves_of(points, threshold=50)
-    assert "range: 20 to 80" in result.overall["mean_score"].reason
-    assert result.thresholds.curve("accuracy").values == curves_of(BY_HAND).thresholds.curve("accuracy").values
 
 
 def test_the_table_lists_some_thresholds_and_those_in_force():

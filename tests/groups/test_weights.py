@@ -107,14 +107,6 @@ def test_every_weighted_figure_is_a_plain_sum(rows):
             assert (rate.low, rate.high) == pytest.approx(clopper_pearson(p * size, size), abs=1e-6)
 
 
-def test_weights_may_be_in_any_unit():
-    frame = people()
-    ours, theirs = audit(frame), audit(frame.assign(weight=1000 * frame["weight"]))
-    for name, quantity in ours.overall.items():
-        if name != "auc":
-            assert (theirs.overall[name].low, theirs.overall[name].high) == pytest.approx((quantity.low, quantity.high))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("related", [False, True], ids=["unrelated", "by outcome"])
 def test_intervals_of_a_survey_hold(related):
