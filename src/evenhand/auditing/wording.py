@@ -35,18 +35,14 @@ from evenhand.core.text import (
     percent_at_least,
 )
 from evenhand.groups.wording.labels import describe_labels, label_answers, label_blocks, label_sentences, label_terms
-from evenhand.groups.wording.numbers import describe_outcome, number_answers, number_blocks, number_sentences
-from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.wording.numbers import describe_outcome, number_answers, number_sentences
+from evenhand.groups.wording.proxies import proxy_answers, proxy_sentences
 from evenhand.groups.wording.rates import (
-    breakdown_blocks,
-    calibration_blocks,
     gap_answers,
     headline_sentences,
+    metric_blocks,
     overview_figure,
-    rate_table,
     rule_notes,
-    small_notes,
-    threshold_section,
 )
 from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes, weighted_by
 from evenhand.groups.wording.thresholds import threshold_table
@@ -84,9 +80,8 @@ REFUSED = 100
 BY_PROBABILITY = "; numbers of people with group probabilities are estimated"
 
 NUMBER_TERMS = (
-    "Gap of the means: difference between the highest and the lowest mean number of a group. Wasserstein distance: "
-    "mean change of the numbers of one group that gives them the distribution of another. Residual: decided minus true "
-    "number."
+    "Gap of the means: difference between the highest and the lowest mean number of a group. Residual: decided minus "
+    "true number."
 )
 
 
@@ -116,16 +111,14 @@ def _summarize_labels(audit: AuditResult) -> list[Block]:
     blocks: list[Block] = [] if audit.individual is None else [*noise_notes(audit.individual)]
     blocks += _cautions(audit)
     blocks += rule_notes(audit.groups)
-    measured = audit.groups if each is None else each.overall
-    breakdowns = audit.groups.breakdowns if each is None else each.breakdowns
-    blocks += label_notes(measured.label_coverage, breakdowns)
+    blocks += label_notes(each or audit.groups)
     blocks += _weight_notes(audit)
     sentences = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
     blocks += overview_figure(audit.groups)
     blocks += _answers(audit)
     blocks += _skipped(audit)
-    blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, audit.groups.too_few)
+    blocks += small_group_notes(each or audit.groups)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))
         blocks.append(threshold_table(audit.groups.thresholds))
@@ -135,7 +128,7 @@ def _summarize_labels(audit: AuditResult) -> list[Block]:
 def _summarize_numbers(audit: AuditResult) -> list[Block]:
     """List the blocks of the summary of an audit with a numeric target."""
     blocks = [*_cautions(audit), *_weight_notes(audit)]
-    blocks += label_notes(audit.groups.label_coverage, audit.groups.breakdowns, truth="number")
+    blocks += label_notes(audit.groups)
     sentences = number_sentences(audit.groups)[:NUMBER_FINDINGS]
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
     blocks += overview_figure(audit.groups)
@@ -151,7 +144,7 @@ def _summarize_numbers(audit: AuditResult) -> list[Block]:
         Note(f"{target.name} is treated as a number. If it contains labels, set the kind: label.{scores}{direction}")
     )
     blocks += _skipped(audit)
-    blocks += small_group_notes(audit.groups.breakdowns, audit.groups.too_few)
+    blocks += small_group_notes(audit.groups)
     return [*blocks, Text(NUMBER_TERMS, role="small")]
 
 
@@ -355,7 +348,7 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Groups", anchor="groups", detail=True)
     if audit.groups.outcome is not None:
         yield Text("Distribution of the numbers by group. All numbers are observed on the people in the data.")
-        yield from number_blocks(audit.groups, level=3)
+        yield from metric_blocks(audit.groups, level=3)
         return
     yield Text(
         "Decisions by group. All numbers are observed on the people in the data, with "
@@ -364,12 +357,7 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
     if audit.groups.by_label is not None:
         yield from label_blocks(audit.groups.by_label, level=3)
         return
-    yield rate_table(audit.groups)
-    for breakdown in audit.groups.breakdowns:
-        yield from breakdown_blocks(audit.groups, breakdown, level=3)
-    yield from proxy_blocks(audit.groups.proxies, weighted_by(audit.groups), level=3)
-    yield from calibration_blocks(audit.groups, level=3)
-    yield from threshold_section(audit.groups, level=3)
+    yield from metric_blocks(audit.groups, level=3)
     if audit.groups.labels is not None:
         yield Heading(f"Every grade of {audit.described.target.name}", detail=True)
         yield from label_blocks(audit.groups.labels, level=3)

@@ -156,10 +156,15 @@ class LabelMetrics(GroupedResult):
     ordered: bool
     overall: Group
 
+    @property
+    def label_coverage(self) -> LabelCoverage | None:
+        """Number of people with a true label by decision. None if all or none have one."""
+        return self.overall.label_coverage
+
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the metrics of all people and of each group, then the gaps."""
         for name, quantity in self.overall.metrics.items():
-            yield ResultNumber(name, "", "", quantity, caution=find_caution(self.overall.label_coverage))
+            yield ResultNumber(name, "", "", quantity, caution=find_caution(self.label_coverage))
         yield from self._breakdown_numbers()
 
     def document(self) -> Document:
@@ -246,11 +251,9 @@ class GroupMetrics(GroupedResult):
 
     def document(self) -> Document:
         """Build a document with the gaps between groups, then the metrics of each group."""
-        if self.outcome is not None:
-            return self._write_document("evenhand.groups.wording.numbers")
-        return (
-            self._write_document("evenhand.groups.wording.rates") if self.by_label is None else self.by_label.document()
-        )
+        if self.by_label is not None:
+            return self.by_label.document()
+        return self._write_document("evenhand.groups.wording.rates")
 
     def to_frame(self) -> pd.DataFrame:
         """Build a data frame with one row per group and metric: by, group, size, metric, kind, value, low, high."""

@@ -14,7 +14,16 @@ from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.membership import Membership, Partition, group_people, list_subsets
 from evenhand.groups.rankings.config import RankingConfig
-from evenhand.groups.rankings.lists import ABOVE, BATCHES, EXPOSURE, MANY_LISTS, SELECTION, TREATMENT, RankedLists
+from evenhand.groups.rankings.lists import (
+    ABOVE,
+    BATCHES,
+    EXPOSURE,
+    MANY_LISTS,
+    PAIRS,
+    SELECTION,
+    TREATMENT,
+    RankedLists,
+)
 from evenhand.groups.rankings.measure import Measured, measure_lists
 from evenhand.groups.rankings.result import RankedGroup, RankedNumber, RankingBreakdown, RankingResult
 from evenhand.schema.rankings import RecordedRankings
@@ -141,13 +150,13 @@ def _build_breakdown(
         positions=rankings.positions[rows],
         ties=np.cumsum(np.r_[0, np.diff(rankings.ties[rows]) != 0]),
         codes=codes[rows],
-        groups=groups,
+        labels=partition.labels,
         relevance=None if rankings.relevance is None else rankings.relevance[rows],
         batches=batches if count <= BATCHES else rng.permutation(batches % BATCHES),
         at=at,
         config=config,
     )
-    measured, labels = measure_lists(ranked, rng), partition.labels
+    measured = measure_lists(ranked, rng)
     sizes, having = ranked.members.sum(axis=0).astype(int).tolist(), (ranked.members > 0).sum(axis=0).tolist()
     breakdown = RankingBreakdown(
         by=partition.by,
@@ -166,10 +175,7 @@ def _build_breakdown(
             )
             for i, (values, large) in enumerate(zip(partition.values, ranked.large.tolist(), strict=True))
         ),
-        gaps=tuple(
-            gap if best < 0 else gap.model_copy(update={"best": labels[best], "worst": labels[worst]})
-            for gap, best, worst in measured.gaps
-        ),
+        gaps=tuple(measured.gaps),
     )
     return breakdown, measured.draws
 
@@ -177,8 +183,8 @@ def _build_breakdown(
 def _list_numbers(ranked: RankedLists, measured: Measured, group: int) -> tuple[RankedNumber, ...]:
     """List the numbers of one group, with those that are scaled to the mean of all candidates."""
     shares, mean = ranked.selected_share.tolist(), float(ranked.attention.sum()) / len(ranked.lists)
-    exposure = measured.numbers[EXPOSURE][group]
-    ratios = measured.numbers[SELECTION][group * len(ranked.at) : (group + 1) * len(ranked.at)]
+    numbers = {name: rows[group] for name, rows in measured.numbers.items() if name != PAIRS}
+    exposure, ratios = numbers[EXPOSURE][0], numbers[SELECTION]
     rates = [ratio.scaled("selection_rate", share, 1.0) for ratio, share in zip(ratios, shares, strict=True)]
-    others = [measured.numbers[name][group] for name in (ABOVE, TREATMENT) if name in measured.numbers]
+    others = [numbers[name][0] for name in (ABOVE, TREATMENT) if name in numbers]
     return (exposure.scaled("exposure", mean), exposure, *others, *rates, *ratios)

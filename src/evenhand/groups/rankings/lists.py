@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -45,7 +45,7 @@ class RankedLists:
         lists: List of each candidate, from 0, shape (n,).
         positions, ties: As in ``RecordedRankings``.
         codes: Group of each candidate, -1 if unknown, shape (n,).
-        groups: Number of groups.
+        labels: Names of the groups.
         relevance: Relevance of each candidate, shape (n,); None if unknown.
         batches: Batch of each list, shape (lists,).
         at: Numbers of positions that count as selected.
@@ -56,11 +56,16 @@ class RankedLists:
     positions: Integers
     ties: Integers
     codes: Integers
-    groups: int
+    labels: Sequence[str]
     relevance: Floats | None
     batches: Integers
     at: tuple[int, ...]
     config: RankingConfig
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return len(self.labels)
 
     @cached_property
     def sizes(self) -> Integers:
@@ -166,13 +171,13 @@ class RankedLists:
             codes: Group of each candidate, shape (n,).
 
         Returns:
-            Sums by measure, shape (batches, numbers). Numbers are groups, for selection groups and k with k varying
-            fastest, or pairs of groups.
+            Sums by measure, shape (batches, groups, places) or, for pairs, (batches, pairs, places). Selection has a
+            place for each k, the other measures have one place.
         """
         wins = np.zeros((self.count, self.groups, self.groups))
         count_wins(self.starts, self.batches, self.ties, codes, self.groups, wins)
         selected = [self.add_up(codes, inside, rows) for rows, inside in self.selected]
-        return self._flatten(self.add_up(codes, self.weights), selected, wins)
+        return self._collect(self.add_up(codes, self.weights), selected, wins)
 
     def denominators(self) -> dict[str, Floats]:
         """Compute the expectation of the numerators in random orders, and the number of pairs."""
@@ -186,22 +191,27 @@ class RankedLists:
             np.add.at(pairs[:, group], self.batches, self.members[:, [group]] * self.members)
             pairs[:, group, group] = 0.0
         attention = self.add_up(self.codes, (self.attention / self.sizes)[self.lists])
-        return self._flatten(attention, selected, pairs)
+        return self._collect(attention, selected, pairs)
 
-    def _flatten(self, attention: Floats, selected: list[Floats], pairs: Floats) -> dict[str, Floats]:
-        places = np.stack(selected, axis=2).reshape(self.count, -1)
-        return {EXPOSURE: attention, SELECTION: places, ABOVE: pairs.sum(axis=2), PAIRS: pairs[:, *self.pairs]}
+    def _collect(self, attention: Floats, selected: list[Floats], pairs: Floats) -> dict[str, Floats]:
+        return {
+            EXPOSURE: attention[..., None],
+            SELECTION: np.stack(selected, axis=2),
+            ABOVE: pairs.sum(axis=2)[..., None],
+            PAIRS: pairs[:, *self.pairs][..., None],
+        }
 
     def relevance_numerators(self, codes: Integers) -> dict[str, Floats]:
         """Sum the attention in lists with any relevance."""
-        return {TREATMENT: self.add_up(codes, np.where(self._total_relevance > 0, self.weights, 0.0))}
+        weights = np.where(self._total_relevance > 0, self.weights, 0.0)
+        return {TREATMENT: self.add_up(codes, weights)[..., None]}
 
     def relevance_denominators(self) -> dict[str, Floats]:
         """Compute the attention in proportion to relevance."""
         assert self.relevance is not None
         total = self._total_relevance
         merit = np.divide(self.relevance, total, out=np.zeros(len(total)), where=total > 0)
-        return {TREATMENT: self.add_up(self.codes, self.attention[self.lists] * merit)}
+        return {TREATMENT: self.add_up(self.codes, self.attention[self.lists] * merit)[..., None]}
 
     @cached_property
     def _total_relevance(self) -> Floats:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.rankings.lists import ABOVE, EXPOSURE, PAIRS, SELECTION, TREATMENT, RankedLists
 from evenhand.groups.rankings.result import RankedNumber
 from evenhand.stats.level import normal_quantile
@@ -37,29 +37,26 @@ class Measured(NamedTuple):
     """Numbers and gaps of the groups.
 
     Attributes:
-        numbers: Measure -> number of each group; for selection, of each group and k, with k varying fastest.
-        gaps: Gaps between the compared groups, with the positions of both.
+        numbers: Measure -> numbers of each group (or pair of groups): one, for selection one for each k.
+        gaps: Gaps between the compared groups.
         draws: Number of permutations; 0 for intervals.
     """
 
-    numbers: dict[str, list[RankedNumber]]
-    gaps: list[tuple[RankedNumber, int, int]]
+    numbers: dict[str, list[list[RankedNumber]]]
+    gaps: list[RankedNumber]
     draws: int
 
 
-class _Widest(NamedTuple):
-    """Largest gap between groups in each of several tables of numbers. The first table contains the observed numbers.
+class _Gap(NamedTuple):
+    """Gap between groups.
 
     Attributes:
-        values: Gap in each table, NaN if it is unknown, shape (tables,).
-        reason: Reason why the gap is unknown.
-        best, worst: Positions of the groups in the first table; -1 if the gap is unknown.
+        number: Observed gap, without an interval.
+        values: Gap in several tables of numbers, the observed table first; NaN if it is unknown. Shape (tables,).
     """
 
+    number: RankedNumber
     values: Floats
-    reason: str
-    best: int = -1
-    worst: int = -1
 
 
 def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
@@ -84,38 +81,37 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     measured = Measured({}, [], 0)
     for measure, table in below.items():
         values = _divide(above[measure].sum(axis=0), table.sum(axis=0))
-        numbers = _describe_numbers(ranked, measure, values)
-        columns, ends = _compared_columns(ranked, measure, values), dict[int, tuple[float, float]]()
-        if len(columns):
-            lists = _count_lists(ranked, measure, table)[columns]
-            low, high = (limit[columns] for limit in _typical_range(ranked, measure, below))
-            sums = SummedLists(above[measure][:, columns], table[:, columns], lists, low, high)
+        numbers, known = _describe_numbers(ranked, measure, values), _find_compared(ranked, measure, values)
+        ends: dict[int, tuple[float, float]] = {}
+        if known.any():
+            lists = _count_lists(ranked, measure, table)[known]
+            low, high = (np.broadcast_to(limit, known.shape)[known] for limit in _typical_range(ranked, measure, below))
+            sums = SummedLists(above[measure][:, known], table[:, known], lists, low, high)
             reach = clustered_ratios(sums).critical(ranked.config.confidence, rng)
             # With few lists, Student's quantile is large because of the few degrees of freedom. This widens the
             # intervals sufficiently, so the number of added lists is capped.
             needed = min(reach, 1.5 * float(normal_quantile(ranked.config.confidence)))
             ratios = clustered_ratios(sums, critical=needed)
             limits = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
-            for column, (lower, upper) in zip(columns.tolist(), limits.T.tolist(), strict=True):
-                numbers[column] = numbers[column].within(lower, upper)
-            ends = _gap_ends(ranked, measure, columns, ratios, reach, rng)
+            for (column, place), ends_of in zip(np.argwhere(known).tolist(), limits.T.tolist(), strict=True):
+                numbers[column][place] = numbers[column][place].within(*ends_of)
+            ends = _gap_ends(ranked, measure, np.nonzero(known)[1], ratios, reach, rng)
         measured.numbers[measure] = numbers
         for place, gap in enumerate(_find_gaps(ranked, measure, values[None])):
-            number = _describe_gap(ranked, measure, place, gap)
-            known = number.value is not None and place in ends
-            measured.gaps.append((number.within(*ends[place]) if known else number, gap.best, gap.worst))
+            number = gap.number
+            measured.gaps.append(number.within(*ends[place]) if number.value is not None and place in ends else number)
     return measured
 
 
 def _count_lists(ranked: RankedLists, measure: str, below: Floats) -> Integers:
-    """Count the lists that contribute to each number of a measure."""
+    """Count the lists that contribute to each number of a measure, shape (groups or pairs, places)."""
     if ranked.count == len(ranked.sizes):
         return np.asarray((below > 0).sum(axis=0))
     present = ranked.members > 0
     if measure == PAIRS:
         first, second = ranked.pairs
-        return np.asarray((present[:, first] & present[:, second]).sum(axis=0))
-    return np.repeat(present.sum(axis=0), _width(ranked, measure))
+        present = present[:, first] & present[:, second]
+    return np.broadcast_to(present.sum(axis=0)[:, None], below.shape[1:])
 
 
 def _typical_range(ranked: RankedLists, measure: str, below: Mapping[str, Floats]) -> tuple[Floats, Floats]:
@@ -124,17 +120,20 @@ def _typical_range(ranked: RankedLists, measure: str, below: Mapping[str, Floats
     Selection ranges from 0 to the number of positions. Attention never reaches the extremes of a list, so its range is
     one standard deviation around the expectation in random orders. The range of pairs is defined in the
     same way, with the variance of the Mann-Whitney statistic, ``(m + r + 1) / (12 m r)``.
+
+    Returns:
+        Both ends, which broadcast to shape (groups or pairs, places).
     """
     lists = np.maximum((ranked.members > 0).sum(axis=0), 1)
-    members = np.maximum(ranked.members.sum(axis=0) / lists, 1.0)
+    members = np.maximum(ranked.members.sum(axis=0) / lists, 1.0)[:, None]
     size = max(len(ranked.lists) / len(ranked.sizes), 2.0)
     if measure == SELECTION:
-        highest = np.minimum(size / members[:, None], 1 / np.maximum(ranked.selected_share, 1e-12)).ravel()
-        return np.zeros(len(highest)), np.maximum(highest, 1.0)
+        highest = np.minimum(size / members, 1 / np.maximum(ranked.selected_share, 1e-12))
+        return np.zeros(1), np.maximum(highest, 1.0)
     if measure in SHARES:
         pairs = below[measure].sum(axis=0) / np.maximum(_count_lists(ranked, measure, below[measure]), 1)
         own = np.sqrt(pairs) if measure == PAIRS else members
-        other = np.divide(pairs, own, out=np.ones(len(pairs)), where=own > 0)
+        other = np.divide(pairs, own, out=np.ones(pairs.shape), where=own > 0)
         spread = np.minimum(np.sqrt((own + other + 1) / np.maximum(12 * own * other, 1e-12)), 0.5)
         return 0.5 - spread, 0.5 + spread
     deviation = np.sqrt(ranked.variation / members * np.maximum(1 - members / size, 0.0) * size / (size - 1))
@@ -145,7 +144,7 @@ def _typical_range(ranked: RankedLists, measure: str, below: Mapping[str, Floats
 def _gap_ends(
     ranked: RankedLists,
     measure: str,
-    columns: Integers,
+    place: Integers,
     ratios: ClusteredRatios,
     reach: float,
     rng: np.random.Generator,
@@ -155,7 +154,7 @@ def _gap_ends(
     Args:
         ranked: Lists.
         measure: Measure.
-        columns: Positions of its compared numbers.
+        place: Position of the k of each of its compared numbers.
         ratios: These numbers.
         reach: Number of standard errors of their intervals.
         rng: Random generator.
@@ -164,8 +163,7 @@ def _gap_ends(
     if measure == PAIRS:
         size, half = np.abs(2 * ratios.centre - 1), 2 * reach * ratios.error
         return {0: (max(0.0, float((size - half).max())), min(1.0, float((size + half).max())))}
-    place = columns % _width(ranked, measure)
-    first, second = np.triu_indices(len(columns), k=1)
+    first, second = np.triu_indices(len(place), k=1)
     same = place[first] == place[second]
     if measure not in GAPS or not same.any():
         return {}
@@ -198,21 +196,21 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
         above = [numerators(codes) for codes in orders]
         for measure, table in below.items():
             values = _divide(np.array([sums[measure][0] for sums in above]), table[0])
-            numbers = _describe_numbers(ranked, measure, values[0])
-            columns = _compared_columns(ranked, measure, values[0])
-            if count and len(columns):
-                even = even_orders(values[0, columns], values[1:, columns], confidence)
-                low, high = np.clip((even.low, even.high), 0.0, 1.0 if measure in SHARES else np.inf).tolist()
-                for i in np.flatnonzero(even.high > even.low).tolist():
-                    ends = {"even_low": low[i], "even_high": high[i], "p": float(even.p[i])}
-                    numbers[columns[i]] = numbers[columns[i]].model_copy(update=ends)
+            numbers, known = _describe_numbers(ranked, measure, values[0]), _find_compared(ranked, measure, values[0])
+            if count and known.any():
+                even = even_orders(values[0][known], values[1:, known], confidence)
+                limits = np.clip((even.low, even.high), 0.0, 1.0 if measure in SHARES else np.inf)
+                columns = zip(np.argwhere(known).tolist(), *limits.tolist(), even.p.tolist(), strict=True)
+                for i, ((column, place), low, high, p) in enumerate(columns):
+                    if even.high[i] > even.low[i]:
+                        ends = {"even_low": low, "even_high": high, "p": p}
+                        numbers[column][place] = numbers[column][place].model_copy(update=ends)
             measured.numbers[measure] = numbers
-            for place, gap in enumerate(_find_gaps(ranked, measure, values)):
-                number = _describe_gap(ranked, measure, place, gap)
-                drawn = gap.values[1:][~np.isnan(gap.values[1:])]
+            for number, drawn in _find_gaps(ranked, measure, values):
+                drawn = drawn[1:][~np.isnan(drawn[1:])]
                 if number.value is not None and len(drawn) and np.ptp(drawn) > 0:
                     number = _compare_with_even(number, drawn, confidence, ratio=measure != PAIRS)
-                measured.gaps.append((number, gap.best, gap.worst))
+                measured.gaps.append(number)
     return measured
 
 
@@ -229,43 +227,33 @@ def _compare_with_even(number: RankedNumber, drawn: Floats, confidence: float, *
 # Numbers and gaps for many and for few lists.
 
 
-def _width(ranked: RankedLists, measure: str) -> int:
-    """Return the number of values that a measure has for each group."""
-    return len(ranked.at) if measure == SELECTION else 1
+def _find_compared(ranked: RankedLists, measure: str, values: Floats) -> Booleans:
+    """Return a mask of the known numbers of compared groups, shape (groups or pairs, places)."""
+    known = ~np.isnan(values)
+    return np.asarray(known if measure == PAIRS else known & ranked.large[:, None])
 
 
-def _compared_columns(ranked: RankedLists, measure: str, values: Floats) -> Integers:
-    """Return the columns of a measure that belong to compared groups and have a known value."""
-    columns, width = np.arange(len(values)), _width(ranked, measure)
-    if measure != PAIRS:
-        columns = (ranked.compared[:, None] * width + np.arange(width)).ravel()
-    return np.asarray(columns[~np.isnan(values[columns])])
+def _list_places(ranked: RankedLists, measure: str) -> tuple[int | None, ...]:
+    """List the places of a measure: each k of a selection, otherwise None."""
+    return ranked.at if measure == SELECTION else (None,)
 
 
-def _describe_numbers(ranked: RankedLists, measure: str, values: Floats) -> list[RankedNumber]:
+def _describe_numbers(ranked: RankedLists, measure: str, values: Floats) -> list[list[RankedNumber]]:
     """Build the numbers of a measure, without intervals."""
-    width = _width(ranked, measure)
+    reason = "these lists have no candidates to compare"
     return [
-        RankedNumber(
-            name=measure,
-            at=ranked.at[i % width] if measure == SELECTION else None,
-            value=None if np.isnan(value) else value,
-            reason="these lists have no candidates to compare" if np.isnan(value) else "",
-        )
-        for i, value in enumerate(values.tolist())
+        [
+            RankedNumber(name=measure, at=at, value=None, reason=reason)
+            if np.isnan(value)
+            else RankedNumber(name=measure, at=at, value=value)
+            for at, value in zip(_list_places(ranked, measure), row, strict=True)
+        ]
+        for row in values.tolist()
     ]
 
 
-def _describe_gap(ranked: RankedLists, measure: str, place: int, gap: _Widest) -> RankedNumber:
-    """Build the gap of a measure, without an interval."""
-    at = ranked.at[place] if measure == SELECTION else None
-    if gap.best < 0:
-        return RankedNumber(name=GAPS[measure], at=at, value=None, reason=gap.reason)
-    return RankedNumber(name=GAPS[measure], at=at, value=float(gap.values[0]))
-
-
-def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> list[_Widest]:
-    """Compute the gap between the compared groups, for selection at each k; empty if there are fewer than two.
+def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[_Gap]:
+    """Yield the gap between the compared groups, for selection at each k; nothing if there are fewer than two.
 
     Ratios are the lowest divided by the highest number. The gap of pairs is the largest ``P(A above B) - P(B above A)``
     over pairs of groups that occur in the same list.
@@ -273,36 +261,34 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> list[_Wides
     Args:
         ranked: Lists.
         measure: Measure.
-        values: Tables of its numbers, shape (tables, numbers). The first table is the observed one.
+        values: Tables of its numbers, shape (tables, groups or pairs, places). The first table is the observed one.
     """
-    compared = ranked.compared
-    if measure not in GAPS or len(compared) < 2:
-        return []
-    unknown = np.full(len(values), np.nan)
-    if measure == PAIRS:
-        columns = np.flatnonzero(~np.isnan(values[0]))
-        if len(columns) == 0:
-            return [_Widest(unknown, "no two compared groups occur in the same list")]
-        sizes = np.abs(2 * values[:, columns] - 1)
-        at = columns[np.argmax(sizes[0])]
-        first, second = (int(side[at]) for side in ranked.pairs)
-        best, worst = (first, second) if values[0, at] >= 0.5 else (second, first)
-        return [_Widest(sizes.max(axis=1), "", best, worst)]
-    gaps, width = [], _width(ranked, measure)
-    for place in range(width):
-        table = values[:, compared * width + place]
-        columns = np.flatnonzero(~np.isnan(table[0]))
-        if len(columns) < 2:
-            gaps.append(_Widest(unknown, "fewer than two groups have this number"))
-            continue
-        table = table[:, columns]
-        high, low = table.max(axis=1), table.min(axis=1)
-        best, worst = (int(compared[columns[i]]) for i in (table[0].argmax(), table[0].argmin()))
-        if high[0] <= 0:
-            gaps.append(_Widest(unknown, "the value is 0 for all groups, so the ratio is undefined"))
+    if measure not in GAPS or len(ranked.compared) < 2:
+        return
+    known = _find_compared(ranked, measure, values[0])
+    for place, at in enumerate(_list_places(ranked, measure)):
+        columns = np.flatnonzero(known[:, place])
+        table, reason, ends = values[:, columns, place], "", (0, 0)
+        gaps = np.full(len(values), np.nan)
+        if measure == PAIRS:
+            reason = "" if len(columns) else "no two compared groups occur in the same list"
+            if not reason:
+                sizes = np.abs(2 * table - 1)
+                widest, gaps = int(np.argmax(sizes[0])), sizes.max(axis=1)
+                first, second = (int(side[columns[widest]]) for side in ranked.pairs)
+                ends = (first, second) if table[0, widest] >= 0.5 else (second, first)
+        elif len(columns) < 2:
+            reason = "fewer than two groups have this number"
+        elif table[0].max() <= 0:
+            reason = "the value is 0 for all groups, so the ratio is undefined"
         else:
-            gaps.append(_Widest(_divide(low, high), "", best, worst))
-    return gaps
+            gaps = _divide(table.min(axis=1), table.max(axis=1))
+            ends = int(columns[table[0].argmax()]), int(columns[table[0].argmin()])
+        number = RankedNumber(name=GAPS[measure], at=at, value=None, reason=reason)
+        if not reason:
+            best, worst = (ranked.labels[end] for end in ends)
+            number = RankedNumber(name=GAPS[measure], at=at, value=float(gaps[0]), best=best, worst=worst)
+        yield _Gap(number, gaps)
 
 
 def _divide(above: Floats, below: Floats) -> Floats:

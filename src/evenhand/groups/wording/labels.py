@@ -50,10 +50,10 @@ def build_document(result: LabelMetrics) -> Document:
         f"{result.target} of {format_count(result.people, 'person', 'people')}",
         describe_labels(result),
         (
-            *label_notes(result.overall.label_coverage, result.breakdowns),
+            *label_notes(result),
             *(Text(sentence, role="finding") for sentence in label_sentences(result)),
             *label_answers(result),
-            *small_group_notes(result.breakdowns, result.too_few),
+            *small_group_notes(result),
             Text(label_terms(result), role="small"),
             *label_blocks(result, level=2),
         ),
@@ -101,7 +101,7 @@ def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
     """Yield the labels of all people, then gaps, rates and confusions by each attribute."""
     overall, levels = result.overall, confidence_levels(result)
     if overall.metrics:
-        caution = find_caution(overall.label_coverage)
+        caution = find_caution(result.label_coverage)
         yield overall_table(overall.metrics, weighted_by(result), levels, lambda name: caution)
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, level, levels)

@@ -1,20 +1,14 @@
-"""Document of numeric decisions: gaps first, then the numbers of each group."""
+"""Sentences and metrics about numeric decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from evenhand.core.document import Block, Document, Metric, Text
-from evenhand.core.text import format_count
+from evenhand.core.document import Metric
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.result import GroupMetrics, NumberOutcome
-from evenhand.groups.wording.rates import breakdown_blocks, calibration_blocks, rate_table
 from evenhand.groups.wording.tables import (
     advise,
     gap_answer,
     gap_sentences,
-    label_notes,
-    small_group_notes,
     unit_and_weights,
     weighted_by,
 )
@@ -26,23 +20,6 @@ ADVICE = (
     "the true values have the same gap; ask whether they carry past discrimination",
 )
 """Next step if the errors are unknown, differ, or do not differ between the groups."""
-
-
-def build_document(result: GroupMetrics) -> Document:
-    """Build the document of numeric decisions."""
-    return Document(
-        f"{_outcome(result).name} of {format_count(result.people, 'person', 'people')}",
-        describe_outcome(result),
-        (
-            *label_notes(result.label_coverage, result.breakdowns, truth="number"),
-            *(Text(sentence, role="finding") for sentence in number_sentences(result)),
-            *number_answers(result),
-            *small_group_notes(result.breakdowns, result.too_few),
-            *number_blocks(result, level=2),
-        ),
-        brand="Evenhand groups",
-        made=result.provenance,
-    )
 
 
 def describe_outcome(result: GroupMetrics) -> str:
@@ -74,14 +51,6 @@ def number_sentences(result: GroupMetrics) -> list[str]:
 def number_answers(result: GroupMetrics) -> list[Metric]:
     """Build the metrics of the summary: the gap of the means by each attribute."""
     return [_answer_gap(breakdown, result) for breakdown in result.breakdowns]
-
-
-def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
-    """Yield the numbers of all people, then a figure, gaps and numbers by each attribute, and calibration."""
-    yield rate_table(result)
-    for breakdown in result.breakdowns:
-        yield from breakdown_blocks(result, breakdown, level=level)
-    yield from calibration_blocks(result, level=level)
 
 
 def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:

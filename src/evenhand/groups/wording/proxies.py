@@ -42,7 +42,7 @@ def proxy_sentences(proxies: Sequence[ProxyRates], weighted: str) -> list[str]:
     return sentences
 
 
-def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int = 2) -> Iterator[Block]:
+def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int) -> Iterator[Block]:
     """Yield rates and differences by each attribute: estimates, their assumption, and bounds."""
     for part in proxies:
         yield Heading(f"By {part.by}, known only as a probability", level, detail=True)

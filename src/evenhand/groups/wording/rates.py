@@ -1,11 +1,14 @@
-"""Document of decisions with a favourable label: gaps first, then the metrics of each group."""
+"""Documents of group metrics: gaps first, then the metrics of each group."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from evenhand.core.document import (
+    PAGE_ROWS,
     Block,
+    Column,
     Document,
     Figure,
     Fold,
@@ -14,16 +17,17 @@ from evenhand.core.document import (
     Note,
     ReportedNumber,
     Table,
+    TableRow,
     Text,
 )
 from evenhand.core.text import format_against, format_count, format_percent, join_names
-from evenhand.groups.breakdown import Breakdown, Gap, list_counts
+from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import CalibrationBin, GroupMetrics
+from evenhand.groups.wording.numbers import describe_outcome, number_answers, number_sentences
 from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.wording.tables import (
     CHANCE,
-    calibration_table,
     confidence_levels,
     describe_not_assessable,
     gap_answer,
@@ -34,19 +38,19 @@ from evenhand.groups.wording.tables import (
     left_out_notes,
     metric_columns,
     overall_table,
-    plain_number,
     reference_table,
     small_group_notes,
     unit_and_weights,
     weighted_by,
 )
 from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
-from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import (
+    Observed,
     Proved,
     Unknown,
     format_ends,
     format_interval,
+    format_value,
     quantity_value,
     show_quantity,
 )
@@ -63,28 +67,44 @@ DASHED = " Dashed line: four fifths of the highest selection rate."
 
 
 def build_document(result: GroupMetrics) -> Document:
-    """Build the document of group metrics."""
+    """Build the document of decisions with a favourable label, or of numeric decisions."""
+    people, weighted = format_count(result.people, "person", "people"), weighted_by(result)
+    if result.outcome is None:
+        title = f"Groups of {people}"
+        lead = f"Favourable decision: {result.favourable}. People with this decision are called selected."
+        sentences = [*headline_sentences(result), *proxy_sentences(result.proxies, weighted)]
+        answers = [*gap_answers(result), *proxy_answers(result.proxies, weighted)]
+    else:
+        title, lead = f"{result.outcome.name} of {people}", describe_outcome(result)
+        sentences, answers = number_sentences(result), number_answers(result)
     return Document(
-        f"Groups of {format_count(result.people, 'person', 'people')}",
-        f"Favourable decision: {result.favourable}. People with this decision are called selected.",
+        title,
+        lead,
         (
             *rule_notes(result),
-            *label_notes(result.label_coverage, result.breakdowns),
-            *(Text(sentence, role="finding") for sentence in headline_sentences(result)),
-            *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted_by(result))),
-            *gap_answers(result),
-            *proxy_answers(result.proxies, weighted_by(result)),
-            *small_notes(result),
+            *label_notes(result),
+            *(Text(sentence, role="finding") for sentence in sentences),
+            *answers,
+            *small_group_notes(result),
             Heading("Overall", detail=True),
-            rate_table(result),
-            *(block for breakdown in result.breakdowns for block in breakdown_blocks(result, breakdown)),
-            *proxy_blocks(result.proxies, weighted_by(result)),
-            *calibration_blocks(result),
-            *threshold_section(result),
+            *metric_blocks(result, level=2),
         ),
         brand="Evenhand groups",
         made=result.provenance,
     )
+
+
+def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
+    """Yield the metrics of all people, then figures, gaps and metrics by each attribute, calibration and thresholds."""
+    yield rate_table(result)
+    for breakdown in result.breakdowns:
+        yield from breakdown_blocks(result, breakdown, level=level)
+    yield from proxy_blocks(result.proxies, weighted_by(result), level=level)
+    yield from calibration_blocks(result, level=level)
+    if result.thresholds is not None:
+        yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
+        yield from label_notes(result)
+        yield from threshold_blocks(result.thresholds)
 
 
 def headline_sentences(result: GroupMetrics) -> list[str]:
@@ -139,19 +159,7 @@ def rate_table(result: GroupMetrics) -> Table:
     return overall_table(result.overall, unit_and_weights(result), confidence_levels(result), result.label_caution)
 
 
-def small_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield the groups that are too small for gaps, and those where a custom metric is unknown."""
-    yield from small_group_notes(result.breakdowns, result.too_few)
-    for breakdown in result.breakdowns:
-        large = {group.label for group in breakdown.groups if not group.small}
-        for gap in breakdown.gaps:
-            undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
-            if undefined and gap.name not in METRICS:  # the gap of a custom metric is not in the summary
-                text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
-                yield Note(f"{text}, where {gap.metric} is unknown", "caution")
-
-
-def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int = 2) -> Iterator[Block]:
+def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int) -> Iterator[Block]:
     """Yield the figure, the gaps and all metrics by the given attributes."""
     by, levels, suffix = join_names(breakdown.by), confidence_levels(result), unit_and_weights(result)
     yield Heading(f"By {by}", level, detail=True)
@@ -202,7 +210,7 @@ def _breakdown_figure(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Fi
     yield Figure("group rates", text, breakdown)
 
 
-def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
+def calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield the calibration by each attribute; nothing without scores or true values."""
     if not result.calibration:
         return
@@ -210,12 +218,9 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
     columns = ("mean decided", "mean true") if is_number else ("mean score", "observed rate")
     name = "true_mean" if is_number else "rate"
 
-    def show(part: CalibrationBin) -> tuple[ReportedNumber, ReportedNumber]:
-        return plain_number(part.mean_score, part.base_rate, name), show_quantity(part.base_rate, name)
-
     yield Heading("Calibration by group", level, detail=True)
     if result.outcome is None:
-        yield from label_notes(result.label_coverage, result.breakdowns)
+        yield from label_notes(result)
     else:
         yield Text(
             f"Among people with a similar {result.outcome.name}, the true values should be equally high in every "
@@ -231,15 +236,39 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
                 result,
                 (by,),
             )
-        table = calibration_table(
+        caption = (
             f"Calibration by {by}: observed{unit_and_weights(result)}, each with its {confidence_levels(result)} "
-            "interval",
-            [part for part in result.calibration if part.by == by],
-            columns,
-            show,
-            result.min_group_size,
+            "interval"
+        )
+        bins = [part for part in result.calibration if part.by == by]
+        order = ""
+        if len(bins) > PAGE_ROWS:
+            sizes = Counter[str]()
+            for part in bins:
+                sizes[part.group] += part.n
+            bins, order = sorted(bins, key=lambda part: -sizes[part.group]), "the largest groups first"
+        table = Table(
+            caption,
+            (Column(by), Column("people", numeric=True), *(Column(title, numeric=True) for title in columns)),
+            tuple(
+                TableRow(
+                    (part.group, part.n, _show_score(part, name), show_quantity(part.base_rate, name)),
+                    faint=part.n < result.min_group_size,
+                )
+                for part in bins
+            ),
+            usual="observed",
+            order=order,
         )
         yield Fold(f"Calibration by {by} in numbers", (table,))
+
+
+def _show_score(part: CalibrationBin, name: str) -> ReportedNumber:
+    """Format the mean score of a calibration bin in the style of its observed rate."""
+    text = f"{part.mean_score:,.4g}"
+    if isinstance(part.base_rate, Observed):
+        text = format_value(part.base_rate.model_copy(update={"value": part.mean_score}), name)
+    return ReportedNumber(text, part.mean_score, "observed")
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
@@ -248,14 +277,6 @@ def rule_notes(result: GroupMetrics) -> Iterator[Note]:
         yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
     if result.decided_by is not None:
         yield Note(describe_rule(result.decided_by))
-
-
-def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
-    """Yield the effects of other thresholds; nothing unless requested."""
-    if result.thresholds is not None:
-        yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
-        yield from label_notes(result.label_coverage, result.breakdowns)
-        yield from threshold_blocks(result.thresholds)
 
 
 def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:

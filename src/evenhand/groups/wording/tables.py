@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from evenhand.core.document import PAGE_ROWS, Column, Metric, Note, ReportedNumber, Table, TableRow
+from evenhand.core.document import Column, Metric, Note, ReportedNumber, Table, TableRow
 from evenhand.core.text import format_count, format_level, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
-from evenhand.groups.label_coverage import PREFIX, LabelCoverage, describe_selective, find_caution
-from evenhand.groups.result import CalibrationBin, GroupedResult, GroupMetrics
+from evenhand.groups.label_coverage import PREFIX, describe_selective, find_caution
+from evenhand.groups.result import GroupedResult, GroupMetrics, LabelMetrics
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
 from evenhand.stats.quantity import (
     Estimated,
@@ -111,17 +110,16 @@ def gap_sentences(
     return [sentence for *_, sentence in sorted(sentences)]
 
 
-def label_notes(
-    coverage: LabelCoverage | None, breakdowns: Sequence[Breakdown], *, truth: str = "label"
-) -> Iterator[Note]:
+def label_notes(result: GroupMetrics | LabelMetrics) -> Iterator[Note]:
     """Yield a caution if true labels (or numbers) are selective, for all people or by an attribute."""
-    cautions = {"everyone": find_caution(coverage)}
+    truth = "number" if isinstance(result, GroupMetrics) and result.outcome is not None else "label"
+    cautions = {"everyone": find_caution(result.label_coverage)}
     if not cautions["everyone"]:
         cautions = {
             f"by {breakdown.by[0]}": describe_selective(
                 {group.label: group.label_coverage for group in breakdown.groups}
             )
-            for breakdown in breakdowns
+            for breakdown in result.breakdowns
             if len(breakdown.by) == 1
         }
     counts = [f"{about}: {caution.removeprefix(PREFIX)}" for about, caution in cautions.items() if caution]
@@ -133,24 +131,27 @@ def label_notes(
         )
 
 
-def small_group_notes(breakdowns: Sequence[Breakdown], too_few: str) -> Iterator[Note]:
-    """Yield the groups that are too small for gaps.
-
-    Args:
-        breakdowns: Groups by each attribute.
-        too_few: Description of a small group.
-    """
-    for breakdown in breakdowns:
+def small_group_notes(result: GroupedResult) -> Iterator[Note]:
+    """Yield the groups that are too small for gaps, and those where a custom metric is unknown."""
+    for breakdown in result.breakdowns:
         small = [group for group in breakdown.groups if group.small]
         if small:
             by = join_names(breakdown.by)
             groups = list_some([_describe_small(group) for group in small])
             people = format_count(sum(group.size for group in small), "person", "people")
             yield Note(
-                f"Not assessable by {by}: {too_few}, in no gap: {groups}",
+                f"Not assessable by {by}: {result.too_few}, in no gap: {groups}",
                 "caution",
-                f"Not assessable by {by}: {format_count(len(small), 'group', 'groups')} of {too_few}, {people} in all.",
+                f"Not assessable by {by}: {format_count(len(small), 'group', 'groups')} of {result.too_few}, {people} "
+                "in all.",
             )
+    for breakdown in result.breakdowns:
+        large = {group.label for group in breakdown.groups if not group.small}
+        for gap in breakdown.gaps:
+            undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
+            if undefined and gap.name not in METRICS:  # the gap of a custom metric is not in the summary
+                text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
+                yield Note(f"{text}, where {gap.metric} is unknown", "caution")
 
 
 def _describe_small(group: Group) -> str:
@@ -305,37 +306,6 @@ def metric_columns(breakdown: Breakdown) -> dict[str, Callable[[Group], Reported
 
     names = order_names({name for group in breakdown.groups for name in group.metrics})
     return {title_metric(name): column(name) for name in names}
-
-
-def calibration_table(
-    caption: str,
-    bins: Sequence[CalibrationBin],
-    columns: tuple[str, str],
-    show: Callable[[CalibrationBin], tuple[ReportedNumber, ReportedNumber]],
-    min_size: int,
-) -> Table:
-    """Build a table of calibration bins by one attribute, with the largest groups first if there are many rows."""
-    order = ""
-    if len(bins) > PAGE_ROWS:
-        sizes = Counter[str]()
-        for part in bins:
-            sizes[part.group] += part.n
-        bins, order = sorted(bins, key=lambda part: -sizes[part.group]), "the largest groups first"
-    return Table(
-        caption,
-        (Column(bins[0].by), Column("people", numeric=True), *(Column(title, numeric=True) for title in columns)),
-        tuple(TableRow((part.group, part.n, *show(part)), faint=part.n < min_size) for part in bins),
-        usual="observed",
-        order=order,
-    )
-
-
-def plain_number(number: float, like: Quantity, name: str) -> ReportedNumber:
-    """Format a number without an interval in the style of the quantity ``like``."""
-    text = f"{number:,.4g}"
-    if isinstance(like, Observed):
-        text = format_value(like.model_copy(update={"value": number}), name)
-    return ReportedNumber(text, number, "observed")
 
 
 def gap_answer(
