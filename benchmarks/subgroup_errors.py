@@ -56,7 +56,7 @@ from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
-from evenhand.subgroups.tabulate import OccupiedCells, find_occupied_cells, sum_rule_sets, tabulate_people
+from evenhand.subgroups.tabulate import OccupiedCells, cells_of_rule_sets, find_occupied_cells, tabulate_people
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -183,13 +183,13 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     base = at.deserving.mean()
     for _ in range(runs):
         which = int(rng.integers(len(lot)))
-        inside = lot.inside(slice(which, which + 1))[0][table.cells.of]
+        inside = cells_of_rule_sets(at.rules, table.cells, lot.chosen[[which]])[0][table.cells.of]
         given = rng.random(len(inside)) < base + GAP * inside
         again, standing = look(at, at.codes, given, rng)
         # The rule sets depend on who is in a cell, not on what is decided, so they are the same.
         assert (again.chosen == lot.chosen).all()
         top = int(np.argmax(np.abs(standing.z)))
-        chosen = again.inside(slice(top, top + 1))[0][table.cells.of]
+        chosen = cells_of_rule_sets(at.rules, table.cells, again.chosen[[top]])[0][table.cells.of]
         yield {
             "size": int(inside.sum()),
             "found": bool(standing.found[which]),
@@ -204,12 +204,11 @@ def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     cells = find_occupied_cells(at.codes)
     n = len(at.codes)
     rate = np.bincount(cells.of, weights=at.deserving) / cells.sizes
-    truth = _gaps(at.rules, cells, rate)
     for _ in range(runs):
         of = rng.integers(0, n, size=n)
         given = rng.random(n) < rate[cells.of[of]]
         lot, standing = look(at, at.codes[of], given, rng)
-        gaps = truth[np.ravel_multi_index(tuple(lot.chosen.T), at.rules.shape)]
+        gaps = _gaps(cells_of_rule_sets(at.rules, cells, lot.chosen), cells, rate)
         inside = (standing.low <= gaps) & (gaps <= standing.high)
         plain = (standing.plain_low <= gaps) & (gaps <= standing.plain_high)
         yield {
@@ -220,13 +219,13 @@ def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _gaps(rules: RuleSetFamily, cells: OccupiedCells, rate: Floats) -> Floats:
-    """The true gap of every rule set of the family, flat; 0 for those without a rest."""
+def _gaps(inside: Bools, cells: OccupiedCells, rate: Floats) -> Floats:
+    """The true gap of each rule set, from the cells that it contains (rule sets, cells); 0 for those without a rest."""
     weight = cells.sizes.astype(np.float64)
-    size, total = sum_rule_sets(rules, cells, weight).ravel(), sum_rule_sets(rules, cells, weight * rate).ravel()
-    rest = size[0] - size
+    size, total = inside @ weight, inside @ (weight * rate)
+    rest = weight.sum() - size
     gap = np.divide(total, size, out=np.zeros_like(size), where=size > 0)
-    gap -= np.divide(total[0] - total, rest, out=np.zeros_like(size), where=rest > 0)
+    gap -= np.divide(weight @ rate - total, rest, out=np.zeros_like(size), where=rest > 0)
     return np.where((size > 0) & (rest > 0), gap, 0.0)
 
 
@@ -236,7 +235,7 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     n = len(at.codes)
     table = tabulate_people(at.codes, np.zeros(n), counted=True)
     lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n))
-    cells = lot.inside(slice(0, len(lot)))
+    cells = cells_of_rule_sets(at.rules, table.cells, lot.chosen)
     ordered = np.argsort(table.cells.of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(table.cells.sizes)])
 

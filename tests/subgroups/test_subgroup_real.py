@@ -93,30 +93,6 @@ def test_fair_models_on_german_people(rate):
     assert accused <= 13
 
 
-def test_a_large_family_gives_what_the_cube_gives(adult, monkeypatch):
-    """The same people through the depth-first search and through the count cube."""
-    rng = np.random.default_rng(3)
-    part = rng.choice(len(adult), 3000, replace=False)
-    rows = np.sort(part)
-    config = SubgroupConfig(attributes=("sex", "race", "age"), permutations=200, judged=("age < 30 and sex == Female",))
-    small = encode(adult.schema, pd.DataFrame(adult.frame).iloc[adult.rows[rows]])
-    values = small.favourable
-    cube = exact.search_exactly(small, outcome(values), config)
-    monkeypatch.setattr(exact, "LARGE", 10)
-    deep = exact.search_exactly(small, outcome(values), config)
-    assert (deep.rule_sets, deep.tested) == (cube.rule_sets, cube.tested)
-    assert deep.critical == pytest.approx(cube.critical, rel=0.15)
-    groups = [
-        {find_members(small, found.rules).tobytes(): found for found in result.findings} for result in (cube, deep)
-    ]
-    both = set(groups[0]) & set(groups[1])
-    assert len(both) > 100
-    for group in both:
-        assert groups[0][group].z == pytest.approx(groups[1][group].z)
-        assert groups[0][group].plain_low == pytest.approx(groups[1][group].plain_low)
-    assert deep.judged[0].gap == cube.judged[0].gap
-
-
 def test_by_its_name_from_a_model(adult):
     model = Decider(lambda rows: rows[:, adult.schema.position("age")] >= 40, schema=adult.schema)
     result = subgroups.find_subgroups(model, adult, permutations=100, attributes=("age",))

@@ -15,7 +15,7 @@ from evenhand.subgroups import find_members, find_subgroups, find_subgroups_of_d
 from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import build_family
-from evenhand.subgroups.gaps import standardise_weighted
+from evenhand.subgroups.gaps import scale_tails, standardise_weighted
 from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.tabulate import tabulate_people
 from support import scaled
@@ -120,7 +120,7 @@ def test_what_chance_shows_is_the_gap_of_noise_in_standard_deviations(seed, stra
     for part in range(table.strata):
         here = parts == part
         sums[here] -= sums[here].sum() * table.sums(weights)[here] / table.sums(weights)[here].sum()
-    largest = lot.largest_weighted_gap(scales)(sums[:, None].astype(np.float32))[0]
+    largest = lot.largest_gap(scale_tails(groups, skewness), scales)(sums[:, None].astype(np.float32))[0]
     z, third = [], []
     for i, chosen in enumerate(lot.chosen):
         inside = np.all([family.rules[a][row][codes[:, a]] for a, row in enumerate(chosen)], axis=0)
@@ -173,6 +173,8 @@ def test_large_families_and_rule_sets_asked_about_are_weighted_too():
     judged = ("income >= 4", "age <= 18")
     result = search(everybody, weights, attributes=names, judged=judged, permutations=40, min_size=30)
     assert result.rule_sets > 65_536
+    with pytest.raises(OptionError, match="too many for weights"):
+        search(everybody, weights, attributes=(*names, "debt"), permutations=40)
     asked, refused = result.judged
     assert asked.gap == pytest.approx(1.0)
     assert asked.found

@@ -26,11 +26,11 @@ def tail_probability(confidence: float) -> float:
     return (1 - confidence) / 2
 
 
-def normal_quantile(confidence: float) -> float:
-    """Compute z with P(\\|Z\\| <= z) = confidence for a standard normal Z."""
+def normal_quantile(confidence: float, tests: float = 1) -> float:
+    """Compute z with P(\\|Z\\| <= z) = confidence for a standard normal Z; for several tests, by Bonferroni's bound."""
     from scipy.special import ndtri
 
-    return -float(ndtri(tail_probability(confidence)))
+    return -float(ndtri(tail_probability(confidence) / tests))
 
 
 def normal_cdf(z: ArrayLike) -> Floats:

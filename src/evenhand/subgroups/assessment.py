@@ -21,7 +21,6 @@ from evenhand.subgroups.gaps import (
     adjusted_intervals,
     approximate_intervals,
     correct_tails,
-    largest_gap_to_rest,
     sample_permutation_null,
     scale_tails,
     single_intervals,
@@ -83,6 +82,7 @@ def assess_candidates(
     *,
     margin: float = 0.0,
     null: PermutationNull | None = None,
+    tests: float | None = None,
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> CandidateStatistics:
@@ -95,6 +95,7 @@ def assess_candidates(
         margin: Gaps that are certainly smaller are not significant.
         null: Permutation distribution of a larger family that the candidates were selected from. If None, outcomes are
             permuted.
+        tests: Number of tests of that family.
         limit: Time limit of the permutations.
         progress: Called with the share of completed permutations.
     """
@@ -102,13 +103,12 @@ def assess_candidates(
     if table.weights is not None:
         scales, skewness = standardise_weighted(table, groups, family.moments)
         tails = scale_tails(groups, skewness)
-        largest = family.largest_weighted_gap(scales)
     else:
-        tails = correct_tails(groups, table.skewness)
-        largest = largest_gap_to_rest(tails, family.inside, len(table.cells.sizes))
+        scales, tails = None, correct_tails(groups, table.skewness)
     if null is None:
+        largest = family.largest_gap(tails, scales)
         null = sample_permutation_null(table, largest, config.permutations, rng, limit=limit, progress=progress)
-    correction = MaxTCorrection(len(family), null.values, config.confidence)
+    correction = MaxTCorrection(len(family) if tests is None else tests, null.values, config.confidence)
     z = tails.z(groups.total.sum(axis=-1))
     exact = np.zeros(len(family), dtype=bool)
     exact[len(family.chosen) :] = True

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.subgroups.family import RuleSetFamily
-from evenhand.subgroups.gaps import MOST_ENTRIES, LargestGap, StratifiedGroups, compare_groups
+from evenhand.subgroups.gaps import MOST_ENTRIES, LargestGap, StratifiedGroups, TailCorrection, compare_groups
 from evenhand.subgroups.measures import MinimumSizes
-from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, fingerprint_rule_sets, sum_rule_sets
+from evenhand.subgroups.tabulate import CellTable, ConjunctionSums
+
+CellSums: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Function from sums by cell (cells, draws) to sums over rule sets (draws, rule sets)."""
 
 
 @dataclass(frozen=True)
@@ -35,38 +41,68 @@ class CandidateFamily:
     queries: Booleans
     moments: Floats
 
+    @classmethod
+    def of_groups(cls, table: CellTable, groups: Booleans) -> CandidateFamily:
+        """Build the family of requested groups of occupied cells (groups, cells)."""
+        chosen, copies = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return cls(RuleSetFamily((), (), 0), table, chosen, copies, groups, table.sum_moments(groups))
+
     def __len__(self) -> int:
         return len(self.chosen) + len(self.queries)
-
-    def inside(self, where: slice) -> Booleans:
-        """Determine which occupied cells a slice of the rule sets contains, shape (rule sets, cells)."""
-        number = len(self.chosen)
-        own = cells_of_rule_sets(self.family, self.table.cells, self.chosen[where])
-        return np.concatenate([own, self.queries[max(where.start - number, 0) : max(where.stop - number, 0)]])
 
     def groups(self) -> StratifiedGroups:
         """Compare all rule sets with the other people."""
         return compare_groups(self.table, self.moments, self.table.total_moments[:, None])
 
-    def largest_weighted_gap(self, scales: Floats) -> LargestGap:
-        """Build the function from weighted sums (cells, draws) to the largest gap; see ``standardise_weighted``."""
-        table = self.table
-        rows = np.ravel_multi_index(tuple(self.chosen.T), self.family.shape)
-        step = max(1, MOST_ENTRIES // self.family.cube)
+    def largest_gap(self, tails: TailCorrection, scales: Floats | None = None) -> LargestGap:
+        """Build the function from sums by cell (cells, draws) to the largest standardised gap of each draw.
+
+        Args:
+            tails: Tail correction of the rule sets' totals.
+            scales: For weighted sums, their factors in each stratum; see ``standardise_weighted``.
+        """
+        stratum, parts = self.table.cells.codes[:, -1], list(self._parts())
+        expected, above, below = (factor.astype(np.float32) for factor in (tails.expected, tails.above, -tails.below))
+
+        def standardise(rows: Integers, add_up: CellSums, sums: NDArray[np.float32]) -> NDArray[Any]:
+            if scales is None:
+                excess = add_up(sums) - expected[rows]
+                return np.asarray(np.maximum(excess * above[rows], excess * below[rows]))
+            z = np.zeros((sums.shape[1], len(rows)))
+            for s in range(self.table.strata):
+                z += add_up(np.where((stratum == s)[:, None], sums, 0.0)) * scales[rows, s]
+            return np.abs(z)
 
         def largest(sums: NDArray[np.float32]) -> Floats:
             top = np.zeros(sums.shape[1])
-            for start in range(0, sums.shape[1], step):
-                columns = slice(start, start + step)
-                z = np.zeros((sums[:, columns].shape[1], len(self)))
-                for stratum in range(table.strata):
-                    part = np.where((table.cells.codes[:, -1] == stratum)[:, None], sums[:, columns], 0.0)
-                    cube = sum_rule_sets(self.family, table.cells, part).reshape(len(z), -1)
-                    z += np.concatenate([cube[:, rows], (self.queries @ part).T], axis=1) * scales[:, stratum]
-                top[columns] = np.abs(z).max(axis=1, initial=0.0)
+            for rows, conjunctions, add_up in parts:
+                step = max(1, MOST_ENTRIES // max(conjunctions, 1))
+                for start in range(0, len(top), step):
+                    draws = slice(start, start + step)
+                    z = standardise(rows, add_up, sums[:, draws])
+                    top[draws] = np.maximum(top[draws], z.max(axis=1, initial=0.0))
             return top
 
         return largest
+
+    def _parts(self) -> Iterator[tuple[Integers, int, CellSums]]:
+        """Yield the rule sets over the same attributes, then the requested ones.
+
+        Each part consists of positions of rule sets, the number of sums that are computed for them, and the function
+        that computes them.
+        """
+        patterns, pattern = np.unique(self.chosen > 0, axis=0, return_inverse=True)
+        for i, restricted in enumerate(patterns):
+            rows, axes = np.flatnonzero(pattern.ravel() == i), np.flatnonzero(restricted)
+            conjunctions = ConjunctionSums(self.family, axes.tolist(), self.table.cells)
+            columns = np.ravel_multi_index(tuple(self.chosen[np.ix_(rows, axes)].T - 1), conjunctions.shape)
+            yield rows, conjunctions.size, partial(_sum_some, conjunctions, columns)
+        queries = self.queries.astype(np.float32)
+        yield np.arange(len(self.chosen), len(self)), len(queries), lambda sums: (queries @ sums).T
+
+
+def _sum_some(conjunctions: ConjunctionSums, columns: Integers, sums: NDArray[np.float32]) -> NDArray[np.float32]:
+    return conjunctions(sums)[:, columns]
 
 
 def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
@@ -91,22 +127,28 @@ def count_family(
         floors: Minimum sizes.
         queries: For each requested rule set, which occupied cells it contains. If None, none is requested.
     """
-    queries = np.zeros((0, len(table.cells.sizes)), dtype=bool) if queries is None else queries
-    moments = np.stack([_sum_over_cube(family, table, moment) for moment in table.stratum_moments])
-    prints = fingerprint_rule_sets(family, table.cells)
-    constrained = np.ix_(*((np.arange(rows) > 0).astype(np.int64) for rows in family.shape))
-    number = np.sum(np.broadcast_arrays(*constrained), axis=0).ravel()
-    flat = np.flatnonzero((number > 0) & (number <= family.depth) & floors.accept(*table.measure_sides(moments)))
-    chosen = np.stack(np.unravel_index(flat, family.shape), axis=1).reshape(len(flat), len(family.shape))
+    cells, attributes = len(table.cells.sizes), len(family.cuts)
+    queries = np.zeros((0, cells), dtype=bool) if queries is None else queries
+    by_cell = table.stratum_moments.transpose(1, 0, 2).reshape(cells, -1)
+    # Each occupied cell gets 64 random bits. Two rule sets with different people have the same sum of them, modulo
+    # 2^64, with probability 2^-64.
+    keys = np.random.default_rng(0).integers(0, 2**64, size=(cells, 1), dtype=np.uint64)
+    chosen = [np.zeros((0, attributes), dtype=np.int64)]
+    moments, prints = [np.zeros((len(table.moments), 0, table.strata))], [np.zeros(0, dtype=np.uint64)]
+    for axes in family.combinations():
+        add_up = ConjunctionSums(family, axes, table.cells)
+        sums = add_up(by_cell).reshape(len(table.moments), table.strata, -1).swapaxes(1, 2)
+        accepted = np.flatnonzero(floors.accept(*table.measure_sides(sums)))
+        rows = np.zeros((len(accepted), attributes), dtype=np.int64)
+        rows[:, axes] = np.stack(np.unravel_index(accepted, add_up.shape), axis=1) + 1
+        chosen.append(rows)
+        moments.append(sums[:, accepted])
+        prints.append(add_up(keys)[0, accepted])
+    rule_sets = np.concatenate(chosen)
     # Sorted by length: the first rule set of each group of people is its shortest description.
-    order = np.argsort(description_length(family, chosen), kind="stable")
-    _, representatives, copies = np.unique(prints.ravel()[flat[order]], return_index=True, return_counts=True)
+    order = np.lexsort((*rule_sets.T[::-1], description_length(family, rule_sets)))
+    _, representatives, copies = np.unique(np.concatenate(prints)[order], return_index=True, return_counts=True)
     by_length = np.argsort(representatives)
     selection = order[representatives[by_length]]
-    sums = np.concatenate([moments[:, flat[selection]], table.sum_moments(queries)], axis=1)
-    return CandidateFamily(family, table, chosen[selection], copies[by_length], queries, sums)
-
-
-def _sum_over_cube(family: RuleSetFamily, table: CellTable, moment: Floats) -> Floats:
-    """Sum a moment (cells, strata) over every rule set, shape (rule sets, strata)."""
-    return sum_rule_sets(family, table.cells, moment).reshape(table.strata, -1).T
+    sums = np.concatenate([np.concatenate(moments, axis=1)[:, selection], table.sum_moments(queries)], axis=1)
+    return CandidateFamily(family, table, rule_sets[selection], copies[by_length], queries, sums)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.core.typing import Floats
-from evenhand.stats.level import bonferroni, normal_quantile
+from evenhand.stats.level import normal_quantile
 from evenhand.stats.permutation import adjusted_p, critical_value, normal_p_value
 
 
@@ -25,7 +25,7 @@ class MaxTCorrection:
         confidence: Probability of no false finding.
     """
 
-    tests: int
+    tests: float
     maxima: Floats
     confidence: float
 
@@ -39,9 +39,9 @@ class MaxTCorrection:
         """Half width of adjusted intervals in standard errors."""
         critical = self._permuted_critical
         if not np.isfinite(critical):
-            critical = float(normal_quantile(bonferroni(self.confidence, max(self.tests, 1))))
+            critical = normal_quantile(self.confidence, max(self.tests, 1))
         # No adjusted interval is narrower than the unadjusted one, even if few permutations are distinct.
-        return max(critical, float(normal_quantile(self.confidence)))
+        return max(critical, normal_quantile(self.confidence))
 
     def p(self, z: Floats) -> Floats:
         """Compute the adjusted p-values of tests with these standardised gaps."""

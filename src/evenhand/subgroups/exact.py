@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.core.time_limit import NEVER, TimeLimit
-from evenhand.core.typing import Booleans, Integers, Progress, ignore_progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.assessment import (
-    MOST_EXACT,
     CandidateStatistics,
     assess_candidates,
     describe_finding,
@@ -23,17 +22,13 @@ from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
 from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.findings import GroupDescriptions, QueriedRuleSet, list_findings, parse_rule_sets
-from evenhand.subgroups.gaps import PermutationNull
 from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes, minimum_sizes
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 
-LARGE = 1 << 16
-"""Size of the count cube above which a depth-first search is worth the compilation of its kernels."""
-
 MOST = 1 << 20
-"""Maximum size of the count cube with weights, which the depth-first search does not support."""
+"""Maximum number of rule sets that are all tested. Larger families are scanned, which weights do not support."""
 
 DEFAULT_MARGIN = 0.05
 """Default margin, in units of the ``spread`` of the outcome."""
@@ -47,15 +42,16 @@ class ExaminedFamily:
 
     Attributes:
         tested, statistics: Rule sets and their statistics.
-        count, significant: Number of tested groups of people, and of significant ones. Equal groups count once.
-        notes: Notes for readers.
+        requested: Statistics of the requested rule sets, at the end.
+        scores: Score that the rule sets are ranked by.
+        starts: Number of starts of a scan. None if every rule set was tested.
     """
 
     tested: CandidateFamily
     statistics: CandidateStatistics
-    count: int
-    significant: int
-    notes: tuple[str, ...] = ()
+    requested: CandidateStatistics
+    scores: Floats
+    starts: int | None = None
 
 
 def search_exactly(
@@ -86,9 +82,9 @@ def search_exactly(
     stratum = _control_strata(people, names, config)
     queries = parse_rule_sets(people, config.judged)
     family = build_family(cuts, config.depth)
-    if family.cube > MOST and weights is not None:
+    if family.size > MOST and weights is not None:
         raise OptionError(
-            f"a cube of {family.cube:,} counts is too large for weights",
+            f"{family.size:,} rule sets are too many for weights",
             hint="use fewer attributes or bins, or leave the weights out",
         )
     outcome = measure()
@@ -111,21 +107,22 @@ def search_exactly(
     values = {cut.attribute: cut.names for cut in cuts}
 
     def describe(i: int) -> tuple[Rules, str]:
-        rules = family.describe(tested.chosen[i])
+        rules = tested.family.describe(tested.chosen[i])
         return rules, describe_rules(rules, values)
 
     descriptions = GroupDescriptions(
-        inside=lambda rows: cells_of_rule_sets(family, table.cells, tested.chosen[rows]),
+        inside=lambda rows: cells_of_rule_sets(tested.family, table.cells, tested.chosen[rows]),
         lengths=(tested.chosen > 0).sum(axis=1),
+        scores=examined.scores,
         copies=tested.copies,
         describe=describe,
     )
     findings = list_findings(
         table, descriptions, statistics, max_findings=config.most, margin=margin, better=outcome.better
     )
-    places = iter(range(len(tested.chosen), len(tested)))
+    places = iter(range(-len(accepted), 0))
     judged = [
-        refused.get(i) or describe_finding(statistics, next(places), query.rules, query.words)
+        refused.get(i) or describe_finding(examined.requested, next(places), query.rules, query.words)
         for i, query in enumerate(queries)
     ]
     number = outcome.number
@@ -143,8 +140,9 @@ def search_exactly(
         rate=outcome.center + outcome.spread * table.mean if table.people else 0.0,
         weights=None if weights is None else weights.name,
         rule_sets=family.size,
-        tested=examined.count,
-        found=examined.significant,
+        tested=len(tested.chosen),
+        found=int(statistics.found[: len(tested.chosen)].sum()),
+        starts=examined.starts,
         attributes=tuple(cut.cells for cut in cuts),
         findings=tuple(_restore_unit(finding, outcome) for finding in findings),
         judged=tuple(_restore_unit(row, outcome) if isinstance(row, Finding) else row for row in judged),
@@ -179,55 +177,27 @@ def _examine(
     progress: Progress,
     limit: TimeLimit,
 ) -> ExaminedFamily:
-    """Test every rule set of the family, and the requested ones (queries, occupied cells)."""
+    """Test every rule set of the family, or scan it, and the requested ones (queries, occupied cells)."""
     rng = np.random.default_rng(config.seed)
 
     def permuting(share: float) -> None:
         progress("permuting", share)
 
-    if family.cube <= LARGE or table.weights is not None:
+    if family.size <= MOST:
         progress("counting", 0.0)
         tested = count_family(family, table, floors, queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
-        number = len(tested.chosen)
-        notes = _describe_stop(statistics.stopped, statistics.permutations, config.permutations, "permutations")
-        return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()), notes)
-    from evenhand.subgroups.deep.depth_first import (  # imports numba
-        DepthFirstConfig,
-        largest_permuted_gaps,
-        list_candidates,
-        permute_outcomes,
-        search_depth_first,
-    )
+        return ExaminedFamily(tested, statistics, statistics, np.abs(statistics.z))
+    from evenhand.subgroups.scan import SubsetScan, scan_family  # imports numba
 
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
-    outcomes = permute_outcomes(table, config.permutations, rng)
-    settings = DepthFirstConfig(
-        min_inside=floors.candidate,
-        min_outside=floors.candidate,
-        confidence=config.confidence,
-        margin=margin,
-        keep=MOST_EXACT,
-        limit=limit,
-        seed=config.seed,
-    )
-    search = search_depth_first(family, table, outcomes, settings, progress=permuting)
-    tested = list_candidates(family, table, search, queries)
-    stopped = None if search.stop == "done" else search.stop
-    largest = np.maximum(search.maxima, largest_permuted_gaps(table, outcomes, queries))
-    statistics = assess_candidates(tested, config, rng, margin=margin, null=PermutationNull(largest, stopped))
-    notes = _describe_stop(stopped, search.looked_at, search.rule_sets, "rule sets, the shortest first")
-    if not search.counted:
-        notes += (
-            "The numbers of distinct groups, tested and significant, are estimates with an error of about 0.1 %.",
-        )
-    return ExaminedFamily(tested, statistics, search.tested, search.significant, notes)
-
-
-def _describe_stop(stopped: str | None, completed: int, total: int, unit: str) -> tuple[str, ...]:
-    if stopped is None:
-        return ()
-    return (f"{STOPPED[stopped]} after {completed:,} of {total:,} {unit}; the results hold for those.",)
+    scan = SubsetScan(family, table, floors, rng)
+    tested, scores, null = scan_family(scan, config, rng, limit=limit, progress=permuting)
+    statistics = assess_candidates(tested, config, rng, margin=margin, null=null, tests=scan.tests)
+    # A climb may miss a larger gap than its own, so requested rule sets are a family of their own.
+    own = CandidateFamily.of_groups(table, queries)
+    requested = assess_candidates(own, config, rng, margin=margin)
+    return ExaminedFamily(tested, statistics, requested, scores, scan.starts)
 
 
 def _control_strata(
@@ -266,8 +236,18 @@ def _refuse_queries(
 def _result_notes(
     examined: ExaminedFamily, family: RuleSetFamily, config: SubgroupConfig | NumberSubgroupConfig
 ) -> list[str]:
-    notes = list(examined.notes)
-    if examined.count == 0:
+    statistics, notes = examined.statistics, []
+    if statistics.stopped is not None:
+        notes.append(
+            f"{STOPPED[statistics.stopped]} after {statistics.permutations:,} of {config.permutations:,} permutations; "
+            "the results hold for those."
+        )
+    if examined.starts is not None:
+        notes.append(
+            f"{family.size:,} rule sets are too many to test each. The search climbed from {examined.starts} starts; a "
+            "stronger group may exist."
+        )
+    if not len(examined.tested.chosen):
         notes.append(
             f"No rule set contains {100 * config.support:.0f} % of the people and at least {config.min_size} people on "
             "both sides, so nothing was tested."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,10 +73,11 @@ class RuleSetFamily:
             counts = [a + more * b for a, b in zip([*counts, 0], [0, *counts], strict=True)]
         return sum(counts[1 : self.depth + 1])
 
-    @property
-    def cube(self) -> int:
-        """Size of the count cube: one count per choice of a rule, or none, of every attribute."""
-        return math.prod(self.shape)
+    def combinations(self) -> Iterator[tuple[int, ...]]:
+        """Yield the positions of attributes that a rule set can restrict together, fewest first."""
+        restrictable = [axis for axis, rules in enumerate(self.rules) if len(rules) > 1]
+        for number in range(1, self.depth + 1):
+            yield from itertools.combinations(restrictable, number)
 
     def describe(self, chosen: Sequence[int]) -> Rules:
         """Convert a rule set from the row of each attribute's rules to rules."""

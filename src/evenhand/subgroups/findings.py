@@ -27,12 +27,14 @@ class GroupDescriptions:
     Attributes:
         inside: Function that determines which occupied cells groups contain, by position, shape (groups, cells).
         lengths: Number of rules of each group.
+        scores: Score that the groups are ranked by.
         copies: Number of rule sets with the same members as each group.
         describe: Function that returns the rules of a group and their description.
     """
 
     inside: Callable[[Integers], Booleans]
     lengths: Integers
+    scores: Floats
     copies: Integers
     describe: Callable[[int], tuple[Rules, str]]
 
@@ -59,11 +61,13 @@ def list_findings(
     rows = statistics.exact_rows[statistics.exact_rows < len(descriptions.lengths)]
     # A group and its complement have the same |z| up to rounding. The shorter description comes first, then the group
     # that is worse off.
-    z = np.round(np.abs(statistics.z[rows]), 9)
-    order = rows[np.lexsort((better * statistics.gap[rows] > 0, descriptions.lengths[rows], -z))]
+    scores = np.round(descriptions.scores, 9)
+    order = rows[np.lexsort((better * statistics.gap[rows] > 0, descriptions.lengths[rows], -scores[rows]))]
     significant = order[statistics.found[order]]
     inside = descriptions.inside(significant)
-    unexplained, explained_by = explain_findings(table, statistics, significant, inside, margin=margin, better=better)
+    unexplained, explained_by = explain_findings(
+        table, statistics, significant, inside, scores[significant], margin=margin, better=better
+    )
     explained = significant[explained_by[significant] >= 0]
     listed = np.concatenate([unexplained, explained, order[~statistics.found[order]]])[:max_findings].tolist()
     counts = Counter(explained_by.tolist())
@@ -94,7 +98,8 @@ def list_findings(
 # clearest of the remaining findings is listed next, people are divided by it too, and so on.
 #
 # Groups that are worse off are listed before groups that are better off, because readers look for harm. But a single
-# favoured group leaves many groups slightly worse off. So favoured groups come first if that halves the list.
+# favoured group leaves many groups slightly worse off. So favoured groups come first if the clearest group is one of
+# them, and that halves the list.
 
 
 def explain_findings(
@@ -102,6 +107,7 @@ def explain_findings(
     statistics: CandidateStatistics,
     significant: Integers,
     inside: Booleans,
+    scores: Floats,
     *,
     margin: float,
     better: int,
@@ -113,14 +119,16 @@ def explain_findings(
         statistics: Statistics of the tested groups.
         significant: Positions of the significant groups, the clearest first.
         inside: Which occupied cells these contain, shape (significant, cells).
+        scores: Their scores.
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
     """
     worse = better * statistics.gap[significant] < 0
     harm, favour = (
-        _explain_in_turn(table, statistics, significant, inside, margin, early) for early in (worse, ~worse)
+        _explain_in_turn(table, statistics, significant, inside, scores, margin, early) for early in (worse, ~worse)
     )
-    return favour if 2 * len(favour[0]) <= len(harm[0]) else harm
+    is_favoured_clearest = len(significant) > 0 and not worse[scores.argmax()]
+    return favour if is_favoured_clearest and 2 * len(favour[0]) <= len(harm[0]) else harm
 
 
 def _explain_in_turn(
@@ -128,17 +136,18 @@ def _explain_in_turn(
     statistics: CandidateStatistics,
     significant: Integers,
     inside: Booleans,
+    scores: Floats,
     margin: float,
     early: Booleans,
 ) -> tuple[Integers, Integers]:
     """Determine explanations as ``explain_findings`` does, with the findings in ``early`` listed before all others."""
     explained_by = np.full(len(statistics.z), -1, dtype=np.int64)
     direction = np.sign(statistics.gap[significant])
-    pending, z = np.arange(len(significant)), np.abs(statistics.z[significant])
+    pending = np.arange(len(significant))
     parts = table.cells.codes[:, -1]
     unexplained: list[int] = []
     while len(pending):
-        clearest = int(pending[np.lexsort((-np.round(z, 9), ~early[pending]))[0]])
+        clearest = int(pending[np.lexsort((-scores, ~early[pending]))[0]])
         unexplained.append(clearest)
         parts = np.unique(2 * parts + inside[clearest], return_inverse=True)[1].ravel()
         pending = pending[pending != clearest]
@@ -148,7 +157,7 @@ def _explain_in_turn(
         z = np.where(matters, np.abs(groups.z), 0.0)
         remains = z >= statistics.critical
         explained_by[significant[pending[~remains]]] = significant[clearest]
-        pending, z = pending[remains], z[remains]
+        pending, scores = pending[remains], np.round(z[remains], 9)
     return significant[unexplained], explained_by
 
 

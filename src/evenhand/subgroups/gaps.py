@@ -423,10 +423,21 @@ def sample_permutation_null(
     permutations: int,
     rng: np.random.Generator,
     *,
+    at_once: int = PERMUTATIONS_AT_ONCE,
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> PermutationNull:
-    """Permute the outcomes until the time limit. An interrupt keeps the completed permutations."""
+    """Permute the outcomes until the time limit. An interrupt keeps the completed permutations.
+
+    Args:
+        table: People.
+        largest: Function that computes the largest gaps.
+        permutations: Number of permutations.
+        rng: Random generator.
+        at_once: Number of permutations between checks of the time limit.
+        limit: Time limit. At least ``at_once`` permutations are completed.
+        progress: Called with the share of completed permutations.
+    """
     maxima: list[Floats] = []
     completed = 0
     stopped = None
@@ -435,7 +446,7 @@ def sample_permutation_null(
             if completed > 0 and limit.passed():
                 stopped = "time"
                 break
-            number = min(PERMUTATIONS_AT_ONCE, permutations - completed)
+            number = min(at_once, permutations - completed)
             maxima.append(largest(table.permute_sums(number, rng).T.astype(np.float32)))
             completed += number
             if progress is not None:
@@ -443,32 +454,3 @@ def sample_permutation_null(
     except KeyboardInterrupt:
         stopped = "user"
     return PermutationNull(np.concatenate(maxima) if maxima else np.zeros(0), stopped)
-
-
-def largest_gap_to_rest(tails: TailCorrection, inside: Callable[[slice], Booleans], cells: int) -> LargestGap:
-    """Build the function from permuted sums to the largest gap of rule sets.
-
-    Args:
-        tails: Tail correction of the rule sets' totals.
-        inside: Function that determines which occupied cells each rule set of a slice contains, shape (rule sets,
-            cells).
-        cells: Number of occupied cells.
-    """
-    number = len(tails.expected)
-    rows = max(1, MOST_ENTRIES // max(cells, PERMUTATIONS_AT_ONCE))
-    blocks = [slice(start, min(start + rows, number)) for start in range(0, number, rows)]
-    cached = [inside(block).astype(np.float32) for block in blocks] if len(blocks) <= 8 else None
-    expected, above, below = (
-        factor[:, None].astype(np.float32) for factor in (tails.expected, tails.above, -tails.below)
-    )
-
-    def largest(sums: NDArray[np.float32]) -> Floats:
-        top = np.zeros(sums.shape[1])
-        for i, block in enumerate(blocks):
-            matrix = cached[i] if cached is not None else inside(block).astype(np.float32)
-            excess = matrix @ sums - expected[block]
-            top = np.maximum(top, (excess * above[block]).max(axis=0))
-            top = np.maximum(top, (excess * below[block]).max(axis=0))
-        return top
-
-    return largest

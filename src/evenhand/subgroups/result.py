@@ -168,6 +168,8 @@ class SubgroupResult(Result):
         rule_sets: Number of rule sets.
         tested: Number of distinct groups of people that are large enough, and were tested.
         found: Number of significant groups, listed or not.
+        starts: Number of starts of a subset scan, which tests only the groups that its climbs end at. None if all rule
+            sets were tested.
         attributes: Sensitive attributes and their cells.
         findings: Findings in reading order: significant ones that no other explains (see
             ``findings.explain_findings``), each followed by those it explains; then the others, by decreasing
@@ -200,6 +202,7 @@ class SubgroupResult(Result):
     rule_sets: int
     tested: int
     found: int
+    starts: int | None = None
     attributes: tuple[AttributeCells, ...]
     findings: tuple[Finding, ...]
     judged: tuple[Finding | RefusedRuleSet, ...] = ()

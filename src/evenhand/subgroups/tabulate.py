@@ -1,7 +1,9 @@
-"""Tables of people by cell, and sums over every rule set (count cubes)."""
+"""Tables of people by cell, and sums over rule sets."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,42 +50,38 @@ def find_occupied_cells(codes: Integers, counts: Integers | None = None) -> Occu
     return OccupiedCells(codes[positions], of.astype(np.int64), sizes)
 
 
-def sum_rule_sets(family: RuleSetFamily, cells: OccupiedCells, weights: Floats) -> Floats:
-    """Compute the sum of a weight per occupied cell over every rule set, shape ``family.shape``.
-
-    Entry (0, ..., 0) is the sum over all people. Weights are added in double precision, so that counts below 2**53 are
-    exact.
+class ConjunctionSums:
+    """Sums over all conjunctions of one rule on each of some attributes.
 
     Args:
-        family: Rule sets.
+        family: Rules of all attributes.
+        axes: Positions of the attributes.
         cells: Occupied cells, whose first columns are the attributes of the family.
-        weights: Weights, shape (cells,) or (cells, columns). Columns become the first axis of the result.
+
+    Attributes:
+        shape: Number of rules of each attribute, without "no rule".
+        size: Number of conjunctions.
     """
-    table = np.zeros((_cell_count(family), *weights.shape[1:]))
-    np.add.at(table, _cell_positions(family, cells), weights)
-    return _contract_cells(family, table, np.float64)
 
+    def __init__(self, family: RuleSetFamily, axes: Sequence[int], cells: OccupiedCells) -> None:
+        self._rules = [family.rules[axis][1:] for axis in axes]
+        self._widths = tuple(rules.shape[1] for rules in self._rules)
+        self.shape = tuple(len(rules) for rules in self._rules)
+        self.size = math.prod(self.shape)
+        places = np.ravel_multi_index(tuple(cells.codes[:, axis] for axis in axes), self._widths)
+        self._order = np.argsort(places, kind="stable")
+        self._places, self._starts = np.unique(places[self._order], return_index=True)
 
-def fingerprint_rule_sets(family: RuleSetFamily, cells: OccupiedCells, seed: int = 0) -> NDArray[np.uint64]:
-    """Compute a number per rule set that identifies its occupied cells, shape ``family.shape``.
-
-    Each occupied cell gets 64 random bits, and a rule set gets their sum modulo 2**64. Two rule sets with different
-    people share a number with probability 2**-64.
-    """
-    rng = np.random.default_rng(seed)
-    places = np.unique(_cell_positions(family, cells))
-    table = np.zeros(_cell_count(family), dtype=np.uint64)
-    table[places] = rng.integers(0, 2**64, size=len(places), dtype=np.uint64)
-    return _contract_cells(family, table, np.uint64)
-
-
-def _contract_cells(family: RuleSetFamily, table: NDArray[Any], kind: type) -> NDArray[Any]:
-    """Sum a flat table of all cells over every rule set, axis by axis."""
-    table = table.reshape([*(rules.shape[1] for rules in family.rules), *table.shape[1:]])
-    for rules in family.rules:
-        # Each step replaces the first axis by its rules as the last axis, which restores the order at the end.
-        table = np.tensordot(table, rules.astype(kind), axes=(0, 1))
-    return table
+    def __call__(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Sum weights of the occupied cells (cells, columns) in their own precision, shape (columns, conjunctions)."""
+        columns = weights.shape[1]
+        table = np.zeros((math.prod(self._widths), columns), dtype=weights.dtype)
+        table[self._places] = np.add.reduceat(weights[self._order], self._starts, axis=0)
+        table = table.reshape(*self._widths, columns)
+        for rules in self._rules:
+            # Each step replaces the first axis by its rules as the last axis, so that the columns end up first.
+            table = np.tensordot(table, rules.astype(weights.dtype), axes=(0, 1))
+        return table.reshape(columns, -1)
 
 
 def cells_of_rule_sets(family: RuleSetFamily, cells: OccupiedCells, chosen: Integers) -> Booleans:
@@ -98,18 +96,6 @@ def cells_of_rule_sets(family: RuleSetFamily, cells: OccupiedCells, chosen: Inte
     for axis, rules in enumerate(family.rules):
         inside &= rules[np.ix_(chosen[:, axis], cells.codes[:, axis])]
     return inside
-
-
-def _cell_count(family: RuleSetFamily) -> int:
-    return int(np.prod([rules.shape[1] for rules in family.rules]))
-
-
-def _cell_positions(family: RuleSetFamily, cells: OccupiedCells) -> Integers:
-    """Compute the position of each occupied cell in the flat table of all cells."""
-    places = np.zeros(len(cells.codes), dtype=np.int64)
-    for column, rules in zip(cells.codes.T, family.rules, strict=False):
-        places = places * rules.shape[1] + column
-    return places
 
 
 @dataclass(frozen=True)

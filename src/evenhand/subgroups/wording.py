@@ -194,6 +194,12 @@ def describe_tested(result: SubgroupResult) -> str:
     """Describe the tested subgroups and the guarantee of the correction. The text follows the number of subgroups."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
+    if result.starts is not None:
+        return (
+            f"subgroups that climbs from {result.starts} starts end at, out of more than {result.rule_sets:,} rule "
+            f"sets; at most {100 * (1 - result.confidence):.6g} % chance of a finding if outcomes do not depend on the "
+            "attributes (the same climbs on permuted outcomes)"
+        )
     draws = "permutations" if result.weights is None else "multipliers of the weights"
     floor = f"{100 * result.support:.6g} % of them or " if result.support else ""
     return (
@@ -300,7 +306,12 @@ def method_facts(result: SubgroupResult) -> Facts:
         facts.append(("significant after adjustment", PUBLISHED))
     else:
         width = format_decimal(result.critical)
-        facts.append(("intervals", f"{width} standard errors to each side, simultaneous over all subgroups"))
+        scope = (
+            "all subgroups"
+            if result.starts is None
+            else "the groups that climbs end at; those of requested ones differ"
+        )
+        facts.append(("intervals", f"{width} standard errors to each side, simultaneous over {scope}"))
         criterion = "a gap whose adjusted interval excludes 0"
         if result.margin:
             unit, factor, _ = _scale(result)

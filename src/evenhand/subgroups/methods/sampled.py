@@ -9,9 +9,6 @@ The model is queried in batches, while the publication queries single samples. T
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
@@ -34,7 +31,7 @@ from evenhand.subgroups.methods.published import (
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.rules import describe_rules
-from evenhand.subgroups.tabulate import cells_of_rule_sets, find_occupied_cells, sum_rule_sets
+from evenhand.subgroups.tabulate import ConjunctionSums, cells_of_rule_sets, find_occupied_cells
 
 MOST_RULE_SETS = 100_000
 """Maximum number of rule sets, each of which takes 2,000 to 3,100 samples. More need a time limit."""
@@ -123,7 +120,7 @@ def frequent_rule_sets(
         codes: Cell of each person by each attribute, shape (n, attributes).
         rules: All rule sets.
         support: Minimum share.
-        most: Maximum number of rule sets.
+        max_rule_sets: Maximum number of rule sets.
 
     Returns:
         Row of each attribute's rules, 0 for none, shape (rule sets, attributes), the shortest rule sets first; and the
@@ -133,25 +130,21 @@ def frequent_rule_sets(
         OptionError: There are too many rule sets over the same attributes to count them.
     """
     n, attributes = codes.shape
-    rows, sizes, left = [], [], max_rule_sets
-    for depth in range(1, rules.depth + 1):
-        for axes in itertools.combinations(range(attributes), depth):
-            part = RuleSetFamily(
-                tuple(rules.cuts[axis] for axis in axes), tuple(rules.rules[axis][1:] for axis in axes), depth
-            )
-            if math.prod(part.shape) > MOST_COUNTED:
-                raise _too_many_error(math.prod(part.shape))
-            cells = find_occupied_cells(codes[:, axes])
-            counts = np.rint(sum_rule_sets(part, cells, cells.sizes.astype(np.float64))).astype(np.int64).ravel()
-            flat = np.flatnonzero((counts >= support * n) & (counts >= 1) & (counts < n))[:left]
-            left -= len(flat)
-            chosen = np.zeros((len(flat), attributes), dtype=np.int64)
-            if len(flat):
-                chosen[:, axes] = np.stack(np.unravel_index(flat, part.shape), axis=1) + 1
-            rows.append(chosen)
-            sizes.append(counts[flat])
-            if left == 0:
-                return np.concatenate(rows), np.concatenate(sizes)
+    cells, left = find_occupied_cells(codes), max_rule_sets
+    rows, sizes = [np.zeros((0, attributes), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for axes in rules.combinations():
+        conjunctions = ConjunctionSums(rules, axes, cells)
+        if conjunctions.size > MOST_COUNTED:
+            raise _too_many_error(conjunctions.size)
+        counts = np.rint(conjunctions(cells.sizes[:, None].astype(np.float64))[0]).astype(np.int64)
+        flat = np.flatnonzero((counts >= support * n) & (counts >= 1) & (counts < n))[:left]
+        left -= len(flat)
+        chosen = np.zeros((len(flat), attributes), dtype=np.int64)
+        chosen[:, axes] = np.stack(np.unravel_index(flat, conjunctions.shape), axis=1) + 1
+        rows.append(chosen)
+        sizes.append(counts[flat])
+        if left == 0:
+            break
     return np.concatenate(rows), np.concatenate(sizes)
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats
+from evenhand.core.typing import Floats
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import CandidateStatistics, describe_finding, summarise_tests
+from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import MaxTCorrection
 from evenhand.subgroups.findings import GroupDescriptions, list_findings
-from evenhand.subgroups.gaps import StratifiedGroups, largest_gap_to_rest, scale_tails
+from evenhand.subgroups.gaps import StratifiedGroups, sample_permutation_null, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet
 from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.text.mentions import Mentions, TextTable, count_rule_sets
@@ -69,8 +70,13 @@ def measure_observed_gaps(
     by_length = np.argsort(representatives)
     tested, copies = enough[representatives[by_length]], copies[by_length]
     groups = groups.at(tested)
-    maxima = _permuted_maxima(texts, groups, inside[tested], config) if len(tested) else np.empty(0)
-    correction = MaxTCorrection(len(tested), maxima, config.confidence)
+    # Outcomes are permuted within strata, and the texts that a rule set is compared within are whole strata, so that
+    # the expected total of a rule set is the same in all permutations.
+    largest = CandidateFamily.of_groups(texts.table, inside[tested]).largest_gap(
+        scale_tails(groups, np.zeros(len(tested)))
+    )
+    null = sample_permutation_null(texts.table, largest, config.permutations, np.random.default_rng(config.seed))
+    correction = MaxTCorrection(len(tested), null.values if len(tested) else np.empty(0), config.confidence)
     statistics = _summarise(groups, correction, config)
 
     def describe(i: int) -> tuple[Rules, str]:
@@ -80,6 +86,7 @@ def measure_observed_gaps(
     descriptions = GroupDescriptions(
         inside=lambda rows: inside[tested[rows]],
         lengths=np.array([len(family[i]) for i in tested]),
+        scores=np.abs(statistics.z),
         copies=copies,
         describe=describe,
     )
@@ -104,18 +111,6 @@ def _summarise(groups: StratifiedGroups, correction: MaxTCorrection, config: Tex
     return summarise_tests(
         groups, None, correction, groups.z, correction.conservative_p(groups.z), margin=config.margin
     )
-
-
-def _permuted_maxima(
-    texts: TextTable, groups: StratifiedGroups, inside: Booleans, config: TextSubgroupConfig
-) -> Floats:
-    """Compute the largest |z| of all rule sets in each permutation of the outcomes, shape (permutations,)."""
-    # Outcomes are permuted within strata, and the texts that a rule set is compared within are whole strata, so that
-    # the expected total of a rule set is the same in all permutations.
-    tails = scale_tails(groups, np.zeros(len(inside)))
-    largest = largest_gap_to_rest(tails, lambda rows: inside[rows], inside.shape[1])
-    sums = texts.table.permute_sums(config.permutations, np.random.default_rng(config.seed))
-    return largest(sums.T.astype(np.float32))
 
 
 def _judge(

@@ -1,1 +1,0 @@
-"""Depth-first search of large families of rule sets."""
