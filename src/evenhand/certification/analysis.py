@@ -266,7 +266,7 @@ def _choose_proof(
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 
         compilation.require("trees")
-        engine = compile_tree_engine(question, threads)  # type: ignore[arg-type]
+        engine = compile_tree_engine(question, threads, recording=recorder is not None)  # type: ignore[arg-type]
         return method, lambda run: _refine(run, engine, refine_trees, method, None, recorder, workers)
     if recorder is None and (method, config.device) == ("linear", None) and has_one_score(question):
         return method, lambda run: run.prove_by_score(method)

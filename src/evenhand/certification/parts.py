@@ -240,7 +240,7 @@ def refine_part(part: Part) -> PartResult:
     with threadpool_limits(1):
         if isinstance(part.query, TreeQuery) and isinstance(boxes, TreeFrontier):
             undecided, shares, stop = refine_trees(
-                compile_tree_engine(part.query, 1),
+                compile_tree_engine(part.query, 1, recording=part.recording),
                 proved_mass,
                 limits,
                 say=_ignore,

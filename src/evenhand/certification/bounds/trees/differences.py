@@ -1,9 +1,6 @@
-"""Express the change of a forest's number with the protected attributes as a separate forest.
+"""Question about the change of a number of trees with the protected attributes.
 
-Every tree is rewritten so that its leaves list its value under each kind of protected assignment (``forest``). The
-difference of two assignments is then a tree of the same shape, whose leaves hold differences; and trees without
-protected attributes vanish. For every ordered pair of assignments there is a margin f(x, p) - f(x, q) - limit; label 0,
-"within the limit", is demanded, and margin m sets it against label m + 1.
+A person is treated fairly if the numbers f(x, p) under all protected assignments p differ by at most a limit.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.forest import FlatForest, flat_forest_of
 from evenhand.certification.bounds.trees.question import TreeQuery, leaf_sizes, tree_question
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.differences import check_assignments
@@ -100,57 +96,4 @@ def tree_difference_query_of(
         slack=slack,
         sizes=sizes,
         limit=limit,
-    )
-
-
-def difference_forest_of(query: TreeDifferenceQuery) -> FlatForest:
-    """Return the forest of the differences between all ordered pairs of assignments."""
-    forest = flat_forest_of(query)
-    pairs = np.array(check_assignments(len(query.assignments)), dtype=np.int64)
-    margins = len(pairs)
-    tables: list[Floats] = []
-    places: list[Integers] = []
-    ends = np.append(forest.root[1:], len(forest.attribute))
-    for tree, (begin, end) in enumerate(zip(forest.root, ends, strict=True)):
-        leaves = begin + np.flatnonzero(forest.attribute[begin:end] < 0)
-        # A leaf's numbers stand one after the other: one for each kind of assignment, as there is one margin.
-        given = forest.values[forest.row[leaves][:, None] + np.arange(forest.groups[tree])]
-        kind = forest.group[tree]
-        tables.append(given[:, kind[pairs[:, 0]]] - given[:, kind[pairs[:, 1]]])
-        places.append(leaves)
-    # Trees without a difference fall away; one stays, as a forest has some.
-    used = np.array([tree for tree, table in enumerate(tables) if table.any()] or [0], dtype=np.int64)
-    # Two equal groups, so that ``said`` can name the leaves with different numbers: if a box reaches no such leaf, no
-    # number changes in it, in spite of rounding.
-    row, sizes, joined = forest.row.copy(), np.zeros(margins), 0
-    values, group_values = [], []
-    for tree in used:
-        row[places[tree]] = joined + np.arange(len(places[tree])) * 2 * margins
-        joined += 2 * tables[tree].size
-        sizes += np.abs(tables[tree]).max(axis=0)
-        values.append(np.repeat(tables[tree][:, None], 2, axis=1).ravel())
-        changes = tables[tree].any(axis=1)
-        group_values.append(np.stack([np.zeros_like(changes), changes], axis=1).ravel())
-    sizes += query.limit
-    rounding = 2.0**-52 * sizes
-    slots = [forest.slots[forest.slot[tree] : forest.slot[tree + 1]] for tree in used]
-    touched = max((len(each) for each in slots), default=0)
-    return forest._replace(
-        row=row,
-        root=forest.root[used],
-        groups=np.full(len(used), 2, dtype=np.int32),
-        group=np.zeros((len(used), 1), dtype=np.int32),
-        slots=np.concatenate([*slots, np.zeros(0)]).astype(np.int32),
-        slot=np.concatenate([[0], np.cumsum([len(each) for each in slots])]).astype(np.int64),
-        margins=np.tile(np.arange(margins, dtype=np.int32), len(used)),
-        margin=margins * np.arange(len(used) + 1, dtype=np.int64),
-        values=np.concatenate(values),
-        said=np.concatenate(group_values).astype(np.int64),
-        base=np.full(margins, -query.limit),
-        slack=np.full(margins, 2 * query.slack[0]),
-        pad=rounding * (len(used) + 4 * len(query.cells) + 64) * (4 * touched + 8),
-        plain=rounding * (len(used) + 64),
-        pairs=np.stack([np.zeros(margins, dtype=np.int64), 1 + np.arange(margins)], axis=1),
-        classes=margins + 1,
-        demanded=True,
     )

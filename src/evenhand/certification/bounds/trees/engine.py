@@ -1,4 +1,4 @@
-"""Refine boxes of a forest, best first. The bounds of a part immediately prove its share."""
+"""Refine boxes of an ensemble, best first. The proofs of a part immediately count."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.bounds import TreeWorkspace, tree_workspace_for
-from evenhand.certification.bounds.trees.differences import TreeDifferenceQuery, difference_forest_of
-from evenhand.certification.bounds.trees.forest import FlatForest, flat_forest_of
+from evenhand.certification.bounds.trees.leaves import leaf_table_of
+from evenhand.certification.bounds.trees.lists import TreeWorkspace, tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
-from evenhand.certification.bounds.trees.search import TreeBoxArrays, refine_tree_boxes
-from evenhand.certification.bounds.trees.shares import SumDistribution, sum_distribution_for
+from evenhand.certification.bounds.trees.search import COUNTED, SETTLED, WAITING, TreeBoxArrays, refine_tree_boxes
+from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
 from evenhand.certification.query.proved_mass import (
     ProgressWatch,
@@ -44,25 +43,26 @@ COARSE_REGIONS = 16
 """Coarse parts of the domain that a certificate names, about."""
 
 
+TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
+"""Maximum number of points of a box that is counted, and of a box in a certificate file, which has to be checked."""
+
+
 @dataclass(frozen=True)
 class TreeFrontier(ArrayRows):
     """Boxes with their proved masses.
 
     Attributes:
-        low, high: cells, shape (boxes, attributes).
-        known: mass, mass proved fair and mass proved unfair, shape (boxes, 3).
-        attribute, cut: where to cut next; -1 nowhere, or not known yet.
+        low, high: First and last cell, shape (boxes, attributes).
+        known: Mass, mass proved fair and mass proved unfair, shape (boxes, 3).
+        state: Whether the box can be counted, can be split, or is finished; see ``search``.
         region: Coarse region of the domain.
-        kind: Outcome of the whole box, fair (1) or unfair (2), if boxes are recorded; else 0.
     """
 
     low: NDArray[np.int32]
     high: NDArray[np.int32]
     known: Floats
-    attribute: NDArray[np.int32]
-    cut: NDArray[np.int32]
+    state: NDArray[np.int8]
     region: NDArray[np.int16]
-    kind: NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.known)
@@ -74,80 +74,71 @@ class TreeFrontier(ArrayRows):
 
     @property
     def divisible(self) -> Booleans:
-        """Which boxes have a cut."""
-        return self.attribute >= 0
+        """Mask of the boxes that can be split."""
+        return np.asarray((self.state == WAITING) | (self.state == COUNTED))
 
     def boxes(self) -> Boxes:
-        """The same as ``Boxes``."""
+        """Convert to ``Boxes``."""
         return Boxes(self.low, self.high, self.known[:, 0], np.zeros(len(self), dtype=np.int16), self.region)
 
 
 class TreeEngine:
-    """A forest and work arrays for every thread."""
+    """Bounder of the boxes of an ensemble, with work arrays for every thread.
 
-    def __init__(self, query: TreeQuery, jobs: int) -> None:
+    Args:
+        query: Question.
+        jobs: Number of threads.
+        recording: Whether only proofs are made that the checker of certificates can repeat.
+    """
+
+    def __init__(self, query: TreeQuery, jobs: int, *, recording: bool = False) -> None:
         self.jobs = jobs
+        self.recording = recording
         self.domain = whole_domain(query)
-        self.forest: FlatForest = (
-            difference_forest_of(query) if isinstance(query, TreeDifferenceQuery) else flat_forest_of(query)
-        )
+        self.table = leaf_table_of(query)
+        # A change of zero is proved by the leaves, not by sums.
+        exact = self.table.is_difference and self.table.within < 0
+        self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
+        self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
         self._own = threading.local()
 
-    def _work(self) -> tuple[TreeWorkspace, SumDistribution]:
-        if not hasattr(self._own, "work"):
-            attributes = len(self.forest.offsets) - 1
-            self._own.work = (
-                tree_workspace_for(self.forest),
-                sum_distribution_for(attributes, int(self.forest.offsets[-1])),
-            )
-        arrays: tuple[TreeWorkspace, SumDistribution] = self._own.work
-        return arrays
-
     def root(self) -> TreeFrontier:
-        """Return the domain as one box, with nothing known of it."""
-        nowhere = np.full(1, -1, dtype=np.int32)
+        """Build a box of the whole domain."""
         low, high = self.domain.lo.astype(np.int32), self.domain.hi.astype(np.int32)
-        region, kind = np.zeros(1, dtype=np.int16), np.zeros(1, dtype=np.int8)
-        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), nowhere, nowhere, region, kind)
+        state, region = np.zeros(1, dtype=np.int8), np.zeros(1, dtype=np.int16)
+        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), state, region)
 
     def expand(
-        self, boxes: TreeFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
+        self, boxes: TreeFrontier, threshold: float, limit: float = np.inf, *, put_settled: bool = False
     ) -> tuple[TreeFrontier, Floats]:
         """Split boxes until no part has more undecided than the threshold, or ``limit`` parts were bounded.
 
         Returns:
-            The parts that are not decided as a whole, with ``recording`` the others too; mass decided fair, mass
-            decided unfair, parts bounded.
+            The parts with open mass, with ``put_settled`` the others too; mass decided fair, mass decided unfair,
+            parts bounded.
         """
-        work, table = self._work()
+        if not hasattr(self._own, "work"):
+            self._own.work = tree_workspace_for(self.table, len(TAILS))
+        work: TreeWorkspace = self._own.work
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
-        inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut, boxes.kind)
         out = TreeBoxArrays(
             low=np.empty((room, n), dtype=np.int32),
             high=np.empty((room, n), dtype=np.int32),
             known=np.empty((room, 3)),
-            attribute=np.empty(room, dtype=np.int32),
-            cut=np.empty(room, dtype=np.int32),
-            kind=np.zeros(room if recording else 0, dtype=np.int8),
+            state=np.empty(room, dtype=np.int8),
         )
         totals = np.zeros(3)
-        count = refine_tree_boxes(self.forest, work, table, inputs, float(threshold), float(limit), out, totals)
+        inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
+        settings = (float(threshold), float(limit), self._points, put_settled or self.recording, self.recording)
+        count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
-        parts = TreeFrontier(
-            out.low[:count].copy(),
-            out.high[:count].copy(),
-            out.known[:count].copy(),
-            out.attribute[:count].copy(),
-            out.cut[:count].copy(),
-            region,
-            out.kind[:count].copy() if recording else np.zeros(count, dtype=np.int8),
-        )
-        return parts, totals
+        low, high, known, state = (column[:count].copy() for column in out)
+        return TreeFrontier(low, high, known, state, region), totals  # type: ignore[arg-type]
 
 
-def compile_tree_engine(query: TreeQuery, jobs: int) -> TreeEngine:
-    """Rewrite the trees and make sure that the kernels are compiled, which takes long on their first use."""
-    engine = TreeEngine(query, jobs)
+def compile_tree_engine(query: TreeQuery, jobs: int, *, recording: bool = False) -> TreeEngine:
+    """Collect the leaves and make sure that the kernels are compiled, which takes long on their first use."""
+    engine = TreeEngine(query, jobs, recording=recording)
     engine.expand(engine.root(), 2.0, 0)
     return engine
 
@@ -169,18 +160,16 @@ class TreeSearch(BestFirst[TreeFrontier]):
     pace: int = 1
 
     first_threshold = 0.5
-    factor = 2.0
-
-    def expand(self, boxes: TreeFrontier, threshold: float, limit: float) -> tuple[TreeFrontier, Floats]:
-        """Have boxes split; for a record the decided parts come back as well."""
-        return self.bounder.expand(boxes, threshold, limit, recording=self.recorder is not None)
+    factor = 8.0
 
     def collect(self, found: TreeFrontier) -> TreeFrontier:
-        """Record the boxes that are decided as a whole, and return the others."""
-        if self.recorder is None:
-            return found
-        decided, undecided = found[found.kind > 0], found[found.kind == 0]
-        self.recorder.take(decided.low, decided.high, decided.kind == 1, decided.kind == 2)
+        """Record and count the settled boxes, and select the others."""
+        settled, undecided = found[found.state == SETTLED], found[found.state != SETTLED]
+        if self.recorder is not None:
+            _record_boxes(self.recorder, settled)
+        for region in np.unique(settled.region):
+            fair, unfair = settled.known[settled.region == region, 1:].sum(axis=0)
+            self.proved_mass.add(int(region), float(fair), float(unfair))
         return undecided
 
     def stop_before_round(self, frontier: TreeFrontier) -> Stop | None:
@@ -257,8 +246,7 @@ def refine_trees(
         frontier, stop = run.refine(_split_domain(run) if domain is None else domain)
     run.round_done(frontier, stop, 0.0)
     if recorder is not None:
-        shares = np.minimum(1.0, frontier.known[:, 1:] / frontier.known[:, :1])
-        recorder.take(frontier.low, frontier.high, shares[:, 0], shares[:, 1])
+        _record_boxes(recorder, frontier)
     for region in np.unique(frontier.region):
         inside = frontier.region == region
         fair, unfair = (float(total) for total in frontier.known[inside, 1:].sum(axis=0))
@@ -267,39 +255,32 @@ def refine_trees(
     return frontier[left].boxes(), frontier.known[left, 1:], stop
 
 
+def _record_boxes(recorder: BoxRecorder, boxes: TreeFrontier) -> None:
+    """Record final boxes with their proved shares."""
+    shares = np.minimum(1.0, boxes.known[:, 1:] / boxes.known[:, :1])
+    recorder.take(boxes.low, boxes.high, shares[:, 0], shares[:, 1])
+
+
 def _split_domain(run: TreeSearch) -> TreeFrontier:
     """Split the domain into its first parts, the regions of the certificate, and count the decided ones."""
     waiting = [run.bounder.root()]
-    settled: list[TreeFrontier] = []
-    while waiting and len(waiting) + len(settled) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
-        # The part with the most open mass is halved, so that regions come out about as heavy as each other.
+    finished: list[TreeFrontier] = []
+    while waiting and len(waiting) + len(finished) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
+        # The part with the most open mass is split, so that regions come out about as heavy as each other.
         heaviest = int(np.argmax([part.open[0] for part in waiting]))
-        part = waiting.pop(heaviest)
-        for piece in _halve_box(part) if part.attribute[0] >= 0 else [part]:
-            found, totals = run.expand(piece, 2.0, np.inf)
-            found = run.collect(found)
-            run.proved_mass.boxes += int(totals[2])
-            if not len(found):
-                run.proved_mass.add(
-                    _region_number(run.proved_mass, piece) if totals[1] > 0 else 0, totals[0], totals[1]
-                )
-            else:
-                able = found.attribute[0] >= 0 and found.open[0] > ROUNDING_MASS
-                (waiting if able else settled).append(found)
-    parts = waiting + settled
-    for part in parts:
+        parts, totals = run.bounder.expand(waiting.pop(heaviest), 2.0, put_settled=True)
+        run.proved_mass.boxes += int(totals[2])
+        for at in range(len(parts)):
+            part = parts[at : at + 1]
+            if part.state[0] == SETTLED and part.known[0, 2] > 0:
+                part.region[:] = _region_number(run.proved_mass, part)
+            if len(run.collect(part)):
+                able = part.divisible[0] and part.open[0] > ROUNDING_MASS
+                (waiting if able else finished).append(part)
+    remaining = waiting + finished
+    for part in remaining:
         part.region[:] = _region_number(run.proved_mass, part)
-    return TreeFrontier.concatenate(parts) if parts else run.bounder.root()[:0]
-
-
-def _halve_box(part: TreeFrontier) -> list[TreeFrontier]:
-    """Build the two parts of one box, without their masses."""
-    low, high = part.low.copy(), part.high.copy()
-    low[0, part.attribute[0]], high[0, part.attribute[0]] = part.cut[0], part.cut[0] - 1
-    nowhere = np.full(1, -1, dtype=np.int32)
-    unknown = np.array([[part.known[0, 0], 0.0, 0.0]])
-    halves = ((part.low, high), (low, part.high))
-    return [TreeFrontier(a, b, unknown, nowhere, nowhere, part.region, part.kind) for a, b in halves]
+    return TreeFrontier.concatenate(remaining) if remaining else run.bounder.root()[:0]
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:

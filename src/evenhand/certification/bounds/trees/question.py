@@ -8,7 +8,7 @@ exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -62,17 +62,44 @@ class NodeTests:
     columns: tuple[Cell, ...]
 
     def flags(self, tests: Integers, attribute: Attribute, entries: Floats) -> Booleans:
-        """Which of these tests send which entries of their attribute to the left, shape (tests, entries)."""
+        """Check which of these tests send which entries of their attribute to the left, shape (tests, entries)."""
         if len(tests) * len(entries) > MAX_FLAGS:
             raise OptionError(f"the trees cut {attribute.name!r} into {len(entries):,} parts, too many to certify")
         flags = np.empty((len(tests), len(entries)), dtype=np.bool_)
+        for rows, inputs in self._by_column(tests, attribute, entries):
+            for row in rows:
+                flags[row] = self._flags_of(tests[row], inputs)
+        return flags
+
+    def changes(self, tests: Integers, attribute: Attribute, entries: Floats) -> Iterator[tuple[int, bool, Integers]]:
+        """Yield each test, whether it sends the first entry left, and the entries from which its answer changes."""
+        for rows, inputs in self._by_column(tests, attribute, entries):
+            steps, nodes = np.diff(inputs), self.node[tests[rows]]
+            falls = bool((steps <= 0).all())
+            ordered = not np.isnan(inputs).any() and (falls or bool((steps >= 0).all()))
+            below = np.searchsorted(inputs[::-1] if falls else inputs, self.nodes.threshold[nodes], side="right")
+            plain = ordered & (self.nodes.set_start[nodes] < 0) & ~self.nodes.zero_missing[nodes]
+            for row, number, is_plain in zip(rows, below, plain, strict=True):
+                if is_plain:
+                    cut = len(inputs) - int(number) if falls else int(number)
+                    first = cut == 0 if falls else cut > 0
+                    changes = np.array([cut] if 0 < cut < len(inputs) else [], dtype=np.int64)
+                else:
+                    flags = self._flags_of(tests[row], inputs)
+                    first, changes = bool(flags[0]), 1 + np.flatnonzero(flags[1:] != flags[:-1])
+                yield int(tests[row]), first, changes
+
+    def _by_column(self, tests: Integers, attribute: Attribute, entries: Floats) -> Iterator[tuple[Integers, Floats]]:
+        """Yield the rows of the tests of each input column, and the inputs of the entries there."""
         feature = self.nodes.feature[self.node[tests]]
         for column in np.unique(feature):
-            inputs = evaluate_cell(self.columns[column], attribute, entries)
-            for row in np.flatnonzero(feature == column):
-                check_time()
-                flags[row] = goes_left(self.nodes, np.full(len(entries), self.node[tests[row]]), inputs)
-        return flags
+            inputs = np.asarray(evaluate_cell(self.columns[column], attribute, entries), dtype=np.float64)
+            yield np.flatnonzero(feature == column), inputs
+
+    def _flags_of(self, test: int, inputs: Floats) -> Booleans:
+        """Check which inputs a test sends left."""
+        check_time()
+        return goes_left(self.nodes, np.full(len(inputs), self.node[test]), inputs)
 
 
 def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
@@ -128,9 +155,8 @@ def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floa
     """The first entry of each cell but the first: where some test changes its answer."""
     if is_listed(attribute):
         entries = attribute.domain()
-        flags = tests.flags(mine, attribute, entries)
-        changed = (flags[:, 1:] != flags[:, :-1]).any(axis=0) if len(mine) else np.zeros(len(entries) - 1, np.bool_)
-        return np.asarray(entries[1:][changed])
+        changes = [cuts for _, _, cuts in tests.changes(mine, attribute, entries)]
+        return np.asarray(entries[np.unique(np.concatenate([*changes, np.zeros(0, dtype=np.int64)]))])
     cuts = [np.zeros(0)]
     for column in np.unique(tests.nodes.feature[tests.node[mine]]):
         inputs = tests.columns[column]

@@ -1,0 +1,388 @@
+"""Filter the leaves that a box reaches, and decide the box by their extreme values.
+
+A box of cells owns the list of its leaves, tree by tree, with the probability of each inside the box. A part of the box
+that is narrower in one attribute keeps the leaves whose key for this attribute meets the part; probabilities change by
+a ratio. A tree with one value left for each assignment leaves the list, and its values are added to the base.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.bounds.trees.leaves import LeafTable
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
+
+OPEN, FAIR, UNFAIR = 0, 1, 2
+FAR = 1 << 61
+"""Beyond all sums of values."""
+MAX_DEPTH = 1024
+"""Maximum number of splits in one call."""
+TABLE_NUMBERS = 1 << 18
+"""Maximum number of sums in a table."""
+MAX_CORNERS = 1 << 14
+"""Maximum number of corners of a leaf in a table."""
+SPARE_ROOM = 1 << 16
+"""Room for lists, beyond four times all leaves."""
+
+
+class TreeWorkspace(NamedTuple):
+    """Work arrays of one thread.
+
+    Attributes:
+        leaf, chance: Lists one after the other: leaves, and their probability in the box; the list of the whole domain
+            comes first, in ``length[0]`` places.
+        start, length: Place of each list on the way down.
+        base: Sums of the trees without a list entry, shape (depth, margins, assignments).
+        differs: Whether these differ between the assignments.
+        split, cut, old_low, old_high, side: Attribute and cell of each split, its cells before, and the next part.
+        low, high: Bounds on the margins of the last list, shape (margins, assignments).
+        rise: Bound on the number under one assignment minus that under another, shape (assignments, assignments).
+        lo, hi: Cells of the current box.
+        inner, outer: First and last cells of the part that is entered, and of the boxes around it.
+        effect, gap: Effect of each cell on the margin, and gain of a cut before it.
+        total: Gain of all cuts of each attribute.
+        place, weight: Row of each cell in a table, and weight of the rows.
+        table: Sums at the points.
+        group, first: Assignments that reach the same leaves, and the first of each group.
+        corner, sign: Corners of a leaf, in two buffers.
+        tails: Sums of tail means; worst: those of the worst assignment for a tree.
+    """
+
+    leaf: NDArray[np.int32]
+    chance: Floats
+    start: Integers
+    length: Integers
+    base: Integers
+    differs: Booleans
+    split: Integers
+    old_low: Integers
+    old_high: Integers
+    cut: Integers
+    side: Integers
+    low: Integers
+    high: Integers
+    tree_low: Integers
+    tree_high: Integers
+    whole: Integers
+    rise: Integers
+    lo: Integers
+    hi: Integers
+    inner: Integers
+    outer: Integers
+    effect: Floats
+    gap: Floats
+    total: Floats
+    axis: Integers
+    size: Integers
+    stride: Integers
+    place: Integers
+    weight: Floats
+    table: Integers
+    group: Integers
+    first: Integers
+    size_of: Integers
+    inside: Integers
+    labels: Integers
+    corner: Integers
+    sign: Integers
+    tails: Floats
+    worst: Floats
+    low_tail: Floats
+    high_tail: Floats
+
+
+def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
+    """Allocate the work arrays, with the list of all leaves."""
+    n, leaves = table.keys.shape
+    margins, assignments = len(table.base), table.members.shape[1]
+    cells, room = int(table.offsets[-1]) + 1, 4 * leaves + SPARE_ROOM
+    work = new_arrays(
+        TreeWorkspace,
+        {
+            "leaf chance": room,
+            "start length differs split cut old_low old_high side": MAX_DEPTH + 1,
+            "base": (MAX_DEPTH + 1, margins, assignments),
+            "low high tree_low tree_high": (margins, assignments),
+            "whole": (margins, 2),
+            "rise": (assignments, assignments),
+            "lo hi total axis size": n,
+            "stride": n + 1,
+            "inner": (2, n),
+            "outer": (64, 2, n),
+            "effect gap place weight": cells,
+            "table": TABLE_NUMBERS,
+            "group first size_of inside labels": assignments,
+            "corner sign": (2, MAX_CORNERS),
+            "tails": (4, tails),
+            "worst": (2, tails),
+            "low_tail high_tail": tails,
+        },
+    )
+    work.length[0] = leaves
+    work.base[0] = table.base[:, None]
+    work.outer[0, 1] = np.diff(table.offsets) - 2
+    list_leaves(table, work)
+    return work
+
+
+@compile_kernel(internal=True, nogil=True)
+def cells_between(f, i, lo, hi):
+    """Build the key of neighbouring cells of an attribute."""
+    if f.is_set[i]:
+        return (np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(63 - hi + lo)) << np.uint64(lo)
+    return np.uint64(lo) | (np.uint64(hi) << np.uint64(32))
+
+
+@compile_kernel(internal=True, nogil=True)
+def range_weight(f, i, lo, hi):
+    """Compute the weight of neighbouring cells, exactly."""
+    at = f.offsets[i]
+    return f.before[at + hi + 1] - f.before[at + lo]
+
+
+@compile_kernel(internal=True, nogil=True)
+def meet(f, i, key, lo, hi, cells):
+    """Check whether a leaf reaches some of the cells, and all of them; return the exact weight that it reaches, too."""
+    if f.is_set[i]:
+        part = key & cells
+        if part == cells:
+            return True, True, range_weight(f, i, lo, hi)
+        weight, octet, reaches = 0.0, 0, part != np.uint64(0)
+        while part:
+            weight += f.set_weights[i, octet, part & np.uint64(255)]
+            part >>= np.uint64(8)
+            octet += 1
+        return reaches, False, weight
+    first, last = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+    if first <= lo and last >= hi:
+        return True, True, range_weight(f, i, lo, hi)
+    first, last = max(first, lo), min(last, hi)
+    if first > last:
+        return False, False, 0.0
+    return True, False, range_weight(f, i, first, last)
+
+
+@compile_kernel(internal=True, nogil=True)
+def next_run(f, i, key, cell, hi):
+    """Find the next run of a leaf's cells from a cell on: its first and last cell; beyond ``hi`` if there is none."""
+    if not f.is_set[i]:
+        first, last = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+        first, last = max(first, cell), min(last, hi)
+        return (first, last) if first <= last else (hi + 1, hi)
+    one = np.uint64(1)
+    while cell <= hi and not (key >> np.uint64(cell)) & one:
+        cell += 1
+    first = cell
+    while cell <= hi and (key >> np.uint64(cell)) & one:
+        cell += 1
+    return first, cell - 1
+
+
+@compile_kernel(nogil=True)
+def list_leaves(f, w):
+    """Compute the probability of each leaf in the whole domain."""
+    n, leaves = f.keys.shape
+    for k in range(leaves):
+        w.leaf[k] = k
+        w.chance[k] = 1.0
+        for i in range(n):
+            last = f.offsets[i + 1] - f.offsets[i] - 2
+            _, everything, weight = meet(f, i, f.keys[i, k], 0, last, cells_between(f, i, 0, last))
+            if not everything:
+                w.chance[k] *= weight / range_weight(f, i, 0, last)
+
+
+@compile_kernel(internal=True, nogil=True)
+def filter_leaves(f, w, source, depth, i, lo, hi, keep):
+    """List the leaves that a part of a box reaches.
+
+    Args:
+        f, w: Leaves and work arrays; ``w.lo`` and ``w.hi`` are the cells of the box.
+        source, depth: Number of the box's list, and of the new one, whose place and base are set.
+        i, lo, hi: Attribute and cells of the part.
+        keep: Whether leaves without mass are kept.
+
+    Returns:
+        Whether the margins depend on the assignment.
+    """
+    margins, assignments = w.low.shape
+    cells, old = cells_between(f, i, lo, hi), cells_between(f, i, w.lo[i], w.hi[i])
+    mass, old_mass = range_weight(f, i, lo, hi), range_weight(f, i, w.lo[i], w.hi[i])
+    ratio = old_mass / mass if mass > 0 else 0.0
+    base = w.base[depth]
+    for m in range(margins):
+        for p in range(assignments):
+            w.low[m, p] = w.high[m, p] = 0
+    if f.is_difference:
+        w.rise[:] = 0
+    k, out = w.start[source], w.start[depth]
+    end = k + w.length[source]
+    differs, varies = w.differs[source], False
+    # Invariant: each margin under each assignment is its base, plus the trees listed so far between low and high, plus
+    # the trees that are not reached yet. The new list may overwrite the old one, since it is never ahead of it.
+    while k < end:
+        tree, begin = f.tree[w.leaf[k]], out
+        some_whole = some_partial = mixed = False
+        name = -1
+        for m in range(margins):
+            w.whole[m, 0] = FAR
+            w.whole[m, 1] = -FAR
+        while k < end and f.tree[w.leaf[k]] == tree:
+            leaf, chance = w.leaf[k], w.chance[k]
+            k += 1
+            key = f.keys[i, leaf]
+            reaches, _, weight = meet(f, i, key, lo, hi, cells)
+            # Nobody is in a leaf without mass, so it may be left out.
+            if not reaches or (weight == 0.0 and not keep):
+                continue
+            _, everything, old_weight = meet(f, i, key, w.lo[i], w.hi[i], old)
+            if not everything:
+                chance = chance * (weight / old_weight * ratio) if old_weight > 0 else 0.0
+            w.leaf[out] = leaf
+            w.chance[out] = chance
+            out += 1
+            mask = f.mask[leaf]
+            if mask == 0:
+                some_whole = True
+                for m in range(margins):
+                    w.whole[m, 0] = min(w.whole[m, 0], f.values[m, leaf])
+                    w.whole[m, 1] = max(w.whole[m, 1], f.values[m, leaf])
+                continue
+            if not some_partial:
+                some_partial = True
+                name = f.name[leaf]
+                for m in range(margins):
+                    for p in range(assignments):
+                        w.tree_low[m, p] = FAR
+                        w.tree_high[m, p] = -FAR
+            mixed |= f.name[leaf] != name
+            for p in range(assignments):
+                if f.members[mask, p]:
+                    for m in range(margins):
+                        w.tree_low[m, p] = min(w.tree_low[m, p], f.values[m, leaf])
+                        w.tree_high[m, p] = max(w.tree_high[m, p], f.values[m, leaf])
+        if not some_partial:
+            # All assignments reach the same leaf of this tree everywhere, so differences do not depend on it.
+            constant = f.is_difference
+            if not constant:
+                constant = True
+                for m in range(margins):
+                    constant &= w.whole[m, 0] == w.whole[m, 1]
+            for m in range(margins):
+                for p in range(assignments):
+                    if f.is_difference:
+                        continue
+                    if constant:
+                        base[m, p] += w.whole[m, 0]
+                    else:
+                        w.low[m, p] += w.whole[m, 0]
+                        w.high[m, p] += w.whole[m, 1]
+            if constant:
+                out = begin
+            continue
+        constant = True
+        for m in range(margins):
+            for p in range(assignments):
+                constant &= w.tree_low[m, p] == w.tree_high[m, p]
+                if some_whole:
+                    constant &= w.whole[m, 0] == w.tree_low[m, p] and w.whole[m, 1] == w.tree_low[m, p]
+        if f.is_difference and not constant:
+            # Where the tree depends on the assignment, its change is between these; elsewhere it is zero.
+            for p in range(assignments):
+                for q in range(assignments):
+                    if p != q:
+                        rise = w.tree_high[0, p] - w.tree_low[0, q]
+                        w.rise[p, q] += max(rise, 0) if some_whole else rise
+        if some_whole:
+            for m in range(margins):
+                for p in range(assignments):
+                    w.tree_low[m, p] = min(w.tree_low[m, p], w.whole[m, 0])
+                    w.tree_high[m, p] = max(w.tree_high[m, p], w.whole[m, 1])
+        if constant:
+            differs |= mixed
+            out = begin
+        else:
+            varies |= mixed
+        for m in range(margins):
+            for p in range(assignments):
+                if constant:
+                    base[m, p] += w.tree_low[m, p]
+                else:
+                    w.low[m, p] += w.tree_low[m, p]
+                    w.high[m, p] += w.tree_high[m, p]
+    for m in range(margins):
+        for p in range(assignments):
+            w.low[m, p] += base[m, p]
+            w.high[m, p] += base[m, p]
+    if f.is_difference:
+        for p in range(assignments):
+            for q in range(assignments):
+                w.rise[p, q] += base[0, p] - base[0, q]
+    w.differs[depth] = differs
+    w.length[depth] = out - w.start[depth]
+    return differs or varies
+
+
+@compile_kernel(internal=True, nogil=True)
+def decide_box(f, w, depends):
+    """Decide the box of the last list, from the bounds on its margins."""
+    # The margin of labels (a, b) excludes a above one threshold, and b below another, for the deployed model too. FAIR:
+    # one label is left, the same under all assignments. UNFAIR: two assignments have no possible label in common.
+    if not depends:
+        return FAIR
+    margins, assignments = w.low.shape
+    if f.is_difference:
+        small = True
+        for p in range(assignments):
+            for q in range(assignments):
+                small &= w.rise[p, q] <= f.within
+                if -w.rise[p, q] > f.beyond:
+                    return UNFAIR
+        return FAIR if small else OPEN
+    for p in range(assignments):
+        labels = (1 << f.classes) - 1
+        for m in range(margins):
+            if w.low[m, p] > f.above[m]:
+                labels &= ~(1 << f.pairs[m, 0])
+            if w.high[m, p] < f.below[m]:
+                labels &= ~(1 << f.pairs[m, 1])
+        w.labels[p] = labels
+    return decide_labels(f, w.labels)
+
+
+@compile_kernel(internal=True, nogil=True)
+def decide_labels(f, labels):
+    """Decide from the sets of possible labels under each assignment."""
+    everywhere, same = labels[0], True
+    for p in range(len(labels)):
+        everywhere &= labels[p]
+        same &= labels[p] == labels[0]
+    if same and labels[0] & (labels[0] - 1) == 0:
+        return FAIR
+    if f.least == 2:
+        if everywhere == 0:
+            for p in range(len(labels)):
+                for q in range(p):
+                    if labels[p] & labels[q] == 0:
+                        return UNFAIR
+        return OPEN
+    # At least as many labels occur as are the only one left somewhere; at most all that are left anywhere, or one more
+    # than these for every assignment that is left several.
+    union = certain = unsure = 0
+    for p in range(len(labels)):
+        union |= labels[p]
+        if labels[p] & (labels[p] - 1) == 0:
+            certain |= labels[p]
+        else:
+            unsure += 1
+    possible = fewest = 0
+    for k in range(f.classes):
+        possible += (union >> k) & 1
+        fewest += (certain >> k) & 1
+    if fewest >= f.least:
+        return UNFAIR
+    return FAIR if min(possible, fewest + unsure) < f.least else OPEN

@@ -1,0 +1,160 @@
+"""Choose the split of a box that takes most from the gaps between the extreme values of its trees (compiled)."""
+
+from __future__ import annotations
+
+import math
+
+from evenhand.certification.bounds.trees.lists import FAR, cells_between, meet, next_run, range_weight
+from evenhand.core.kernels import compile_kernel
+
+TABLE_GAIN = 0.5
+"""Weight of a smaller table against a smaller gap."""
+
+
+@compile_kernel(internal=True, nogil=True)
+def most_balanced(f, w):
+    """Find the margin whose bounds are most evenly around zero."""
+    margins, assignments = w.low.shape
+    best, chosen = -1, 0
+    for m in range(margins):
+        low, high = w.low[m, 0], w.high[m, 0]
+        for p in range(assignments):
+            low, high = min(low, w.low[m, p]), max(high, w.high[m, p])
+        if min(-low, high) > best:
+            best, chosen = min(-low, high), m
+    return chosen
+
+
+@compile_kernel(internal=True, nogil=True)
+def score_cuts(f, w, depth):
+    """Compute the effect of each cell and the gain of each cut in the box; return the number of points of a table."""
+    # A leaf with value v and probability c adds c (v - mean) / (share of its cells) to the effect of its cells, and the
+    # gap of its tree times c to the gain of the cuts at their ends.
+    n, m = len(w.lo), most_balanced(f, w)
+    for i in range(n):
+        at = f.offsets[i]
+        w.total[i] = 0.0
+        for c in range(at + w.lo[i], at + w.hi[i] + 2):
+            w.effect[c] = w.gap[c] = 0.0
+    k = w.start[depth]
+    end = k + w.length[depth]
+    while k < end:
+        tree, begin = f.tree[w.leaf[k]], k
+        low, high = FAR, -FAR
+        mean = 0.0
+        while k < end and f.tree[w.leaf[k]] == tree:
+            leaf = w.leaf[k]
+            low, high = min(low, f.values[m, leaf]), max(high, f.values[m, leaf])
+            mean += w.chance[k] * f.portion[f.mask[leaf]] * f.values[m, leaf]
+            k += 1
+        for j in range(begin, k):
+            leaf = w.leaf[j]
+            chance = w.chance[j] * f.portion[f.mask[leaf]]
+            moved, gain = chance * (f.values[m, leaf] - mean), chance * (high - low)
+            for i in range(n):
+                key, lo, hi = f.keys[i, leaf], w.lo[i], w.hi[i]
+                _, everything, weight = meet(f, i, key, lo, hi, cells_between(f, i, lo, hi))
+                if everything:
+                    continue
+                at = f.offsets[i]
+                w.total[i] += gain
+                part = moved / weight if weight > 0 else 0.0
+                first, last = next_run(f, i, key, lo, hi)
+                while first <= hi:
+                    w.effect[at + first] += part
+                    w.effect[at + last + 1] -= part
+                    # A tiny number marks a cut that only separates leaves without mass or gap.
+                    if first > lo:
+                        w.gap[at + first] += gain + 1e-300
+                    if last < hi:
+                        w.gap[at + last + 1] += gain + 1e-300
+                    first, last = next_run(f, i, key, last + 1, hi)
+    points = 1.0
+    for i in range(n):
+        points *= count_rows(f, w, i)
+    return points
+
+
+@compile_kernel(internal=True, nogil=True)
+def count_rows(f, w, i):
+    """Count the parts between the cuts of an attribute."""
+    rows = 1
+    for c in range(f.offsets[i] + w.lo[i] + 1, f.offsets[i] + w.hi[i] + 1):
+        if w.gap[c] > 0:
+            rows += 1
+    return rows
+
+
+@compile_kernel(internal=True, nogil=True)
+def table_gain(share, rows, left):
+    """Compute by how much a cut shrinks a table, on average, as a logarithm."""
+    return share * math.log(rows / left) + (1 - share) * math.log(rows / (rows - left))
+
+
+@compile_kernel(internal=True, nogil=True)
+def choose_cut(f, w, points, limit):
+    """Choose the attribute, and the first cell above the cut, after ``score_cuts``; -1 if no leaf divides the box."""
+    # An attribute's score is its share of all gain, plus what its best cut takes from the size of a table that is too
+    # large by the factor points / limit.
+    n, all_gain = len(w.lo), 1e-300
+    for i in range(n):
+        all_gain += w.total[i]
+    excess = 1 + math.log(max(1.0, points / limit))
+    best, chosen, chosen_gain, chosen_rows = -1.0, -1, 0.0, 1
+    for i in range(n):
+        rows = count_rows(f, w, i)
+        if rows == 1:
+            continue
+        at, lo, hi = f.offsets[i], w.lo[i], w.hi[i]
+        mass, left, gain = range_weight(f, i, lo, hi), 1, 0.0
+        for c in range(lo + 1, hi + 1):
+            if w.gap[at + c] > 0:
+                share = range_weight(f, i, lo, c - 1) / mass
+                gain = max(gain, table_gain(share, rows, left))
+                left += 1
+        score = w.total[i] / all_gain + TABLE_GAIN * gain / excess
+        if score > best:
+            best, chosen, chosen_gain, chosen_rows = score, i, gain, rows
+    if chosen < 0:
+        return -1, 0
+    at, lo, hi = f.offsets[chosen], w.lo[chosen], w.hi[chosen]
+    mass = range_weight(f, chosen, lo, hi)
+    gain = mean = running = 0.0
+    for c in range(lo, hi + 1):
+        running += w.effect[at + c]
+        w.effect[at + c] = running * mass
+        mean += range_weight(f, chosen, c, c) / mass * w.effect[at + c]
+        if c > lo:
+            gain += w.gap[at + c]
+    # Two passes: the largest variance between the parts of a cut, and then the best cut. A cut is good if the effects
+    # of its parts differ, if its own gain is large, if both parts keep as much gain, and if they weigh the same; or,
+    # as far as the attribute was chosen for its table, if it makes the table small.
+    for_table = TABLE_GAIN * chosen_gain / excess / max(best, 1e-300)
+    spread = 0.0
+    best, cut = -1.0, lo + 1
+    for attempt in range(2):
+        share = between = passed = 0.0
+        left = 1
+        for c in range(lo + 1, hi + 1):
+            part = range_weight(f, chosen, c - 1, c - 1) / mass
+            share += part
+            between += part * (w.effect[at + c - 1] - mean)
+            variance = between * between / max(share * (1 - share), 1e-300)
+            if attempt == 0:
+                spread = max(spread, variance)
+                continue
+            if w.gap[at + c] <= 0:
+                continue
+            own = w.gap[at + c] / gain
+            passed += own
+            middle = passed - own / 2
+            worth = own + min(middle, 1 - middle) + 0.5 * min(share, 1 - share)
+            if spread > 0:
+                worth += variance / spread
+            worth *= 1 - for_table
+            if chosen_gain > 0:
+                worth += for_table * 3 * table_gain(share, chosen_rows, left) / chosen_gain
+            left += 1
+            if worth > best:
+                best, cut = worth, c
+    return chosen, cut
