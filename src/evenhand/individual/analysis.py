@@ -47,8 +47,8 @@ CHUNK, TIMED_CHUNK = 65_536, 8192
 MAX_CHUNK_ENTRIES = 4_000_000
 """Maximum number of entries (individuals times attributes) per query."""
 
-MAX_COMPARED = 10_000
-"""Maximum number of individuals on which the model and the white box are compared."""
+MAX_COMPARED, MAX_COMPARED_ENTRIES = 10_000, 1_000_000
+"""Maximum number of individuals, and of their entries, on which the model and the white box are compared."""
 
 CHECK_SHARE = 0.1
 """Fraction of the time limit for the noise check, if it takes more than one batch."""
@@ -200,7 +200,8 @@ def _some_variants(people: People, individuals: dict[Source, Floats], protected:
     The variants are at most ``MAX_COMPARED`` in total, but there is at least one individual per source.
     """
     assignments, columns = people.schema.assignments(protected), people.schema.positions(protected)
-    n = max(1, MAX_COMPARED // (len(individuals) * len(assignments)))
+    variants = min(MAX_COMPARED, MAX_COMPARED_ENTRIES // len(people.schema.attributes))
+    n = max(1, variants // (len(individuals) * len(assignments)))
     distinct = merge_by_unprotected(np.concatenate([rows[:n] for rows in individuals.values()]), columns)
     return build_variants(distinct.individuals, columns, assignments)
 

@@ -7,6 +7,7 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.models.ledger import ask_model
+from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 
 CLOSE = 1e-3
@@ -37,6 +38,14 @@ class WhiteBoxScorer(WrappedScorer):
 
     def __init__(self, scorer: Scorer, white_box: Scorer, close: float, compared: int = 0) -> None:
         self.scorer, self.model, self.close, self.compared = scorer, white_box, close, compared
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return scores and labels."""
+        labels, clear, scores = self.read(individuals)
+        if not clear.all():
+            reply = ask_model(self.scorer, individuals[~clear])
+            scores[~clear], labels[~clear] = reply.scores, reply.labels
+        return Reply(scores, labels, False)
 
     def scores(self, individuals: Floats) -> Floats:
         """Return scores, shape (n, classes)."""

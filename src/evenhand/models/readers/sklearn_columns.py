@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -258,10 +258,7 @@ class _FittedStep:
                 "it applies a nonlinear step to a numeric column with too many values to enumerate; describe it as "
                 "ordinal with `edges`, or as an integer with a smaller range"
             )
-        probes = np.linspace(line.low, line.high, 9)
-        if line.high - line.low > MAX_LISTED:
-            probes[1:-1] = np.floor(probes[1:-1])  # an integer attribute has no values in between
-        table = self._call({j: line.computed(probes)})
+        probes, table = self._probes[j], self._probed
         precision = np.finfo(table.dtype if table.dtype.kind == "f" else np.float64).eps
         cells: list[Cell] = []
         for o in outputs:
@@ -282,6 +279,23 @@ class _FittedStep:
 
             cells.append(RampCell(line.attribute, slope, intercept, line.low, line.high, compute_output))
         return cells
+
+    @cached_property
+    def _probes(self) -> dict[int, Floats]:
+        """Probes of each numeric column with too many values to enumerate."""
+        probes: dict[int, Floats] = {}
+        for j, line in enumerate(self.columns):
+            if isinstance(line, RampCell):
+                probes[j] = np.linspace(line.low, line.high, 9)
+                if line.high - line.low > MAX_LISTED:
+                    probes[j][1:-1] = np.floor(probes[j][1:-1])  # an integer attribute has no values in between
+        return probes
+
+    @cached_property
+    def _probed(self) -> Values:
+        """Outputs at the probes of all these columns, from one call."""
+        lines = {j: line for j, line in enumerate(self.columns) if isinstance(line, RampCell)}
+        return self._call({j: line.computed(self._probes[j]) for j, line in lines.items()})
 
     def _keeps_lines(self) -> bool:
         """Return whether the step only scales and shifts numbers, or leaves them unchanged."""

@@ -330,39 +330,47 @@ class BoundarySearch:
 
     def _queue_neighbours(self, rows: Floats, codes: Integers, answers: Floats) -> None:
         """Add the neighbours of profiles to the queue."""
-        offset = len(self._parents.rows)
         self._parents = self._parents.append(rows, codes, answers)
-        parent, level = np.nonzero(self._moves.open(codes))
+        reachable, queue = self._moves.open(codes), self._queue
+        max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
+        if len(queue) and len(queue) + np.count_nonzero(reachable) > 4 * max_size:
+            # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
+            distances = self._distances(codes, answers)
+            for chance in queue.chance.min() * FIRST_CHANCES:
+                neighbours = self._estimate_neighbours(codes, answers, reachable & (distances <= _distance_of(chance)))
+                if len(queue) + np.count_nonzero(neighbours.chance >= chance) > max_size:
+                    self._queue = queue.append(neighbours).cut(max_size)
+                    return
+        neighbours = self._estimate_neighbours(codes, answers, reachable)
+        is_long = len(queue) + len(neighbours) > 2 * max_size
+        self._queue = queue.append(neighbours).cut(max_size) if is_long else queue.merge(neighbours)
+
+    def _distances(self, codes: Integers, answers: Floats) -> Floats:
+        """Estimate the distance of each neighbour's margins from a flip, in standard errors, shape (n, V).
+
+        Without a flip, it is that of the nearest margin.
+        """
+        surrogate, sizes = self._surrogate, [len(levels) for levels in self._moves.levels]
+        base = answers[:, None] - surrogate.effects[codes]
+        guesses = np.repeat(base, sizes, axis=1) + surrogate.effects
+        margins = surrogate.margins(guesses.reshape(-1, answers.shape[1])).T
+        nearest = np.maximum(reduce(np.minimum, margins), -reduce(np.maximum, margins))
+        squares = surrogate.spread() ** 2
+        spread = np.sqrt((np.repeat(squares[codes], sizes, axis=1) + squares) / 2)
+        return np.asarray(nearest.reshape(spread.shape) / spread)
+
+    def _estimate_neighbours(self, codes: Integers, answers: Floats, reachable: Booleans) -> NeighbourQueue:
+        """Estimate the neighbours of the last parents at some levels (n, V), without those that were queried."""
+        parent, level = np.nonzero(reachable)
         origin = codes[parent, self._moves.attribute[level]]
+        marks = self._hash_profiles(codes)[parent] ^ self._level_marks[origin] ^ self._level_marks[level]
+        new = ~self._is_queried(marks)
+        parent, level, origin, marks = parent[new], level[new], origin[new], marks[new]
         margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level))
-        lowest, highest = reduce(np.minimum, margins.T), reduce(np.maximum, margins.T)
         squares = self._surrogate.spread() ** 2
         spread = np.sqrt((squares[level] + squares[origin]) / 2)
-        hashes = self._hash_profiles(codes)
-
-        def estimate(selected: Booleans) -> NeighbourQueue:
-            """Estimate the selected neighbours, without those that were queried."""
-            kept = np.flatnonzero(selected)
-            marks = hashes[parent[kept]] ^ self._level_marks[origin[kept]] ^ self._level_marks[level[kept]]
-            new = ~self._is_queried(marks)
-            kept, marks = kept[new], marks[new]
-            chance = self._surrogate.chance(lowest[kept], highest[kept], spread[kept])
-            return NeighbourQueue(chance, marks, parent[kept] + offset, level[kept])
-
-        max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
-        if len(self._queue) and len(self._queue) + len(parent) > 4 * max_size:
-            # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
-            distance = np.maximum(lowest, -highest) / spread
-            for chance in self._queue.chance.min() * FIRST_CHANCES:
-                neighbours = estimate(distance <= _distance_of(chance))
-                if len(self._queue) + np.count_nonzero(neighbours.chance >= chance) > max_size:
-                    self._queue = self._queue.append(neighbours).cut(max_size)
-                    return
-        neighbours = estimate(np.ones(len(parent), dtype=np.bool_))
-        if len(self._queue) + len(neighbours) > 2 * max_size:
-            self._queue = self._queue.append(neighbours).cut(max_size)
-        else:
-            self._queue = self._queue.merge(neighbours)
+        chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
+        return NeighbourQueue(chance, marks, parent + len(self._parents.rows) - len(codes), level)
 
     def _select_new(self, rows: Floats) -> Floats:
         """Return the profiles (n, U) that were not queried before, and mark them as queried."""
@@ -404,7 +412,7 @@ class Surrogate:
         self._codes = np.empty((0, len(moves.start)), dtype=np.int64)
         self._pending: list[Integers] = []
         self._moment = np.zeros((levels, outputs))
-        self._effects: Floats = np.zeros((levels, outputs))
+        self.effects: Floats = np.zeros((levels, outputs))
         self._squares, self._counts = np.zeros(levels), np.zeros(levels)
         self._lowest, self._highest = -np.inf, np.inf
 
@@ -449,9 +457,9 @@ class Surrogate:
     def fit(self) -> None:
         """Fit the regression."""
         if self._gram is None:
-            self._effects = self._descend()
+            self.effects = self._descend()
         else:
-            self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
+            self.effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
 
     def _descend(self) -> Floats:
         """Solve the regression by conjugate gradients, starting at the last effects."""
@@ -462,7 +470,7 @@ class Surrogate:
         ends = np.arange(0, codes.size + 1, codes.shape[1])
         indicators = csr_array((np.ones(codes.size), codes.ravel(), ends), shape=(len(codes), len(self._moment)))
         transposed = indicators.T.tocsr()
-        effects = self._effects.copy()
+        effects = self.effects.copy()
         residual = self._moment - transposed @ (indicators @ effects) - RIDGE * effects
         direction, size = residual.copy(), (residual**2).sum(axis=0)
         tolerance = 1e-6 * (self._moment**2).sum(axis=0)
@@ -486,7 +494,7 @@ class Surrogate:
 
     def guess_answers(self, answers: Floats, origin: Integers, level: Integers) -> Floats:
         """Estimate the answers (n, outputs) of neighbours from those of their parents and the levels of the move."""
-        return np.asarray(answers + self._effects[level] - self._effects[origin])
+        return np.asarray(answers + self.effects[level] - self.effects[origin])
 
     def spread(self) -> Floats:
         """Compute the standard error of an estimate after a move from or to each level, shape (V,)."""
