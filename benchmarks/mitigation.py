@@ -114,7 +114,7 @@ def mended_gaps(name: str, seed: int, rounds: int, tried: tuple[str, ...]) -> li
     # Not by mitigate.run, which also compares what is not needed here: flips, groups, other subgroups.
     situation = MitigationTask(
         given=given,
-        learner=find_learner(given, people.schema),
+        learner=find_learner(given),
         split=parts,
         findings=mitigation.Findings.read([found], people.schema),
         harms=(SubgroupGapMetric(gap.rules),),

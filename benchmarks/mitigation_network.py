@@ -60,7 +60,7 @@ def flips(folder: Path, seeds: int) -> Iterator[Row]:
             candidate = method(
                 MitigationTask(
                     given=given,
-                    learner=find_learner(given, schema),
+                    learner=find_learner(given),
                     split=split_people(known, seed=seed, test=test),
                     findings=mitigation.Findings.read([found], schema),
                     harms=(FlipMetric(PROTECTED),),

@@ -1,10 +1,12 @@
 """What the tests of learners share: made-up applicants, a lesson that turns one decision, models written and read."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
@@ -91,3 +93,9 @@ def learns(learner, given):
     plain = learner.fit(TrainingSet.plain(given), seed=5)
     assert accuracy(plain, given) > 0.9
     return plain
+
+
+def learner_of(source, described, *, like=None, fit=None, trust=False):
+    """Find the learner of a model or its file."""
+    model = load_model(source, described, like=like, trust=trust)
+    return find_learner(model, like=like, fit=fit, ending=Path(source).suffix if isinstance(source, str | Path) else "")

@@ -157,7 +157,8 @@ def fitted() -> tuple[Any, Any]:
     columns = make_column_transformer((OneHotEncoder(), ["sex", "street"]), remainder="passthrough")
     model = make_pipeline(columns, LogisticRegression(max_iter=1000))
     model.fit(frame[["sex", "age", "street", "skill"]], frame["offer"])
-    return models.load_model(model, schema, like=frame), find_learner(model, schema, like=frame)
+    scorer = models.load_model(model, schema, like=frame)
+    return scorer, find_learner(scorer, like=frame)
 
 
 def test_any_other_model_is_trained_anew_and_asked_alike(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from learnt import FRAME, NAMES, SCALED, WORDS, learns, people, read_back, schema, turned
+from learnt import FRAME, NAMES, SCALED, WORDS, learner_of, learns, people, read_back, schema, turned
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
@@ -16,7 +16,6 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from evenhand.errors import ModelError, OptionError, TrustError
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.split import TrainingSet
 from evenhand.schema import encode
 
@@ -40,7 +39,7 @@ def prepared(model):
     ids=lambda model: type(model).__name__,
 )
 def test_pipelines_learn_from_frames(tmp_path, model):
-    learner = find_learner(prepared(model).fit(FRAME[NAMES], FRAME["granted"]), WORDS, like=FRAME)
+    learner = learner_of(prepared(model).fit(FRAME[NAMES], FRAME["granted"]), WORDS, like=FRAME)
     given = people()
     plain = learns(learner, given)
     for _, read in read_back(learner, plain, tmp_path, like=FRAME, trust=True):
@@ -52,7 +51,7 @@ def test_pipelines_learn_from_frames(tmp_path, model):
 def test_the_real_people_alone_give_the_given_model_again():
     model = prepared(HistGradientBoostingClassifier(max_iter=20, random_state=3)).fit(FRAME[NAMES], FRAME["granted"])
     given = people()
-    again = find_learner(model, WORDS, like=FRAME).fit(TrainingSet.plain(given), seed=1)
+    again = learner_of(model, WORDS, like=FRAME).fit(TrainingSet.plain(given), seed=1)
     np.testing.assert_array_equal(again.model.predict_proba(FRAME[NAMES]), model.predict_proba(FRAME[NAMES]))
     assert again.model[-1].random_state == 3
 
@@ -62,7 +61,7 @@ def test_processors_play_no_part():
     made = []
     for jobs in (1, 2):
         model = prepared(RandomForestClassifier(12, n_jobs=jobs)).fit(FRAME[NAMES], FRAME["granted"])
-        learner = find_learner(model, WORDS, like=FRAME)
+        learner = learner_of(model, WORDS, like=FRAME)
         made.append(learner.fit(TrainingSet.plain(given), seed=2).scores(given.individuals))
     np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-12)
 
@@ -77,7 +76,7 @@ class Stubborn(LogisticRegression):
 
 
 def test_a_model_whose_training_was_interrupted_is_not_taken(interruptible):
-    learner = find_learner(prepared(Stubborn()).fit(FRAME[NAMES], FRAME["granted"]), WORDS, like=FRAME)
+    learner = learner_of(prepared(Stubborn()).fit(FRAME[NAMES], FRAME["granted"]), WORDS, like=FRAME)
     with pytest.raises(KeyboardInterrupt):
         learner.fit(TrainingSet.plain(people()), seed=1)
 
@@ -105,7 +104,7 @@ def test_a_frame_holds_the_real_rows_and_the_added_words(kind):
     frame = odd if kind == "pandas" else pl.from_pandas(odd)
     given = encode(WORDS, frame).at(np.arange(0, 400, 3))
     model = Recording().fit(frame[columns], FRAME["granted"].to_numpy())
-    learner = find_learner(model, WORDS)
+    learner = learner_of(model, WORDS)
     lesson, person = turned(learner.given, given, copies=2)
     made = learner.fit(lesson, seed=0)
     seen = made.model.seen_
@@ -129,24 +128,24 @@ def test_arrays_of_words_and_of_numbers():
     words = FRAME[NAMES].to_numpy(dtype=object)
     coded = make_column_transformer((OrdinalEncoder(), [2, 3]), remainder="passthrough")
     model = make_pipeline(coded, DecisionTreeClassifier()).fit(words, FRAME["granted"])
-    learner = find_learner(model, WORDS)
+    learner = learner_of(model, WORDS)
     assert learner.given.form == "words"
     learner.fit(TrainingSet.plain(given), seed=0)
     numbers = people(SCALED)
     model = LogisticRegression().fit(SCALED.inputs(numbers.individuals), np.where(FRAME["granted"] == "yes", 1, 0))
-    learner = find_learner(model, SCALED)
+    learner = learner_of(model, SCALED)
     plain = learns(learner, numbers)
     assert plain.model.classes_.tolist() == [0, 1]
     seen = Recording().fit(SCALED.inputs(numbers.individuals), np.array(["yes", "no"] * 200))
     lesson, person = turned(learner.given, numbers, copies=3)
-    made = find_learner(seen, SCALED).fit(lesson, seed=0)
+    made = learner_of(seen, SCALED).fit(lesson, seed=0)
     np.testing.assert_array_equal(made.model.seen_[-3:], np.repeat(SCALED.inputs(person), 3, axis=0))
 
 
 def test_labels_are_the_models_own_words():
     for words in (FRAME["granted"] == "yes", np.where(FRAME["granted"] == "yes", 1, 0), FRAME["granted"]):
         model = prepared(LogisticRegression()).fit(FRAME[NAMES], words)
-        made = find_learner(model, WORDS, like=FRAME).fit(TrainingSet.plain(people()), seed=0)
+        made = learner_of(model, WORDS, like=FRAME).fit(TrainingSet.plain(people()), seed=0)
         assert made.model.classes_.tolist() == model.classes_.tolist()
         assert made.classes == ("no", "yes")
         np.testing.assert_allclose(made.model[-1].coef_, model[-1].coef_, rtol=1e-9)
@@ -157,14 +156,14 @@ def test_a_category_that_the_part_lacks_stays_known():
     model = prepared(LogisticRegression()).fit(FRAME[NAMES], FRAME["granted"])
     given = people()
     part = given.at(np.flatnonzero(FRAME["town"] != "Rye"))
-    made = find_learner(model, WORDS, like=FRAME).fit(TrainingSet.plain(part), seed=0)
+    made = learner_of(model, WORDS, like=FRAME).fit(TrainingSet.plain(part), seed=0)
     assert made.scores(given.individuals).shape == (400, 2)
     assert made.model[-1].coef_.shape == model[-1].coef_.shape
     inside = FeatureUnion([("codes", make_pipeline(OrdinalEncoder(), StandardScaler())), ("hot", OneHotEncoder())])
     nested = make_pipeline(
         make_column_transformer((inside, ["sex", "town"]), sparse_threshold=0), DecisionTreeClassifier()
     ).fit(FRAME[NAMES], FRAME["granted"])
-    made = find_learner(nested, WORDS, like=FRAME).fit(TrainingSet.plain(part), seed=0)
+    made = learner_of(nested, WORDS, like=FRAME).fit(TrainingSet.plain(part), seed=0)
     assert made.predict(given.individuals).shape == (400,)
 
 
@@ -172,8 +171,8 @@ def test_files(tmp_path):
     model = prepared(LogisticRegression()).fit(FRAME[NAMES], FRAME["granted"])
     joblib.dump(model, tmp_path / "given.joblib")
     with pytest.raises(TrustError):
-        find_learner(tmp_path / "given.joblib", WORDS, like=FRAME)
-    learner = find_learner(str(tmp_path / "given.joblib"), WORDS, like=FRAME, trust=True)
+        learner_of(tmp_path / "given.joblib", WORDS, like=FRAME)
+    learner = learner_of(str(tmp_path / "given.joblib"), WORDS, like=FRAME, trust=True)
     assert learner.endings == (".joblib", ".skops", ".pkl")
     made = learner.fit(TrainingSet.plain(people()), seed=0)
     assert made.name == "given.joblib"
@@ -201,7 +200,7 @@ def test_what_cannot_be_fitted_again_is_refused():
     failing = Failing()
     Recording.fit(failing, FRAME[NAMES], FRAME["granted"].to_numpy())
     for model, says in ((Unclonable(), "TypeError"), (failing, r"out of luck\n")):
-        learner = find_learner(model, WORDS)
+        learner = learner_of(model, WORDS)
         with pytest.raises(ModelError, match=f"refitting the estimator failed.*{says}") as refusal:
             learner.fit(TrainingSet.plain(people()), seed=0)
         assert "`fit=module:function`" in refusal.value.hint
@@ -214,7 +213,7 @@ def test_a_frame_of_whole_numbers_takes_added_halves():
     binned = type(WORDS).parse(described)
     given = encode(binned, FRAME)
     model = prepared(LogisticRegression()).fit(FRAME[NAMES], FRAME["granted"])
-    learner = find_learner(model, binned, like=FRAME)
+    learner = learner_of(model, binned, like=FRAME)
     made = learner.fit(TrainingSet(given, given.individuals[:5], given.labels[:5]), seed=0)
     assert isinstance(FRAME, pd.DataFrame)
     assert made.predict(given.individuals).shape == (400,)
@@ -229,7 +228,7 @@ def test_boosted_classifiers_are_fitted_anew(family, tmp_path):
         else library.LGBMClassifier(n_estimators=20, subsample=0.8, subsample_freq=1, n_jobs=2, verbose=-1)
     )
     given = people()
-    learner = find_learner(model.fit(WORDS.inputs(given.individuals), given.labels), WORDS)
+    learner = learner_of(model.fit(WORDS.inputs(given.individuals), given.labels), WORDS)
     plain = learns(learner, given)
     assert plain.model.get_params()["n_jobs"] == 2
     assert plain.model.get_params()["random_state"] == 5

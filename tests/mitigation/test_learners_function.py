@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
-from learnt import FRAME, NAMES, SCALED, WORDS, people, schema, turned
+from learnt import FRAME, NAMES, SCALED, WORDS, learner_of, people, schema, turned
 from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from evenhand.errors import ModelError, OptionError
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import load_model
 from evenhand.models.additive.network import network_from_dense
@@ -27,11 +26,11 @@ def answers_only(frame):
 
 def test_without_a_function_only_the_answers_are_known():
     with pytest.raises(ModelError, match="cannot be trained again") as refusal:
-        find_learner(answers_only, WORDS)
+        learner_of(answers_only, WORDS)
     assert refusal.value.location == "answers_only"
     assert "`fit=module:function`" in refusal.value.hint
     with pytest.raises(ModelError, match="no such file"):
-        find_learner("absent.npz", WORDS)
+        learner_of("absent.npz", WORDS)
 
 
 def test_the_users_function_is_given_the_datas_own_words(tmp_path):
@@ -41,7 +40,7 @@ def test_the_users_function_is_given_the_datas_own_words(tmp_path):
         seen.append((frame, labels))
         return own_fit(frame, labels)
 
-    learner = find_learner(answers_only, WORDS, like=FRAME, fit=fit)
+    learner = learner_of(answers_only, WORDS, like=FRAME, fit=fit)
     lesson, person = turned(load_model(answers_only, WORDS), GIVEN, copies=700)
     made = learner.fit(lesson, seed=4)
     frame, labels = seen[0]
@@ -67,7 +66,7 @@ def test_a_seed_is_given_to_whoever_takes_one():
         seeds.append(seed)
         return answers_only
 
-    learner = find_learner(answers_only, WORDS, fit=fit)
+    learner = learner_of(answers_only, WORDS, fit=fit)
     learner.fit(TrainingSet.plain(GIVEN), seed=17)
     assert seeds == [17]
 
@@ -82,26 +81,26 @@ def test_a_function_by_its_name(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    made = find_learner(answers_only, WORDS, fit="training_of_mine:fit").fit(TrainingSet.plain(GIVEN), seed=0)
+    made = learner_of(answers_only, WORDS, fit="training_of_mine:fit").fit(TrainingSet.plain(GIVEN), seed=0)
     assert (
         made.predict(GIVEN.individuals).tolist() == [0] * 400 or made.predict(GIVEN.individuals).tolist() == [1] * 400
     )
     for name, says in (("broken", "the training function failed: KeyError"), ("nothing", "expected a model, got None")):
-        learner = find_learner(answers_only, WORDS, fit=f"training_of_mine:{name}")
+        learner = learner_of(answers_only, WORDS, fit=f"training_of_mine:{name}")
         with pytest.raises(ModelError, match=says) as refusal:
             learner.fit(TrainingSet.plain(GIVEN), seed=0)
         assert refusal.value.location == f"training_of_mine:{name}"
     with pytest.raises(OptionError, match="expected a training function"):
-        find_learner(answers_only, WORDS, fit="training_of_mine:number")
+        learner_of(answers_only, WORDS, fit="training_of_mine:number")
     with pytest.raises(OptionError, match="expected a training function"):
-        find_learner(answers_only, WORDS, fit="training_of_mine")
+        learner_of(answers_only, WORDS, fit="training_of_mine")
     with pytest.raises(ModelError, match="no 'absent' in training_of_mine"):
-        find_learner(answers_only, WORDS, fit="training_of_mine:absent")
+        learner_of(answers_only, WORDS, fit="training_of_mine:absent")
 
 
 def test_a_network_of_the_users_is_written_for_numpy(tmp_path):
     weights = [(np.arange(24.0).reshape(6, 4) / 10, np.ones(4)), (np.ones((4, 1)), -np.ones(1))]
-    learner = find_learner(answers_only, SCALED, fit=lambda frame, labels: network_from_dense(SCALED, weights))
+    learner = learner_of(answers_only, SCALED, fit=lambda frame, labels: network_from_dense(SCALED, weights))
     made = learner.fit(TrainingSet.plain(people(SCALED)), seed=0)
     learner.save(made, tmp_path / "m.npz")
     individuals = people(SCALED).individuals
@@ -114,7 +113,7 @@ def test_a_network_of_the_users_is_written_for_numpy(tmp_path):
 
 def test_a_pytorch_model_of_the_users(tmp_path):
     torch = pytest.importorskip("torch", reason="needs the extra torch")
-    learner = find_learner(answers_only, SCALED, fit=lambda frame, labels: torch.nn.Linear(6, 1))
+    learner = learner_of(answers_only, SCALED, fit=lambda frame, labels: torch.nn.Linear(6, 1))
     made = learner.fit(TrainingSet.plain(people(SCALED)), seed=0)
     individuals = people(SCALED).individuals
     learner.save(made, tmp_path / "m.pt")
@@ -131,7 +130,7 @@ def test_trees_of_the_users(tmp_path):
         )
         return xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(coded, np.asarray(labels) == "yes"), 5)
 
-    learner = find_learner(answers_only, WORDS, fit=fit)
+    learner = learner_of(answers_only, WORDS, fit=fit)
     made = learner.fit(TrainingSet.plain(GIVEN), seed=0)
     learner.save(made, tmp_path / "m.ubj")
     read = load_model(tmp_path / "m.ubj", WORDS)
@@ -141,7 +140,7 @@ def test_trees_of_the_users(tmp_path):
 
 
 def test_what_cannot_be_written_is_said(tmp_path):
-    learner = find_learner(answers_only, WORDS, fit=lambda frame, labels: lambda asked: answers_only(asked))
+    learner = learner_of(answers_only, WORDS, fit=lambda frame, labels: lambda asked: answers_only(asked))
     made = learner.fit(TrainingSet.plain(GIVEN), seed=0)
     with pytest.raises(ModelError, match="cannot be written"):
         learner.save(made, tmp_path / "m.pkl")
@@ -151,6 +150,6 @@ def test_what_cannot_be_written_is_said(tmp_path):
 
 
 def test_a_model_of_other_labels_is_refused():
-    learner = find_learner(answers_only, schema(values=("yes", "later")), fit=own_fit)
+    learner = learner_of(answers_only, schema(values=("yes", "later")), fit=own_fit)
     with pytest.raises(ModelError, match="the model returns 'no', 'yes', but the target 'granted' has the labels"):
         learner.fit(TrainingSet.plain(GIVEN), seed=0)

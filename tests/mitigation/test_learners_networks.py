@@ -7,8 +7,9 @@ import pytest
 from learnt import FRAME, SCALED, WORDS, accuracy, learns, people, read_back, schema
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
+from learnt import learner_of
+
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.learners.dense import plain_layers, train_layers, write_npz
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import AdditiveNetwork, load_model, predict_labels
@@ -32,9 +33,9 @@ def learnt_well(described, frame=FRAME, outputs=1):
     """Layers that already decide as the data does: the start that a real model gives."""
     steps = layers(described.width, outputs)
     given = people(described, frame)
-    learner = find_learner(_network(described, steps), described)
+    learner = learner_of(_network(described, steps), described)
     for seed in range(4):
-        learner = find_learner(learner.fit(TrainingSet(given, *_again(given, 5000)), seed=seed), described)
+        learner = learner_of(learner.fit(TrainingSet(given, *_again(given, 5000)), seed=seed), described)
     return learner.layers
 
 
@@ -60,7 +61,7 @@ def three():
 
 def test_numpy_networks(two, tmp_path):
     write_npz(two, tmp_path / "given.npz")
-    learner = find_learner(tmp_path / "given.npz", SCALED)
+    learner = learner_of(tmp_path / "given.npz", SCALED)
     given = people(SCALED)
     plain = learns(learner, given)
     ((_, read),) = read_back(learner, plain, tmp_path)
@@ -74,7 +75,7 @@ def test_numpy_networks(two, tmp_path):
 
 
 def test_several_labels(three, tmp_path):
-    learner = find_learner(_network(THREE, three), THREE)
+    learner = learner_of(_network(THREE, three), THREE)
     given = people(THREE, LATER)
     plain = learns(learner, given)
     ((_, read),) = read_back(learner, plain, tmp_path)
@@ -82,7 +83,7 @@ def test_several_labels(three, tmp_path):
 
 
 def test_threads_and_the_state_of_pytorch_play_no_part(two):
-    learner = find_learner(_network(SCALED, two), SCALED)
+    learner = learner_of(_network(SCALED, two), SCALED)
     lesson = TrainingSet.plain(people(SCALED))
     threads = torch.get_num_threads()
     made = []
@@ -101,9 +102,9 @@ def test_threads_and_the_state_of_pytorch_play_no_part(two):
 
 def test_a_step_of_descent_by_hand(monkeypatch):
     """One person, one step of Adam: every weight that matters moves by the learning rate, against its gradient."""
-    from evenhand.mitigation import descent
+    from evenhand.mitigation.learners import dense
 
-    monkeypatch.setattr(descent, "EPOCHS", 1)
+    monkeypatch.setattr(dense, "EPOCHS", 1)
     layers = [(np.array([[1.0], [1.0]]), np.array([0.0]))]
     inputs = np.array([[3.0, 5.0], [1.0, 5.0]])  # standardised: +1 and -1; the second never varies
     ((weights, bias),) = train_layers(layers, inputs, np.array([0, 1]), seed=0, location="m")
@@ -126,13 +127,13 @@ def test_a_table_of_its_own_is_refused():
     for parts in (bent, stepped):
         changed = AdditiveNetwork(WORDS, parts, network.bias, network.layers, network.classes, 1)
         with pytest.raises(ModelError, match=r"lookup table|by bins") as refusal:
-            find_learner(changed, WORDS)
+            learner_of(changed, WORDS)
         assert "`fit=module:function`" in refusal.value.hint
     assert isinstance(network.parts[0], LineTerm)
 
 
 def test_what_cannot_be_learnt_or_written_is_refused(two, tmp_path):
-    learner = find_learner(_network(SCALED, two), SCALED)
+    learner = learner_of(_network(SCALED, two), SCALED)
     given = people(SCALED)
     with pytest.raises(OptionError, match=r"'\.skops'") as refusal:
         learner.save(learner.given, tmp_path / "m.skops")
@@ -144,7 +145,7 @@ def test_what_cannot_be_learnt_or_written_is_refused(two, tmp_path):
     with pytest.raises(ModelError, match="missing value"):
         learner.fit(TrainingSet(given, missing, np.zeros(1, dtype=np.int64)), seed=0)
     other = schema(values=("no", "later", "yes"), plain=False)
-    three = find_learner(network_from_dense(SCALED, layers(6, 3), classes=("no", "yes", "never")), SCALED)
+    three = learner_of(network_from_dense(SCALED, layers(6, 3), classes=("no", "yes", "never")), SCALED)
     with pytest.raises(DataError, match="cannot give the label 'later'"):
         three.fit(TrainingSet.plain(people(other, LATER)), seed=0)
 
@@ -169,7 +170,7 @@ def test_the_census_network_keeps_its_accuracy(tmp_path):
             for part in ("train", "test")
         ]
     train_people, test_people = (encode(described, frame) for frame in frames)
-    learner = find_learner(shared("data", "testing", "models", "adult.npz"), described)
+    learner = learner_of(shared("data", "testing", "models", "adult.npz"), described)
     made = learner.fit(TrainingSet.plain(train_people), seed=0)
     before, after = (
         (predict_labels(model, test_people.individuals) == test_people.labels).mean() for model in (learner.given, made)
@@ -211,10 +212,10 @@ def test_keras_files_are_trained_as_dense_networks(keras, two, tmp_path, file):
         keras.layers.BatchNormalization(),
     ]
     path = keras_file(keras, two, tmp_path / file, front=front)
-    learner = find_learner(path, SCALED)
+    learner = learner_of(path, SCALED)
     given = people(SCALED)
     assert accuracy(learner.fit(TrainingSet.plain(given), seed=0), given) > accuracy(learner.given, given)
-    learner = find_learner(keras_file(keras, two, path), SCALED)
+    learner = learner_of(keras_file(keras, two, path), SCALED)
     plain = learns(learner, given)
     ((ending, read),) = read_back(learner, plain, tmp_path)
     assert ending == ".npz"
@@ -223,7 +224,7 @@ def test_keras_files_are_trained_as_dense_networks(keras, two, tmp_path, file):
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras itself
 def test_keras_files_of_several_labels(keras, three, tmp_path):
-    learner = find_learner(keras_file(keras, three, tmp_path / "m.h5", outputs=3), THREE)
+    learner = learner_of(keras_file(keras, three, tmp_path / "m.h5", outputs=3), THREE)
     plain = learns(learner, people(THREE, LATER))
     assert all(
         (read.predict(people(SCALED).individuals) == plain.predict(people(SCALED).individuals)).all()
@@ -233,5 +234,5 @@ def test_keras_files_of_several_labels(keras, three, tmp_path):
 
 def test_other_models_need_a_training_function():
     with pytest.raises(ModelError, match="cannot be trained again") as refusal:
-        find_learner(torch.nn.Linear(6, 1), SCALED)
+        learner_of(torch.nn.Linear(6, 1), SCALED)
     assert "`fit=module:function`" in refusal.value.hint

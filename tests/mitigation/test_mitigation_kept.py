@@ -74,7 +74,7 @@ def failing(situation):
 
 
 def test_a_method_that_cannot_be_used_does_not_take_the_others_with_it(hiring, monkeypatch):
-    monkeypatch.setitem(registry.METHODS, "failing", f"{__name__}:failing")
+    monkeypatch.setitem(registry.METHODS, "failing", failing)
     wanted = {"certify_effort": 0, "methods": ("blind", "failing")}
     done = mitigation.mitigate(Subject(*hiring), **wanted)
     assert [candidate.method for candidate in done.result.candidates] == ["blind"]

@@ -1,7 +1,6 @@
 """The test part changes nothing of what is learnt: whatever stands in it, the same new models come out."""
 
 import importlib
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,8 +11,9 @@ from sklearn.tree import DecisionTreeClassifier
 from evenhand import mitigation, models, subgroups
 from evenhand.individual import search
 from evenhand.mitigation.candidate import Candidate
-from evenhand.mitigation.methods.registry import METHODS, TRAINED
+from evenhand.mitigation.methods.registry import METHODS
 from evenhand.mitigation.split import Split, split_people
+from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models import Subject
 from evenhand.schema import Schema, encode
 
@@ -101,7 +101,7 @@ def same(first, second):
 # Models fitted to data frames are asked about arrays here, and the other way round.
 @pytest.mark.filterwarnings("ignore:.*has feature names")
 def test_other_people_in_the_test_part_change_no_model(name, started, monkeypatch):
-    if name in TRAINED:
+    if name in RECIPES:
         pytest.importorskip("torch", reason="needs the extra torch")
         from evenhand.mitigation.training import candidates as training
         from evenhand.mitigation.training import fair_classifier as fair
@@ -137,8 +137,7 @@ def test_looking_would_be_noticed(started, monkeypatch):
         scorer = models.load_model(model, SCHEMA, like=everybody)
         return Candidate("peeping", "", scorer, lambda path: ())
 
-    monkeypatch.setattr(sys.modules[__name__], "peeping", peeping, raising=False)
-    monkeypatch.setitem(METHODS, "peeping", f"{__name__}:peeping")
+    monkeypatch.setitem(METHODS, "peeping", peeping)
     made = [candidates(started, people, monkeypatch, methods=("peeping",)) for people in ("as they are", "others")]
     with pytest.raises(AssertionError):
         same(*made)

@@ -354,7 +354,7 @@ def learnt(name):
 # 25 steps are all that repeatability needs.
 @pytest.mark.filterwarnings("ignore:.*lbfgs failed to converge")  # few steps
 def test_the_same_seed_gives_the_same_trials_and_model_on_real_people(name, monkeypatch):
-    from evenhand.mitigation.learners.choose import find_learner
+    from learnt import learner_of
 
     monkeypatch.setattr("evenhand.mitigation.methods.retrain.MIN_QUERIES", 500)
     data = datasets.load_dataset("adult")
@@ -367,7 +367,7 @@ def test_the_same_seed_gives_the_same_trials_and_model_on_real_people(name, monk
     found = FoundProfiles(("sex",), people.individuals[harm.flips(scorer, people)])
     parts = split_people(people, seed=1)
     asked = dataclasses.replace(
-        situation(find_learner(fitted, schema, like=frame), given=scorer, profiles=(found,), parts=parts),
+        situation(learner_of(fitted, schema, like=frame), given=scorer, profiles=(found,), parts=parts),
         config=MitigationConfig(rounds=1, seed=1),
     )
     before = frame.copy()

@@ -20,8 +20,9 @@ from evenhand.mitigation.training.losses.group_penalties import (
     mutual_information,
 )
 from evenhand.mitigation.training.losses.laftr import balanced_accuracy
-from evenhand.mitigation.training.losses.loss import LOSSES, TrainingBatch, TrainingTask, load_loss
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
+from evenhand.mitigation.training.recipes import RECIPES, load_loss
 from evenhand.schema import Schema
 from support import scaled
 
@@ -244,7 +245,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones():
     assert "diffdp" in refused.value.hint
 
 
-@pytest.mark.parametrize("method", LOSSES)
+@pytest.mark.parametrize("method", RECIPES)
 def test_every_method_has_strengths_from_weak_to_strong(method):
     made = load_loss(method)
     assert list(made.sweep) == sorted(made.sweep)

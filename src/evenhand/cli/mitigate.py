@@ -255,7 +255,8 @@ def _check_methods(config: MitigationConfig) -> None:
         OptionError: A method is unknown or requires findings, or no method has a strength.
         MissingExtraError: A library that a method requires is not installed.
     """
-    from evenhand.mitigation.methods.registry import FROM_FINDINGS, TRAINED, load_methods
+    from evenhand.mitigation.methods.registry import FROM_FINDINGS, load_methods
+    from evenhand.mitigation.training.recipes import RECIPES
 
     load_methods(config.methods)
     methods = [name for name in config.methods if name in FROM_FINDINGS]
@@ -266,7 +267,7 @@ def _check_methods(config: MitigationConfig) -> None:
             hint="first evenhand search MODEL DATA --json found.json (or subgroups, or audit), then --from found.json; "
             "or train fairly without it: --method diffdp",
         )
-    weighted = [name for name in TRAINED if name != "erm"]
+    weighted = [name for name in RECIPES if name != "erm"]
     if config.strength is not None and not set(config.methods) & set(weighted):
         raise OptionError(
             f"expected a method with a strength, got {config.methods[0]!r}",

@@ -21,8 +21,8 @@ from evenhand.mitigation.comparison_lines import (
     ComparisonSides,
     ModelDecisions,
     PendingComparison,
-    compare_flips,
     compare_performance,
+    compare_shares,
     finish_lines,
 )
 from evenhand.mitigation.config import MitigationConfig
@@ -163,17 +163,22 @@ class Baseline:
 
 def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progress) -> CandidateResult:
     """Compare one candidate. An interrupt or an exhausted query budget keeps the complete numbers."""
-    comparison = _Comparison(baseline, candidate.scorer, progress)
-    interrupted = False
+    numbers: list[PendingComparison] = []
+    notes = [*candidate.notes, *baseline.notes]
+    interrupted = candidate.interrupted
     try:
-        comparison.run()
+        for part in _compare(baseline, candidate.scorer, progress):
+            if isinstance(part, str):
+                notes.append(part)
+            else:
+                numbers.append(part)
     except (KeyboardInterrupt, BudgetError) as error:
-        if not comparison.numbers:
+        if not numbers:
             raise
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reason = "the comparison was interrupted" if interrupted else str(getattr(error, "message", error))
-        comparison.notes.append(f"{reason}: the missing numbers were not measured")
-    lines = finish_lines(comparison.numbers, baseline.config.confidence)
+        interrupted |= isinstance(error, KeyboardInterrupt)
+        reason = error.message if isinstance(error, BudgetError) else "the comparison was interrupted"
+        notes.append(f"{reason}: the missing numbers were not measured")
+    lines = finish_lines(numbers, baseline.config.confidence)
     return CandidateResult(
         method=candidate.method,
         words=candidate.words,
@@ -181,89 +186,78 @@ def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progre
         lines=lines,
         moved=tuple(find_regressions(lines)),
         trials=candidate.trials,
-        interrupted=candidate.interrupted or interrupted,
-        notes=tuple(dict.fromkeys([*candidate.notes, *baseline.notes, *comparison.notes])),
+        interrupted=interrupted,
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
-class _Comparison:
-    """Comparison of one new model, with its numbers and notes."""
-
-    def __init__(self, baseline: Baseline, new: Scorer, progress: Progress) -> None:
-        split, confidence = baseline.split, baseline.config.confidence
-        self._baseline, self._new, self._progress = baseline, new, progress
-        new_decisions = ModelDecisions(new, split.test), ModelDecisions(new, split.validation)
-        self._sides = ComparisonSides(
-            baseline.test, new_decisions[0], baseline.validation, new_decisions[1], confidence
+def _compare(baseline: Baseline, new: Scorer, progress: Progress) -> Iterator[PendingComparison | str]:
+    """Yield all numbers and notes about a new model."""
+    split = baseline.split
+    decisions = ModelDecisions(new, split.test), ModelDecisions(new, split.validation)
+    sides = ComparisonSides(baseline.test, decisions[0], baseline.validation, decisions[1], baseline.config.confidence)
+    progress("performance and metrics", 0.0)
+    yield from compare_performance(sides)
+    metrics = [_compare_metric(metric, baseline, sides) for metric in baseline.harms]
+    yield from metrics
+    progress("groups and flips", 0.1)
+    gaps, unknown = compare_groups(sides, baseline.sets)
+    names = {(metric.line.name, metric.line.of) for metric in metrics}
+    yield from (gap for gap in gaps if (gap.line.name, gap.line.of) not in names)
+    yield from unknown
+    for protected in baseline.flip_sets:
+        rates = _compare_flips("individuals", protected, baseline, sides)
+        yield from rates[1:] if protected in baseline.flip_metrics else rates
+    progress("other subgroups", 0.3)
+    yield from _compare_subgroups(baseline, sides)
+    reasons = []
+    for cache in baseline.certificates:
+        proofs, notes = compare_proofs(
+            cache, baseline.given, new, lambda action, share: progress(action, 0.5 + 0.5 * share)
         )
-        self.numbers: list[PendingComparison] = []
-        self.notes: list[str] = []
-
-    def run(self) -> None:
-        """Compute all numbers."""
-        baseline, sides = self._baseline, self._sides
-        self._progress("performance and metrics", 0.0)
-        self.numbers += compare_performance(sides)
-        self.numbers += [self._compare_metric(metric) for metric in baseline.harms]
-        self._progress("groups and flips", 0.1)
-        gaps, unknown = compare_groups(sides, baseline.sets)
-        metrics = {(number.line.name, number.line.of) for number in self.numbers}
-        self.numbers += [gap for gap in gaps if (gap.line.name, gap.line.of) not in metrics]
-        self.notes += unknown
-        for protected in baseline.flip_sets:
-            rates = self._compare_flips("individuals", protected)
-            self.numbers += rates[1:] if protected in baseline.flip_metrics else rates
-        self._progress("other subgroups", 0.3)
-        self._compare_subgroups()
-        self._compare_proofs()
-
-    def _compare_metric(self, metric: FairnessMetric) -> PendingComparison:
-        if isinstance(metric, SubgroupGapMetric):
-            return compare_subgroup("asked", metric.rules, describe_rules(metric.rules), self._sides)
-        if isinstance(metric, GroupGapMetric):
-            return compare_widest_gap(metric.protected, metric.words, self._sides)
-        return self._compare_flips("asked", metric.protected)[0]
-
-    def _compare_flips(self, part: ComparisonPart, protected: tuple[str, ...]) -> list[PendingComparison]:
-        """Compare flip rates between plausible counterparts, then as published if these differ."""
-        baseline, confidence = self._baseline, self._sides.confidence
-        before, after = baseline.flips(baseline.given, protected), baseline.flips(self._new, protected)
-        of, words = " x ".join(protected), FlipMetric(protected).words
-        published = before.published, after.published
-        if not baseline.split.test.schema.constrains_people:
-            return [compare_flips(part, "flip_rate", of, words, published, confidence)]
-        flips = before.flips[before.compared], after.flips[before.compared]
-        return [
-            compare_flips(part, "counterfactual_flip_rate", of, words, flips, confidence),
-            compare_flips("individuals", "flip_rate", of, f"{words}, as published", published, confidence),
-        ]
-
-    def _compare_subgroups(self) -> None:
-        """Compare the subgroups that a search finds for the new model on the validation set."""
-        baseline, sides = self._baseline, self._sides
-        try:
-            result = subgroups.find_subgroups(self._new, sides.validation, seed=baseline.config.seed)
-        except BudgetError:
-            raise
-        except EvenhandError as error:
-            self.notes.append(f"no search of other subgroups: {error.message}")
+        yield from proofs
+        if proofs:
             return
-        for finding in widened_findings(result, sides, baseline.harms):
-            note = "selected on the validation set, where its gap grew"
-            self.numbers.append(compare_subgroup("subgroups", finding.rules, finding.words, sides, note))
+        reasons += notes
+    yield from reasons[:1]
 
-    def _compare_proofs(self) -> None:
-        """Compare proved shares, if both models are white boxes."""
-        baseline, reasons = self._baseline, []
-        for cache in baseline.certificates:
-            proofs, notes = compare_proofs(
-                cache, baseline.given, self._new, lambda action, share: self._progress(action, 0.5 + 0.5 * share)
-            )
-            self.numbers += proofs
-            if proofs:
-                return
-            reasons += notes
-        self.notes += reasons[:1]
+
+def _compare_metric(metric: FairnessMetric, baseline: Baseline, sides: ComparisonSides) -> PendingComparison:
+    if isinstance(metric, SubgroupGapMetric):
+        return compare_subgroup("asked", metric.rules, describe_rules(metric.rules), sides)
+    if isinstance(metric, GroupGapMetric):
+        return compare_widest_gap(metric.protected, metric.words, sides)
+    return _compare_flips("asked", metric.protected, baseline, sides)[0]
+
+
+def _compare_flips(
+    part: ComparisonPart, protected: tuple[str, ...], baseline: Baseline, sides: ComparisonSides
+) -> list[PendingComparison]:
+    """Compare flip rates between plausible counterparts, then as published if these differ."""
+    before, after = (baseline.flips(side.scorer, protected) for side in (sides.before, sides.after))
+    of, words = " x ".join(protected), FlipMetric(protected).words
+    published = before.published, after.published
+    if not sides.test.schema.constrains_people:
+        return [compare_shares(part, "flip_rate", of, words, published, sides.confidence)]
+    flips = before.flips[before.compared], after.flips[before.compared]
+    return [
+        compare_shares(part, "counterfactual_flip_rate", of, words, flips, sides.confidence),
+        compare_shares("individuals", "flip_rate", of, f"{words}, as published", published, sides.confidence),
+    ]
+
+
+def _compare_subgroups(baseline: Baseline, sides: ComparisonSides) -> Iterator[PendingComparison | str]:
+    """Compare the subgroups that a search finds for the new model on the validation set."""
+    try:
+        result = subgroups.find_subgroups(sides.after.scorer, sides.validation, seed=baseline.config.seed)
+    except BudgetError:
+        raise
+    except EvenhandError as error:
+        yield f"no search of other subgroups: {error.message}"
+        return
+    for finding in widened_findings(result, sides, baseline.harms):
+        note = "selected on the validation set, where its gap grew"
+        yield compare_subgroup("subgroups", finding.rules, finding.words, sides, note)
 
 
 def widened_findings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -101,36 +101,19 @@ class PendingComparison(NamedTuple):
     """
 
     line: ComparisonLine
-    change: ChangeAt | None
+    change: ChangeAt | None = None
 
 
-def pending(
-    part: ComparisonPart,
-    name: str,
-    of: str,
-    words: str,
-    values: tuple[Quantity, Quantity],
-    change: ChangeAt | None = None,
-    *,
-    better_if: Literal["up", "down"] = "down",
-    verdict: ChangeVerdict = "not comparable",
-    note: str = "",
-) -> PendingComparison:
-    """Create a pending comparison. The verdict applies if there is no interval. See ``ComparisonLine``."""
-    before, after = values
-    line = ComparisonLine(
-        part=part,
-        name=name,
-        of=of,
-        words=words,
-        before=before,
-        after=after,
-        change=None,
-        better_if=better_if,
-        verdict=verdict,
-        note=note,
-    )
-    return PendingComparison(line, change)
+def change_at(
+    value: float, interval: Callable[[float], tuple[float, float]], n: int, method: str, p: float | None = None
+) -> ChangeAt:
+    """Create the function from a confidence level to a change. See ``Change``."""
+
+    def change(confidence: float) -> Change:
+        low, high = interval(confidence)
+        return Change(value=value, low=low, high=high, confidence=confidence, p=p, n=n, method=method)
+
+    return change
 
 
 def finish_lines(comparisons: Sequence[PendingComparison], confidence: float) -> tuple[ComparisonLine, ...]:
@@ -149,83 +132,61 @@ def _finish_line(line: ComparisonLine, change: Change) -> ComparisonLine:
 
 def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
     """Compare accuracy, and the area under the ROC curve if both models have scores."""
-    models = sides.before, sides.after
-    before, after = sides.before.correct, sides.after.correct
-    rates = [observed_rate(int(mask.sum()), len(mask), confidence=sides.confidence) for mask in (before, after)]
-    favourable = sides.test.favourable
+    before, after = sides.before, sides.after
+    favourable, confidence = sides.test.favourable, sides.confidence
     areas: list[Quantity] = [
-        Unknown(reason="the model has no scores")
-        if model.scores is None
-        else auc(model.scores, favourable, sides.confidence)
-        for model in models
+        Unknown(reason="the model has no scores") if model.scores is None else auc(model.scores, favourable, confidence)
+        for model in (before, after)
     ]
+    area = ComparisonLine(
+        part="performance",
+        name="auc",
+        of="",
+        words="area under the ROC curve",
+        before=areas[0],
+        after=areas[1],
+        better_if="up",
+    )
     change = None
-    scores_before, scores_after = sides.before.scores, sides.after.scores
-    if scores_before is not None and scores_after is not None and not any(isinstance(area, Unknown) for area in areas):
-        change = _auc_change(scores_before, scores_after, favourable)
+    if before.scores is not None and after.scores is not None and not isinstance(areas[0], Unknown):
+        difference = partial(auc_difference, before.scores, after.scores, favourable)
+        whole = difference(confidence)
+
+        def interval(level: float) -> tuple[float, float]:
+            at_level = difference(level)
+            return at_level.low, at_level.high
+
+        change = change_at(whole.value, interval, len(favourable), "DeLong, paired", whole.p)
     return [
-        pending(
-            "performance",
-            "accuracy",
-            "",
-            "accuracy",
-            (rates[0], rates[1]),
-            compare_shares(before, after),
-            better_if="up",
-        ),
-        pending("performance", "auc", "", "area under the ROC curve", (areas[0], areas[1]), change, better_if="up"),
+        compare_shares("performance", "accuracy", "", "accuracy", (before.correct, after.correct), confidence, "up"),
+        PendingComparison(area, change),
     ]
 
 
-def compare_flips(
+def compare_shares(
     part: ComparisonPart,
     name: str,
     of: str,
     words: str,
-    flips: tuple[Booleans, Booleans],
+    masks: tuple[Booleans, Booleans],
     confidence: float,
+    better_if: Literal["up", "down"] = "down",
 ) -> PendingComparison:
-    """Compare counterfactual flip rates.
+    """Compare two shares of the same people.
 
     Args:
-        part, name, of, words: As in ``ComparisonLine``.
-        flips: Masks of flips of the same individuals before and after, shape (n,).
-        confidence: Confidence level of each rate.
+        part, name, of, words, better_if: As in ``ComparisonLine``.
+        masks: Masks of the same people before and after, shape (n,).
+        confidence: Confidence level of each share.
     """
-    before, after = (observed_rate(int(mask.sum()), len(mask), confidence=confidence) for mask in flips)
-    return pending(part, name, of, words, (before, after), compare_shares(*flips) if len(flips[0]) else None)
-
-
-def compare_shares(before: Booleans, after: Booleans) -> ChangeAt:
-    """Compare two shares of the same people."""
-    n, gained, lost = len(before), int((after & ~before).sum()), int((before & ~after).sum())
-
-    def change(confidence: float) -> Change:
-        low, high = paired_difference(gained, lost, n, confidence)
-        return Change(
-            value=(gained - lost) / n,
-            low=low,
-            high=high,
-            confidence=confidence,
-            p=mcnemar(gained, lost),
-            n=n,
-            method="Tango's score interval, held to McNemar's exact test",
-        )
-
-    return change
-
-
-def _auc_change(before: Floats, after: Floats, favourable: Booleans) -> ChangeAt:
-    def change(confidence: float) -> Change:
-        difference = auc_difference(before, after, favourable, confidence)
-        return Change(
-            value=difference.value,
-            low=difference.low,
-            high=difference.high,
-            confidence=confidence,
-            p=difference.p,
-            n=len(favourable),
-            method="DeLong, paired",
-        )
-
-    return change
+    n, (before, after) = len(masks[0]), masks
+    rates = [observed_rate(int(mask.sum()), n, confidence=confidence) for mask in masks]
+    line = ComparisonLine(
+        part=part, name=name, of=of, words=words, before=rates[0], after=rates[1], better_if=better_if
+    )
+    if not n:
+        return PendingComparison(line)
+    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    interval = partial(paired_difference, gained, lost, n)
+    method = "Tango's score interval, held to McNemar's exact test"
+    return PendingComparison(line, change_at((gained - lost) / n, interval, n, method, mcnemar(gained, lost)))

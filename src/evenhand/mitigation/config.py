@@ -10,7 +10,24 @@ from evenhand.core.config import Config, setting
 from evenhand.core.result import Result
 
 
-class MitigationConfig(Config):
+class StudyConfig(Config):
+    """Settings of every comparison of new models with the original one."""
+
+    fit: str | Callable[..., Any] | None = setting(
+        None,
+        "training function for models that cannot be trained again otherwise: fit(frame, labels) -> model",
+        unit="module:function",
+    )
+    accuracy_loss: float = setting(0.01, "allowed loss of accuracy on the validation set, as a share", ge=0, lt=1)
+    confidence: float = setting(0.95, "simultaneous confidence level of all intervals", gt=0, lt=1)
+    time_limit: float | None = setting(None, "time limit of the training; the best model is kept", unit="seconds", gt=0)
+    budget: int | None = setting(
+        None, "maximum number of individuals that a black box is queried for", unit="rows", ge=1
+    )
+    seed: int = setting(0, "random seed", ge=0)
+
+
+class MitigationConfig(StudyConfig):
     """Settings of a mitigation."""
 
     methods: tuple[str, ...] = setting(
@@ -19,15 +36,9 @@ class MitigationConfig(Config):
     findings: tuple[Result | Path | str, ...] = setting(
         (), "findings to train on: results of search, subgroups, certify or audit, or their JSON files"
     )
-    fit: str | Callable[..., Any] | None = setting(
-        None,
-        "training function for models that cannot be trained again otherwise: fit(frame, labels) -> model",
-        unit="module:function",
-    )
     strength: float | None = setting(
         None, "strength of fairness-aware training; by default selected on the validation set", ge=0
     )
-    accuracy_loss: float = setting(0.01, "allowed loss of accuracy on the validation set, as a share", ge=0, lt=1)
     start: int = setting(50, "number of instances added first", ge=1)
     share: float = setting(0.10, "maximum number of added instances, as a share of the training set", gt=0, le=1)
     rounds: int = setting(2, "number of rounds in which the new model is searched again and retrained", ge=0)
@@ -39,12 +50,6 @@ class MitigationConfig(Config):
         unit="seconds",
         ge=0,
     )
-    confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
-    time_limit: float | None = setting(None, "time limit of the training; the best model is kept", unit="seconds", gt=0)
     as_published: bool = setting(
         False, "vary the protected attribute alone in flips and proofs, and ignore the rules of the schema"
     )
-    budget: int | None = setting(
-        None, "maximum number of individuals that a black box is queried for", unit="rows", ge=1
-    )
-    seed: int = setting(0, "random seed", ge=0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 
@@ -12,16 +12,24 @@ from evenhand.core.typing import Booleans, Integers
 from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.membership import Membership, group_by_attribute, number_combinations
-from evenhand.mitigation.comparison_lines import ChangeAt, ComparisonSides, ModelDecisions, PendingComparison, pending
-from evenhand.mitigation.result import Change, ComparisonPart
+from evenhand.mitigation.comparison_lines import (
+    ChangeAt,
+    ComparisonSides,
+    ModelDecisions,
+    PendingComparison,
+    change_at,
+)
+from evenhand.mitigation.result import ComparisonLine, ComparisonPart
 from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio
 from evenhand.stats.proportion import DIFFERENCE_METHOD, largest_difference_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 from evenhand.subgroups.rules import Rules, find_members
 
+RATIO = "demographic_parity_ratio"
+
 GAPS = {
     "demographic_parity_difference": "selection rates by {}: highest minus lowest",
-    "demographic_parity_ratio": "selection rates by {}: lowest divided by highest",
+    RATIO: "selection rates by {}: lowest divided by highest",
     "equal_opportunity_difference": "true positive rates by {}: highest minus lowest",
     "equalized_odds_difference": "true or false positive rates by {}, whichever differ more",
 }
@@ -65,23 +73,33 @@ def compare_groups(
                     f"{words.format(of)}: not compared, fewer than two groups of {SMALL} people in the test set"
                 )
                 continue
-            gaps = original[key], new[key]
+            before, after = original[key], new[key]
+            line = ComparisonLine(
+                part="groups",
+                name=name,
+                of=of,
+                words=words.format(of),
+                before=before,
+                after=after,
+                better_if="up" if name == RATIO else "down",
+            )
             change = None
-            if not any(isinstance(gap, Unknown) for gap in gaps):
-                change = _gap_change(name, group[:test], group[test:], sides, gaps[1].value - gaps[0].value)
-            better: Literal["up", "down"] = "up" if name == "demographic_parity_ratio" else "down"
-            comparisons.append(pending("groups", name, of, words.format(of), gaps, change, better_if=better))
+            if not isinstance(before, Unknown) and not isinstance(after, Unknown):
+                change = _gap_change(name, group[:test], group[test:], sides, after.value - before.value)
+            comparisons.append(PendingComparison(line, change))
     return comparisons, notes
 
 
 def compare_widest_gap(protected: tuple[str, ...], words: str, sides: ComparisonSides) -> PendingComparison:
     """Compare the demographic parity difference between the joint groups of protected attributes, as a metric."""
-    name, of = "demographic_parity_difference", " x ".join(protected)
+    name = "demographic_parity_difference"
     for line, change in compare_groups(sides, [protected])[0]:
         if line.name == name:
             return PendingComparison(line.model_copy(update={"part": "asked", "words": words}), change)
     unknown = Unknown(reason=f"fewer than two groups of {SMALL} people in the test set")
-    return pending("asked", name, of, words, (unknown, unknown))
+    return PendingComparison(
+        ComparisonLine(part="asked", name=name, of=" x ".join(protected), words=words, before=unknown, after=unknown)
+    )
 
 
 def compare_subgroup(
@@ -89,31 +107,27 @@ def compare_subgroup(
 ) -> PendingComparison:
     """Compare the absolute gap between a subgroup and all other people."""
     inside = find_members(sides.test, rules)
-    title = f"the gap of {words}"
+    gaps: list[Quantity]
+    change = None
     if inside.all() or not inside.any():
-        unknown: Quantity = Unknown(
-            reason="the test set has no members" if not inside.any() else "all people of the test set are members"
-        )
-        return pending(part, "subgroup_gap", words, title, (unknown, unknown), note=note)
-    original, new = (_absolute_gap(side, inside, sides.confidence) for side in (sides.before, sides.after))
-    cells = _paired_cells(inside.astype(np.int64), sides.before, sides.after, 2)
-    # The favoured side is chosen on the validation set, so that the test set measures it without selection.
-    members = find_members(sides.validation, rules).astype(np.int64)
-    validation = _paired_cells(members, sides.before_validation, sides.after_validation, 2)
-    pairs = np.array([[1, 0]])
-
-    def change(confidence: float) -> Change:
-        low, high = change_of_largest(cells, pairs, expected_pairs(validation, pairs), confidence)
-        return Change(
-            value=new.value - original.value,
-            low=low,
-            high=high,
-            confidence=confidence,
-            n=len(sides.test),
-            method=METHOD.replace("pairs of groups", "side"),
-        )
-
-    return pending(part, "subgroup_gap", words, title, (original, new), change, note=note)
+        reason = "the test set has no members" if not inside.any() else "all people of the test set are members"
+        gaps = [Unknown(reason=reason)] * 2
+    else:
+        before, after = (_absolute_gap(side, inside, sides.confidence) for side in (sides.before, sides.after))
+        gaps = [before, after]
+        members = inside.astype(np.int64), find_members(sides.validation, rules).astype(np.int64)
+        method = METHOD.replace("pairs of groups", "side")
+        change = _widest_change(sides, members, 2, np.array([[1, 0]]), after.value - before.value, method)
+    line = ComparisonLine(
+        part=part,
+        name="subgroup_gap",
+        of=words,
+        words=f"the gap of {words}",
+        before=gaps[0],
+        after=gaps[1],
+        note=note,
+    )
+    return PendingComparison(line, change)
 
 
 def expected_pairs(cells: PairedCells, pairs: Integers, *, ratio: bool = False) -> tuple[int, int]:
@@ -137,38 +151,51 @@ def _gap_change(name: str, test: Integers, validation: Integers, sides: Comparis
     size = int(max(test.max(), validation.max())) + 1
     # Small groups are left out on both sides, since their rates would dominate the largest gap by chance.
     large = np.flatnonzero(np.bincount(test, minlength=size) >= SMALL)
-    favourable = sides.test.favourable, sides.validation.favourable
-    blocks = 1
-    if name == "equal_opportunity_difference":
-        # True positive rates: people without the favourable true label are in no cell (-1).
+    # People without the favourable true label are in no cell (-1) of true positive rates. For the larger of two gaps,
+    # they are in a second block of cells, with pairs within a block.
+    blocks = 2 if name == "equalized_odds_difference" else 1
+    if name in ("equal_opportunity_difference", "equalized_odds_difference"):
         test, validation = (
-            np.where(mask, group, -1) for mask, group in zip(favourable, (test, validation), strict=True)
+            np.where(people.favourable, group, size + group if blocks == 2 else -1)
+            for people, group in ((sides.test, test), (sides.validation, validation))
         )
-    elif name == "equalized_odds_difference":
-        # The larger of two gaps: one block of cells for each true label, with pairs within a block.
-        test, validation = (
-            np.where(mask, group, size + group) for mask, group in zip(favourable, (test, validation), strict=True)
-        )
-        blocks = 2
-    cells = _paired_cells(test, sides.before, sides.after, blocks * size)
-    outside = _paired_cells(validation, sides.before_validation, sides.after_validation, blocks * size)
-    occupied = [[i for i in block * size + large if cells.sizes[i] > 0] for block in range(blocks)]
+    occupied = [[i for i in block * size + large if (test == i).any()] for block in range(blocks)]
     pairs = np.array([pair for block in occupied for pair in combinations(block, 2)], dtype=np.int64)
-    ratio = name == "demographic_parity_ratio"
+    ratio = name == RATIO
+    method = RATIOS if ratio else METHOD
+    return _widest_change(sides, (test, validation), blocks * size, pairs, value, method, ratio=ratio)
 
-    def change(confidence: float) -> Change:
-        bounds = change_of_smallest_ratio if ratio else change_of_largest
-        low, high = bounds(cells, pairs, expected_pairs(outside, pairs, ratio=ratio), confidence)
-        people = int(cells.sizes[np.unique(pairs)].sum())
-        return Change(
-            value=value, low=low, high=high, confidence=confidence, n=people, method=RATIOS if ratio else METHOD
+
+def _widest_change(
+    sides: ComparisonSides,
+    members: tuple[Integers, Integers],
+    cells: int,
+    pairs: Integers,
+    value: float,
+    method: str,
+    *,
+    ratio: bool = False,
+) -> ChangeAt:
+    """Bound the change of the widest gap. Its pairs are chosen on the validation set.
+
+    Args:
+        sides: Decisions.
+        members: Cell of each person of the test and of the validation set, -1 for none.
+        cells: Number of cells.
+        pairs: Pairs of cells, shape (pairs, 2).
+        value, method: As in ``Change``.
+        ratio: Whether the gap is the smallest ratio, instead of the largest difference.
+    """
+    test, validation = (
+        PairedCells.count(cell, before.favourable_decisions, after.favourable_decisions, cells)
+        for cell, before, after in (
+            (members[0], sides.before, sides.after),
+            (members[1], sides.before_validation, sides.after_validation),
         )
-
-    return change
-
-
-def _paired_cells(cell: Integers, original: ModelDecisions, new: ModelDecisions, cells: int) -> PairedCells:
-    return PairedCells.count(cell, original.favourable_decisions, new.favourable_decisions, cells)
+    )
+    bounds = change_of_smallest_ratio if ratio else change_of_largest
+    interval = partial(bounds, test, pairs, expected_pairs(validation, pairs, ratio=ratio))
+    return change_at(value, interval, int(test.sizes[np.unique(pairs)].sum()), method)
 
 
 def _absolute_gap(side: ModelDecisions, inside: Booleans, confidence: float) -> Observed:

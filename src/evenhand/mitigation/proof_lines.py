@@ -12,8 +12,8 @@ from evenhand import certification
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.typing import Progress
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
-from evenhand.mitigation.comparison_lines import PendingComparison, pending
-from evenhand.mitigation.result import ChangeVerdict
+from evenhand.mitigation.comparison_lines import PendingComparison
+from evenhand.mitigation.result import ChangeVerdict, ComparisonLine
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.models.white_box import extract_white_box
@@ -120,22 +120,22 @@ def _compare_certificates(
     of = " x ".join(protected)
     comparisons = []
     for name, (verdict, note) in verdicts.items():
-        shares = [
+        before, after = (
             Proved(value=getattr(result, name), how=f"{result.method}, {result.boxes:,} boxes, of {result.population}")
             for result in (original, new)
-        ]
-        comparisons.append(
-            pending(
-                "proof",
-                name,
-                of,
-                WORDS[name].format(of) + suffix,
-                (shares[0], shares[1]),
-                better_if="up" if name == "certified" else "down",
-                verdict=verdict,
-                note=note,
-            )
         )
+        line = ComparisonLine(
+            part="proof",
+            name=name,
+            of=of,
+            words=WORDS[name].format(of) + suffix,
+            before=before,
+            after=after,
+            better_if="up" if name == "certified" else "down",
+            verdict=verdict,
+            note=note,
+        )
+        comparisons.append(PendingComparison(line))
     return comparisons
 
 

@@ -86,9 +86,9 @@ class ComparisonLine(ResultPart):
     words: str
     before: Quantity
     after: Quantity
-    change: Change | None
-    better_if: Literal["up", "down"]
-    verdict: ChangeVerdict
+    change: Change | None = None
+    better_if: Literal["up", "down"] = "down"
+    verdict: ChangeVerdict = "not comparable"
     note: str = ""
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evenhand.core.result import Result
@@ -89,13 +90,12 @@ class Study:
         Raises:
             EvenhandError: The people cannot be split, or a learner is required and there is none.
         """
-        people = subject.people
+        people, path = subject.people, subject.model
         schema = people.schema
         learner = None
         try:
-            learner = find_learner(
-                subject.model, schema, like=people.frame, trust=subject.trust, fit=fit, given=subject.scorer
-            )
+            ending = Path(path).suffix.lower() if isinstance(path, str | Path) else ""
+            learner = find_learner(subject.scorer, like=people.frame, fit=fit, ending=ending)
         except EvenhandError:
             if require_learner or fit is not None:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
-from evenhand.mitigation.alternatives.choice import RULE, CandidateRanking, find_baseline, rank_candidates
-from evenhand.mitigation.alternatives.config import AlternativesConfig
+from evenhand.mitigation.alternatives.choice import RULE, find_baseline, rank_candidates
+from evenhand.mitigation.alternatives.config import AlternativesConfig, GapName
 from evenhand.mitigation.alternatives.gaps import RateGap
 from evenhand.mitigation.alternatives.groups import ProtectedGroups
-from evenhand.mitigation.alternatives.intervals import PairedChanges, compare_frontier
-from evenhand.mitigation.alternatives.proposals import CandidateRecipe, SearchSpace, describe_space
+from evenhand.mitigation.alternatives.intervals import compare_frontier
+from evenhand.mitigation.alternatives.proposals import CandidateRecipe, describe_space, propose_candidates
 from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativeNumbers, AlternativesResult
 from evenhand.mitigation.alternatives.rules import RuleInputs, Tilt
 from evenhand.mitigation.alternatives.sources import (
@@ -103,24 +103,62 @@ def find_alternatives(
     with limit_queries(subject, config.budget) as count_queries:
         search = _Search(subject, config, test, out, progress or ignore_progress, started)
         recipes = search.propose()
-        ranking, changes, candidates = search.compare(recipes)
-        result = search.record(candidates, ranking, changes, test_name, count_queries())
+        result = search.compare(recipes, test_name, count_queries())
     models = (search.study.model, *map(search.model, recipes[1:]))
     return AlternativeSearch(result, models, tuple(map(search.saver, recipes)))
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedPeople:
-    """People with their groups, shape (n,), and the labels of the groups."""
+class SearchPart:
+    """Validation or test set of a search.
+
+    Attributes:
+        people: People.
+        group: Group of each person, shape (n,).
+        gap: Gap to reduce.
+        inputs: Inputs of the rules by source of the scores.
+    """
 
     people: People
     group: Integers
-    labels: tuple[str, ...]
+    gap: RateGap
+    inputs: dict[ScoreSource, RuleInputs] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, people: People, groups: ProtectedGroups) -> GroupedPeople:
+    def of(cls, people: People, groups: ProtectedGroups, gap: GapName) -> SearchPart:
         """Find the groups of people."""
-        return cls(people, groups(people.individuals), groups.labels)
+        group = groups(people.individuals)
+        return cls(people, group, RateGap.of(gap, group, people.favourable, len(groups.labels)))
+
+    def decide(self, recipes: Sequence[CandidateRecipe]) -> Booleans:
+        """Compute the decisions of candidates, shape (candidates, n)."""
+        return np.stack([recipe.accepts(self.inputs[recipe.source]) for recipe in recipes])
+
+    def measure(self, recipe: CandidateRecipe, accepted: Booleans, labels: Sequence[str]) -> AlternativeNumbers:
+        """Compute the numbers of a candidate from its scores and decisions (n,).
+
+        The standardised mean difference of a group is ``(mean - mean of the largest group) / sd``, with the standard
+        deviation of all scores (n - 1).
+        """
+        favourable, scores = self.people.favourable, recipe.scores(self.inputs[recipe.source])
+        masks = [self.group == number for number in range(len(labels))]
+        members = {label: mask for label, mask in zip(labels, masks, strict=True) if mask.any()}
+        rates = {label: float(accepted[mask].mean()) for label, mask in members.items()}
+        deviation = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
+        largest = scores[max(masks, key=np.count_nonzero)].mean()
+        both = favourable.any() and not favourable.all()
+        return AlternativeNumbers(
+            accuracy=float((accepted == favourable).mean()),
+            auc=quantity_value(auc(scores, favourable)),
+            ks=kolmogorov_distance(scores[favourable], scores[~favourable]) if both else None,
+            gap=float(self.gap.sizes(accepted.astype(np.float64))),
+            ratio=min(rates.values()) / max(rates.values()) if max(rates.values()) > 0 else None,
+            selection_rates=rates,
+            smd={
+                label: float((scores[mask].mean() - largest) / deviation) if deviation > 0 else None
+                for label, mask in members.items()
+            },
+        )
 
 
 class _Search:
@@ -157,12 +195,12 @@ class _Search:
         rows = np.isin(people.rows, np.concatenate([split.train.rows, split.validation.rows]))
         validation = people.at(np.flatnonzero(rows))
         self.groups = ProtectedGroups.of(validation)
-        self.validation, self.test = (GroupedPeople.of(part, self.groups) for part in (validation, split.test))
+        self.validation = SearchPart.of(validation, self.groups, config.against)
+        self.test = SearchPart.of(split.test, self.groups, config.against)
         self.allows_group = not set(config.decide_without) & set(schema.protected)
         self.fitting = CrossFitting(
             people=validation,
             group=self.validation.group,
-            groups=len(self.groups.labels),
             given=model,
             learner=self.study.learner,
             hidden=config.decide_without,
@@ -170,8 +208,6 @@ class _Search:
         )
         self.notes = list(self.study.notes)
         self.membership: MembershipModel | None = None
-        self.inputs: dict[ScoreSource, tuple[RuleInputs, RuleInputs]] = {}
-        self.baseline = 0
         self.interrupted = False
         self.fits = 0
         if out is not None:
@@ -197,32 +233,24 @@ class _Search:
     def propose(self) -> list[CandidateRecipe]:
         """Fit all models, and list the candidates."""
         sources = self._fit_sources()
-        membership = None
+        validation, test = self.validation, self.test
+        individuals = test.people.individuals
+        memberships: tuple[Floats | None, Floats | None] = None, None
         if "tilt" in self.config.methods:
-            self.membership, membership = self.fitting.membership(self.progress)
+            self.membership, cross_fitted = self.fitting.membership(self.progress)
             self.fits += (FOLDS + 1) * len(self.membership.scorers)
+            memberships = cross_fitted, self.membership(individuals)
         self.progress("searching candidates", 0.75)
-        validation = self.validation
-        space = SearchSpace(
-            self.config.against,
-            self.config.methods,
-            validation.group,
-            validation.people.favourable,
-            len(validation.labels),
-            membership,
-            self.allows_group,
-            self.config.seed,
-        )
-        recipes = list(space.propose(sources))
-        individuals = self.test.people.individuals
-        test_membership = None if self.membership is None else self.membership(individuals)
         for source in sources:
-            test = query_source(source.scorer, individuals)
-            self.inputs[source] = (
-                source.inputs._replace(group=validation.group, membership=membership),
-                test._replace(group=self.test.group, membership=test_membership),
+            for part, inputs, membership in zip(
+                (validation, test), (source.inputs, query_source(source.scorer, individuals)), memberships, strict=True
+            ):
+                part.inputs[source] = inputs._replace(group=part.group, membership=membership)
+        return list(
+            propose_candidates(
+                self.config, validation.inputs, validation.people.favourable, allows_group=self.allows_group
             )
-        return recipes
+        )
 
     def _fit_sources(self) -> list[ScoreSource]:
         learner, limit = self.study.learner, self.config.time_limit
@@ -246,125 +274,77 @@ class _Search:
             self.notes.append("The learner does not use weights, so reweighed models are trained on resampled people.")
         return sources
 
-    def compare(
-        self, recipes: Sequence[CandidateRecipe]
-    ) -> tuple[CandidateRanking, PairedChanges, tuple[AlternativeCandidate, ...]]:
-        """Choose a candidate on the validation set, and compare it and the frontier on the test set."""
-        inputs = [self.inputs[recipe.source] for recipe in recipes]
-        accepted = (
-            np.stack([recipe.accepts(part) for recipe, (part, _) in zip(recipes, inputs, strict=True)]),
-            np.stack([recipe.accepts(part) for recipe, (_, part) in zip(recipes, inputs, strict=True)]),
-        )
+    def compare(self, recipes: Sequence[CandidateRecipe], test_name: str, queries: int) -> AlternativesResult:
+        """Choose a candidate on the validation set, compare it and the frontier on the test set, and record all."""
+        config, validation, test = self.config, self.validation, self.test
         self.progress("choosing", 0.85)
-        favourable = [part.people.favourable for part in (self.validation, self.test)]
-        gaps = [
-            RateGap.of(self.config.against, part.group, labels, len(part.labels))
-            for part, labels in zip((self.validation, self.test), favourable, strict=True)
-        ]
+        decisions = {part: part.decide(recipes) for part in (validation, test)}
+        baseline = self._find_baseline(recipes, decisions[validation])
         ranking = rank_candidates(
-            accepted[0],
-            favourable[0],
-            gaps[0],
-            baselines=self._baselines(recipes, accepted[0]),
-            allowed=self.config.accuracy_loss,
-            new_people=len(self.test.people),
+            decisions[validation],
+            validation.people.favourable,
+            validation.gap,
+            baselines=np.where([recipe.source.strength is not None for recipe in recipes], baseline, 0),
+            allowed=config.accuracy_loss,
+            new_people=len(test.people),
             parameters=[recipe.parameters for recipe in recipes],
         )
         changes = compare_frontier(
-            accepted[1],
-            favourable[1],
-            gaps[1],
+            decisions[test],
+            test.people.favourable,
+            test.gap,
             sorted({*map(int, np.flatnonzero(ranking.frontier)), ranking.chosen} - {0}),
-            [gaps[0].widest(decisions.astype(np.float64)) for decisions in accepted[0]],
-            confidence=self.config.confidence,
-            seed=self.config.seed,
+            [validation.gap.widest(accepted.astype(np.float64)) for accepted in decisions[validation]],
+            confidence=config.confidence,
+            seed=config.seed,
         )
         self.progress("writing the record", 0.9)
         candidates = []
         for number, recipe in enumerate(recipes):
+            gap_change = changes.gap.get(number)
+            verdict: ChangeVerdict = "not comparable" if gap_change is None else "within noise"
+            if gap_change is not None and (gap_change.high < 0 or gap_change.low > 0):
+                verdict = "better" if gap_change.high < 0 else "worse"
             measured = [
-                measure_candidate(people, decisions[number], recipe.scores(part), gap)
-                for people, decisions, part, gap in zip(
-                    (self.validation, self.test), accepted, inputs[number], gaps, strict=True
-                )
+                part.measure(recipe, accepted[number], self.groups.labels) for part, accepted in decisions.items()
             ]
-            candidates.append(self._describe(number, recipe, measured, ranking, changes))
-        return ranking, changes, tuple(candidates)
-
-    def _baselines(self, recipes: Sequence[CandidateRecipe], accepted: Booleans) -> Integers:
-        """Return the baseline of the loss of each candidate. See ``find_baseline``."""
-        correct = accepted == self.validation.people.favourable
-        refit = next((i for i, recipe in enumerate(recipes) if recipe.method == "refit"), None)
-        self.baseline = find_baseline(correct, refit)
-        if self.baseline:
-            self.notes.append(
-                f"Refitted without changes, the model has an accuracy of {100 * correct[self.baseline].mean():.1f} % "
-                f"on the validation set, and the original model of {100 * correct[0].mean():.1f} %. The original model "
-                "was trained on these people or on other data, so losses of refitted models are counted from the one "
-                "without changes."
+            candidates.append(
+                AlternativeCandidate(
+                    number=number,
+                    method=recipe.method,
+                    recipe=recipe.recipe,
+                    settings=recipe.settings,
+                    asks=validation.people.schema.protected if recipe.uses_group else (),
+                    validation=measured[0],
+                    test=measured[1],
+                    loss=float(ranking.losses[number]),
+                    margin=float(ranking.margins[number]),
+                    feasible=bool(ranking.feasible[number]),
+                    on_frontier=bool(ranking.frontier[number]),
+                    accuracy_change=changes.accuracy.get(number),
+                    gap_change=gap_change,
+                    verdict=verdict,
+                )
             )
-        refitted = [recipe.source.strength is not None for recipe in recipes]
-        return np.where(refitted, self.baseline, 0)
-
-    def _describe(
-        self,
-        number: int,
-        recipe: CandidateRecipe,
-        measured: Sequence[AlternativeNumbers],
-        ranking: CandidateRanking,
-        changes: PairedChanges,
-    ) -> AlternativeCandidate:
-        gap_change = changes.gap.get(number)
-        verdict: ChangeVerdict = "not comparable" if gap_change is None else "within noise"
-        if gap_change is not None and (gap_change.high < 0 or gap_change.low > 0):
-            verdict = "better" if gap_change.high < 0 else "worse"
-        return AlternativeCandidate(
-            number=number,
-            method=recipe.method,
-            recipe=recipe.recipe,
-            settings=recipe.settings,
-            asks=self.validation.people.schema.protected if recipe.uses_group else (),
-            validation=measured[0],
-            test=measured[1],
-            loss=float(ranking.losses[number]),
-            margin=float(ranking.margins[number]),
-            feasible=bool(ranking.feasible[number]),
-            on_frontier=bool(ranking.frontier[number]),
-            accuracy_change=changes.accuracy.get(number),
-            gap_change=gap_change,
-            verdict=verdict,
-        )
-
-    def record(
-        self,
-        candidates: tuple[AlternativeCandidate, ...],
-        ranking: CandidateRanking,
-        changes: PairedChanges,
-        test_name: str,
-        queries: int,
-    ) -> AlternativesResult:
-        """Build the record of the search."""
-        config = self.config
         chosen, reason = _judge(candidates[ranking.chosen])
-        smaller = ranking.gaps < ranking.gaps[0] - 1e-12
-        losses = (ranking.losses + ranking.margins)[smaller]
+        losses = (ranking.losses + ranking.margins)[ranking.gaps < ranking.gaps[0] - 1e-12]
         return AlternativesResult(
             **self.study.result_fields(test_name),
             against=config.against,
-            protected=self.validation.people.schema.protected,
+            protected=validation.people.schema.protected,
             groups=self.groups.labels,
             decide_without=config.decide_without,
             families=config.methods,
             space=describe_space(config.methods, allows_group=self.allows_group, fits=self.study.learner is not None),
             fits=self.fits,
-            validation=len(self.validation.people),
-            test=len(self.test.people),
+            validation=len(validation.people),
+            test=len(test.people),
             accuracy_loss=config.accuracy_loss,
-            baseline=self.baseline,
+            baseline=baseline,
             rule=RULE,
             confidence=config.confidence,
             critical=0.0 if math.isnan(changes.critical) else changes.critical,
-            candidates=candidates,
+            candidates=tuple(candidates),
             picked=ranking.chosen,
             chosen=chosen,
             reason=reason,
@@ -375,6 +355,20 @@ class _Search:
             seed=config.seed,
             seconds=time.perf_counter() - self.started,
         )
+
+    def _find_baseline(self, recipes: Sequence[CandidateRecipe], accepted: Booleans) -> int:
+        """Find the candidate from which losses of refitted models are counted. See ``find_baseline``."""
+        correct = accepted == self.validation.people.favourable
+        refit = next((i for i, recipe in enumerate(recipes) if recipe.method == "refit"), None)
+        baseline = find_baseline(correct, refit)
+        if baseline:
+            self.notes.append(
+                f"Refitted without changes, the model has an accuracy of {100 * correct[baseline].mean():.1f} % "
+                f"on the validation set, and the original model of {100 * correct[0].mean():.1f} %. The original model "
+                "was trained on these people or on other data, so losses of refitted models are counted from the one "
+                "without changes."
+            )
+        return baseline
 
     def model(self, recipe: CandidateRecipe) -> Scorer:
         """Create the model of a candidate."""
@@ -450,30 +444,3 @@ class AlternativeModel(WrappedScorer):
         """Predict the label of each individual, shape (n,)."""
         accepted = self.rule.accepts(self.rule_inputs(individuals))
         return np.where(accepted, self.favourable, 1 - self.favourable).astype(np.int64)
-
-
-def measure_candidate(people: GroupedPeople, accepted: Booleans, scores: Floats, gap: RateGap) -> AlternativeNumbers:
-    """Compute the numbers of a candidate from its decisions and scores, each of shape (n,).
-
-    The standardised mean difference of a group is ``(mean - mean of the largest group) / sd``, with the standard
-    deviation of all scores (n - 1).
-    """
-    favourable = people.people.favourable
-    masks = [people.group == number for number in range(len(people.labels))]
-    members = {label: mask for label, mask in zip(people.labels, masks, strict=True) if mask.any()}
-    rates = {label: float(accepted[mask].mean()) for label, mask in members.items()}
-    deviation = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
-    largest = scores[max(masks, key=np.count_nonzero)].mean()
-    both = favourable.any() and not favourable.all()
-    return AlternativeNumbers(
-        accuracy=float((accepted == favourable).mean()),
-        auc=quantity_value(auc(scores, favourable)),
-        ks=kolmogorov_distance(scores[favourable], scores[~favourable]) if both else None,
-        gap=float(gap.sizes(accepted.astype(np.float64))),
-        ratio=min(rates.values()) / max(rates.values()) if max(rates.values()) > 0 else None,
-        selection_rates=rates,
-        smd={
-            label: float((scores[mask].mean() - largest) / deviation) if deviation > 0 else None
-            for label, mask in members.items()
-        },
-    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from evenhand.core.config import Config, setting
+from evenhand.core.config import setting
+from evenhand.mitigation.config import StudyConfig
 
 GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
 """Gap between groups to reduce."""
@@ -16,7 +16,7 @@ Family: TypeAlias = Literal["reweigh", "tilt", "thresholds"]
 FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds")
 
 
-class AlternativesConfig(Config):
+class AlternativesConfig(StudyConfig):
     """Settings of a search for less discriminatory alternatives."""
 
     against: GapName = setting(
@@ -26,17 +26,3 @@ class AlternativesConfig(Config):
     )
     methods: tuple[Family, ...] = setting(FAMILIES, "families of candidates to search", min_length=1)
     decide_without: tuple[str, ...] = setting((), "attribute that the new model must not use")
-    fit: str | Callable[..., Any] | None = setting(
-        None,
-        "training function for models that cannot be trained again otherwise: fit(frame, labels) -> model",
-        unit="module:function",
-    )
-    accuracy_loss: float = setting(0.01, "allowed loss of accuracy, as a share", ge=0, lt=1)
-    confidence: float = setting(0.95, "simultaneous confidence level of all intervals", gt=0, lt=1)
-    time_limit: float | None = setting(
-        None, "time limit of the training; the trained models are compared", unit="seconds", gt=0
-    )
-    budget: int | None = setting(
-        None, "maximum number of individuals that a black box is queried for", unit="rows", ge=1
-    )
-    seed: int = setting(0, "random seed", ge=0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.mitigation.alternatives.config import Family, GapName
+from evenhand.core.typing import Booleans, Floats
+from evenhand.mitigation.alternatives.config import AlternativesConfig, Family
 from evenhand.mitigation.alternatives.gaps import CONDITIONS
 from evenhand.mitigation.alternatives.rules import RuleInputs, Tilt, tilt_features
 from evenhand.mitigation.alternatives.sources import FOLDS, STRENGTHS, ScoreSource
@@ -54,58 +54,38 @@ class CandidateRecipe:
         return 0 if self.rule is None else self.rule.parameters
 
 
-@dataclass(frozen=True, eq=False)
-class SearchSpace:
-    """Validation people and families of a search.
+def propose_candidates(
+    config: AlternativesConfig, inputs: Mapping[ScoreSource, RuleInputs], favourable: Booleans, *, allows_group: bool
+) -> Iterator[CandidateRecipe]:
+    """Yield all candidates, the original model first.
 
-    Attributes:
-        against: Gap to reduce.
-        families: Searched families.
-        group: Group of each person, shape (n,).
-        favourable: True label of each person, shape (n,).
-        groups: Number of groups.
-        membership: Cross-fitted probability of each group, shape (n, groups). None without tilts.
+    Args:
+        config: Settings.
+        inputs: Inputs of the rules for the validation set, by source of the scores.
+        favourable: True labels of the validation set, shape (n,).
         allows_group: Whether rules may use the group.
-        seed: Random seed.
     """
-
-    against: GapName
-    families: tuple[Family, ...]
-    group: Integers
-    favourable: Booleans
-    groups: int
-    membership: Floats | None
-    allows_group: bool
-    seed: int
-
-    def propose(self, sources: Sequence[ScoreSource]) -> Iterator[CandidateRecipe]:
-        """Yield all candidates, the original model first."""
-        for source in sources:
-            yield CandidateRecipe(source.name, describe_source(source), _strength(source), source)
-        # If the original model uses hidden attributes, rules work on the version in which these are fixed.
-        replaced = any(source.name == "untold" for source in sources)
-        scored = [
-            source for source in sources if not (replaced and source.name == "given") and not source.scorer.label_only
-        ]
-        for source in scored:
-            if "tilt" in self.families and (source.strength is None or source.strength in TILTED_STRENGTHS):
-                yield from self._tilt(source, uses_group=False)
-        for source in scored:
-            if "thresholds" in self.families and self.allows_group and not source.strength:
-                yield from self._tilt(source, uses_group=True)
-
-    def _tilt(self, source: ScoreSource, *, uses_group: bool) -> Iterator[CandidateRecipe]:
-        conditions = CONDITIONS[self.against]
-        weights = [None if condition is None else self.favourable == condition for condition in conditions]
-        counts = [np.bincount(self.group, weights=weight, minlength=self.groups) for weight in weights]
-        rng = np.random.default_rng([self.seed, 63])
-        shares = np.array(counts) / len(self.group)
-        method = "thresholds" if uses_group else "reweigh x tilt" if source.strength else "tilt"
-        kind = "thresholds from one price per group" if uses_group else "tilted without using the group"
-        inputs = source.inputs._replace(group=self.group, membership=self.membership)
-        for step, (words, rule) in enumerate(tilt_path(inputs, conditions, shares, uses_group=uses_group, rng=rng)):
-            settings = {"step": float(step)} | _strength(source)
-            yield CandidateRecipe(method, f"{describe_source(source)}, {kind}, {words}", settings, source, rule)
+    for source in inputs:
+        yield CandidateRecipe(source.name, describe_source(source), _strength(source), source)
+    # If the original model uses hidden attributes, rules work on the version in which these are fixed.
+    replaced = any(source.name == "untold" for source in inputs)
+    scored = [source for source in inputs if not (replaced and source.name == "given") and not source.scorer.label_only]
+    tilted = [source for source in scored if source.strength is None or source.strength in TILTED_STRENGTHS]
+    priced = [source for source in scored if allows_group and not source.strength]
+    conditions = CONDITIONS[config.against]
+    for method, sources in (("tilt", tilted), ("thresholds", priced)):
+        for source in sources if method in config.methods else ():
+            uses_group, group = method == "thresholds", inputs[source].group
+            assert group is not None, "the validation set has groups"
+            weights = [None if condition is None else favourable == condition for condition in conditions]
+            shares = np.array([np.bincount(group, weight) for weight in weights]) / len(group)
+            kind = "thresholds from one price per group" if uses_group else "tilted without using the group"
+            name = "reweigh x tilt" if source.strength and not uses_group else method
+            rng = np.random.default_rng([config.seed, 63])
+            path = tilt_path(inputs[source], conditions, shares, uses_group=uses_group, rng=rng)
+            for step, (words, rule) in enumerate(path):
+                settings = {"step": float(step)} | _strength(source)
+                yield CandidateRecipe(name, f"{describe_source(source)}, {kind}, {words}", settings, source, rule)
 
 
 def _strength(source: ScoreSource) -> dict[str, float]:

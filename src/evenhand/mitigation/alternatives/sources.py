@@ -106,7 +106,6 @@ class CrossFitting:
     Attributes:
         people: Training and validation people.
         group: Group of each person, shape (n,).
-        groups: Number of groups.
         given: Original model.
         learner: Learner of its kind, or None.
         hidden: Attributes that the models must not use.
@@ -115,7 +114,6 @@ class CrossFitting:
 
     people: People
     group: Integers
-    groups: int
     given: Scorer
     learner: Learner | None
     hidden: tuple[str, ...]
@@ -158,8 +156,9 @@ class CrossFitting:
         yes = values.index(schema.target.favourable)
         no = next(i for i in range(len(values)) if i != yes)
         scorers, scores = [], []
+        groups = int(self.group.max()) + 1
         learner = self.learner if isinstance(self.learner, EstimatorLearner) else None
-        modelled = range(1, 2) if self.groups == 2 else range(self.groups)
+        modelled = range(1, 2) if groups == 2 else range(groups)
         for number, group in enumerate(modelled):
             progress("fitting group membership", number / len(modelled))
             labels = np.where(self.group == group, yes, no)

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from evenhand.errors import ModelError
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
 from evenhand.models.scorer import Scorer
-from evenhand.schema.schema import Schema
 
 
 def find_learner(
-    source: Any,
-    schema: Schema,
-    *,
-    like: Any = None,
-    trust: bool = False,
-    fit: str | Callable[..., Any] | None = None,
-    given: Scorer | None = None,
+    model: Scorer, *, like: Any = None, fit: str | Callable[..., Any] | None = None, ending: str = ""
 ) -> Learner:
     """Find the learner of a model.
 
@@ -30,29 +21,20 @@ def find_learner(
     networks (``.npz``, ``.h5``, ``.keras``) continue from their weights. All other models need ``fit``.
 
     Args:
-        source: Model, as for ``models.load``.
-        schema: Data schema.
+        model: Model.
         like: The user's data, a template for data frames.
-        trust: Whether to load files that can run code.
         fit: Training function, or ``module:function``, called as ``fit(frame, labels)``. It returns a model. If set, it
             is used for every kind of model.
-        given: The same model, if it is already loaded.
+        ending: Extension of the model's file, which is preferred for new files.
 
     Raises:
-        ModelError: The model cannot be read, or needs ``fit``.
+        ModelError: The model needs ``fit``.
         OptionError: ``fit`` is not a function.
-        TrustError: Loading the model can run code, and it is not trusted.
-        MissingExtraError: A library is not installed.
     """
     if fit is not None:
         from evenhand.mitigation.learners.function import FunctionLearner
 
-        return FunctionLearner.of(fit, schema, like=like)
-    path = Path(source) if isinstance(source, str | Path) and Path(source).is_file() else None
-    ending = "" if path is None else path.suffix.lower()
-    if path is not None and ending in OBJECT_LOADERS:
-        source = load_stored_object(path, trust=trust)
-    model = given or load_model(source, schema, like=like, trust=trust, name=None if path is None else path.name)
+        return FunctionLearner.of(fit, model.schema, like=like)
     if isinstance(model, EstimatorModel):
         from evenhand.mitigation.learners.estimator import EstimatorLearner
 

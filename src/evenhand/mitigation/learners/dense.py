@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import MissingExtraError, ModelError, OptionError
-from evenhand.mitigation.descent import train_parameters
+from evenhand.errors import ModelError, OptionError
+from evenhand.mitigation.descent import descend, deterministic_torch
 from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import (
@@ -30,6 +30,21 @@ from evenhand.schema.schema import Schema
 
 SINGLE_PRECISION = 1e-5
 """Tolerance of rounding in networks that read single precision, such as those of Keras."""
+
+EPOCHS = 10
+"""Number of epochs when a trained network continues to learn."""
+
+BATCH = 256
+"""Rows per batch in large training sets."""
+
+STEPS = 30
+"""Minimum number of batches per epoch. Small training sets have smaller batches, but not below ``SMALLEST_BATCH``."""
+
+SMALLEST_BATCH = 8
+"""Minimum number of rows per batch."""
+
+LEARNING_RATE = 1e-3
+"""Initial learning rate of Adam. It follows half a cosine down to 0."""
 
 DenseLayers: TypeAlias = Sequence[tuple[Floats, Floats]]
 """Weights (inputs, units) and bias (units,) of each layer, with ReLU between the layers."""
@@ -75,7 +90,13 @@ class DenseLearner:
             MissingExtraError: PyTorch is not installed.
         """
         network = self.given
-        inputs = network_inputs(network, training_set)
+        inputs = plain_numbers(network.schema, training_set.individuals, location=network.name)
+        if np.isnan(inputs).any():
+            raise ModelError(
+                "the training set has a missing value, and a network has no input for missing values",
+                location=network.name,
+                hint="set `missing: drop` for the attribute in the schema",
+            )
         layers = train_layers(
             self.layers, inputs, target_labels(training_set, network), seed=seed, location=network.name
         )
@@ -97,22 +118,6 @@ class DenseLearner:
         if not isinstance(scorer, AdditiveNetwork):
             raise ModelError("expected a dense network, got another model", location=scorer.name)
         return save_network(scorer, path)
-
-
-def network_inputs(model: Scorer, training_set: TrainingSet) -> Floats:
-    """Encode a training set as the inputs of a network, shape (n + m, inputs).
-
-    Raises:
-        ModelError: A value is missing.
-    """
-    inputs = plain_numbers(model.schema, training_set.individuals, location=model.name)
-    if np.isnan(inputs).any():
-        raise ModelError(
-            "the training set has a missing value, and a network has no input for missing values",
-            location=model.name,
-            hint="set `missing: drop` for the attribute in the schema",
-        )
-    return inputs
 
 
 def save_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
@@ -221,24 +226,40 @@ def train_layers(
         MissingExtraError: PyTorch is not installed.
         ModelError: The weights became infinite.
     """
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("torch", extra="torch", purpose="to train a network") from None
     mean, spread = inputs.mean(axis=0), inputs.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     weights, bias = layers[0]
     folded = [(weights * spread[:, None], bias + mean @ weights), *layers[1:]]
-    tensors = [tuple(torch.tensor(array, requires_grad=True) for array in layer) for layer in folded]
+    with deterministic_torch(seed):
+        import torch
+        from torch.nn import functional
 
-    def run(batch: Any) -> Any:
-        for i, (weight, shift) in enumerate(tensors):
-            batch = torch.addmm(shift, torch.relu(batch) if i else batch, weight)
-        return batch
+        parameters = [torch.tensor(array, requires_grad=True) for layer in folded for array in layer]
+        standardised, targets = torch.as_tensor((inputs - mean) / spread), torch.as_tensor(labels)
+        rng = np.random.default_rng([seed, 90])
+        batches = max(1, round(len(inputs) / BATCH), min(STEPS, len(inputs) // SMALLEST_BATCH))
+        optimiser = torch.optim.Adam(parameters, lr=LEARNING_RATE)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=EPOCHS * batches)
+        orders = (np.array_split(rng.permutation(len(inputs)), batches) for _ in range(EPOCHS))
+        rows = (torch.as_tensor(batch) for order in orders for batch in order)
 
-    parameters = [tensor for layer in tensors for tensor in layer]
-    standardised = torch.as_tensor((inputs - mean) / spread)
-    train_parameters(run, parameters, standardised, labels, seed=seed, location=location)
-    trained = [(weight.detach().numpy(), shift.detach().numpy()) for weight, shift in tensors]
-    weights = trained[0][0] / spread[:, None]
-    return [(weights, trained[0][1] - mean @ weights), *trained[1:]]
+        def cross_entropy(batch: Any) -> Any:
+            logits = torch.addmm(parameters[1], standardised[batch], parameters[0])
+            for weight, shift in zip(parameters[2::2], parameters[3::2], strict=True):
+                logits = torch.addmm(shift, torch.relu(logits), weight)
+            if logits.shape[1] == 1:
+                return functional.binary_cross_entropy_with_logits(logits[:, 0], targets[batch].to(logits.dtype))
+            return functional.cross_entropy(logits, targets[batch])
+
+        with torch.enable_grad():
+            for _ in descend(optimiser, schedule, rows, cross_entropy):
+                pass
+    arrays = [parameter.detach().numpy() for parameter in parameters]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ModelError(
+            "training made the weights infinite",
+            location=location,
+            hint="scale the numbers to a moderate size with `encoding: {offset, scale}` in the schema",
+        )
+    weights = arrays[0] / spread[:, None]
+    return [(weights, arrays[1] - mean @ weights), *zip(arrays[2::2], arrays[3::2], strict=True)]

@@ -113,19 +113,22 @@ class FunctionLearner:
         model = self.models.get(scorer) if isinstance(scorer, Hashable) else None
         if model is None:
             raise ModelError("expected a model of this learner, got another model", location=scorer.name)
-        if isinstance(scorer, TorchModule):
-            _write_module(scorer, path)
-        elif type(model).__name__ == "Booster" and hasattr(model, "save_model"):
-            file_ending(path, (".json", ".ubj") if hasattr(model, "save_raw") else (".txt",))
-            model.save_model(str(path))
-        else:
-            try:
+        try:
+            if isinstance(scorer, TorchModule):
+                import torch
+
+                file_ending(path, (".pt", ".pth"))
+                torch.save(scorer.source, path)
+            elif type(model).__name__ == "Booster" and hasattr(model, "save_model"):
+                file_ending(path, (".json", ".ubj") if hasattr(model, "save_raw") else (".txt",))
+                model.save_model(str(path))
+            else:
                 write_object(model, path, ENDINGS)
-            except EvenhandError:
-                raise
-            except Exception as error:
-                message = f"the model cannot be written: {summarize_error(error)}"
-                raise ModelError(message, location=scorer.name) from error
+        except EvenhandError:
+            raise
+        except Exception as error:
+            message = f"the model cannot be written: {summarize_error(error)}"
+            raise ModelError(message, location=scorer.name) from error
         return (path,)
 
 
@@ -134,15 +137,3 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
         return "seed" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # some compiled functions have no signature
         return False
-
-
-def _write_module(scorer: TorchModule, path: Path) -> None:
-    """Write a module as ``.pt`` or ``.pth``."""
-    import torch
-
-    file_ending(path, (".pt", ".pth"))
-    try:
-        torch.save(scorer.source, path)
-    except Exception as error:
-        message = f"the network cannot be written: {summarize_error(error)}"
-        raise ModelError(message, location=scorer.name) from error

@@ -1,8 +1,7 @@
-"""Registry of mitigation methods. The module of a method is imported when it is used."""
+"""Registry of mitigation methods."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,6 +10,10 @@ from typing import TypeAlias
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.mitigation.candidate import Candidate, MitigationTask
 from evenhand.mitigation.learners.learner import Learner
+from evenhand.mitigation.methods.retrain import retrain
+from evenhand.mitigation.training.blind import blind
+from evenhand.mitigation.training.candidates import make_method
+from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import Scorer
 
@@ -19,18 +22,9 @@ Method: TypeAlias = Callable[[MitigationTask], Candidate]
 FROM_FINDINGS = ("retrain",)
 """Methods that learn from findings. All others need only the protected attributes."""
 
-TRAINED = ("erm", "diffdp", "gap", "hsic", "laftr", "prejudice-remover", "logit-pairing")
-"""Methods that train a new network."""
+METHODS: dict[str, Method] = {"retrain": retrain, **{name: make_method(name) for name in RECIPES}, "blind": blind}
 
-METHODS: dict[str, str] = {
-    "retrain": "evenhand.mitigation.methods.retrain:retrain",
-    **dict.fromkeys(TRAINED, "evenhand.mitigation.training.candidates:make_method"),
-    "blind": "evenhand.mitigation.training.blind:blind",
-}
-"""Function of each method, as ``module:function``. Methods that train networks share a function that creates the method
-from its name."""
-
-BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover")
+BY_GROUP = tuple(name for name, recipe in RECIPES.items() if recipe.by_group)
 """Methods that reduce gaps between groups, and not counterfactual flips."""
 
 
@@ -40,7 +34,7 @@ def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) 
     Raises:
         OptionError: The extension is not supported.
     """
-    is_network = name in TRAINED or (name == "blind" and isinstance(model, AdditiveNetwork))
+    is_network = name in RECIPES or (name == "blind" and isinstance(model, AdditiveNetwork))
     endings = (".npz",) if is_network else () if learner is None else learner.endings
     if endings and path.suffix.lower() not in endings:
         raise OptionError(
@@ -61,13 +55,7 @@ def load_methods(names: Iterable[str]) -> dict[str, Method]:
     unknown = [name for name in names if name not in METHODS]
     if unknown:
         raise OptionError(f"unknown method {unknown[0]!r}", location="`methods=`", hint=f"use {', '.join(METHODS)}")
-    return {name: _load_method(name) for name in names}
-
-
-def _load_method(name: str) -> Method:
-    if name in TRAINED and importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("torch", extra="torch", purpose=f"to train networks ({name})")
-    module, _, function = METHODS[name].partition(":")
-    method = getattr(importlib.import_module(module), function)
-    loaded: Method = method(name) if name in TRAINED else method
-    return loaded
+    trained = [name for name in names if name in RECIPES]
+    if trained and importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("torch", extra="torch", purpose=f"to train networks ({trained[0]})")
+    return {name: METHODS[name] for name in names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.learners.learner import label_array
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.training.blind import find_protected
-from evenhand.mitigation.training.losses.loss import load_loss
+from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models.additive.network import AdditiveNetwork
 
 if TYPE_CHECKING:
@@ -39,45 +38,6 @@ WEAKER = 10.0
 """Divisor of the weakest strength, for the lower end of the refinement if even the weakest loses too much accuracy."""
 
 
-@dataclass(frozen=True)
-class TrainingRecipe:
-    """Training settings of a method.
-
-    Attributes:
-        words: Description.
-        sees_protected: Whether the network gets the protected attributes. The published group methods do not: such a
-            network could reach a group's rate by treating its members differently.
-        by_group: Whether the penalty compares groups.
-        by_person: Whether the penalty compares the answers for one person under different protected assignments. The
-            original network is trained further, if possible. Otherwise, the network is small.
-        steps: Number of steps for training the original network further.
-        rate: Initial learning rate of these steps. A group method with a rate trains the original network further, so
-            that its accuracy differs less by chance than that of a new network.
-    """
-
-    words: str
-    sees_protected: bool
-    by_group: bool
-    by_person: bool = False
-    steps: int = 1000
-    rate: float | None = None
-
-
-RECIPES = {
-    "erm": TrainingRecipe("a network trained for accuracy alone", True, False),
-    "diffdp": TrainingRecipe("a network trained for equal mean scores (DiffDP)", False, True),
-    "gap": TrainingRecipe("trained further for equal mean scores", True, True, steps=150, rate=0.002),
-    "hsic": TrainingRecipe("a network trained for scores independent of the group (HSIC)", False, True),
-    "laftr": TrainingRecipe("a network trained on a representation that hides the group (LAFTR)", False, True),
-    "prejudice-remover": TrainingRecipe(
-        "a network trained for decisions that reveal nothing about the group (Prejudice Remover)", False, True
-    ),
-    "logit-pairing": TrainingRecipe(
-        "a network trained for equal logits under every protected assignment", True, False, True
-    ),
-}
-
-
 def make_method(method: str) -> Callable[[MitigationTask], Candidate]:
     """Create the mitigation method that trains networks with a loss.
 
@@ -91,7 +51,7 @@ def make_method(method: str) -> Callable[[MitigationTask], Candidate]:
 class _StrengthSweep:
     def __init__(self, method: str, task: MitigationTask) -> None:
         self._method, self._task, self._recipe = method, task, RECIPES[method]
-        sweep = load_loss(method).sweep
+        sweep = self._recipe.loss().sweep
         if sweep != (0.0,):
             fixed = task.config.strength
             sweep = (0.0, *sweep) if fixed is None else (fixed,)

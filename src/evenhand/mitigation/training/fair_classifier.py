@@ -14,8 +14,8 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding, join_features, joint_groups, number_groups
 from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
-from evenhand.mitigation.training.losses.loss import load_loss
 from evenhand.mitigation.training.network import start_from_network
+from evenhand.mitigation.training.recipes import load_loss
 from evenhand.models.additive.network import AdditiveNetwork, binary_labels
 from evenhand.schema.arrays import check_index
 from evenhand.schema.attribute import Value

@@ -39,7 +39,7 @@ def over_members(measure: Measure) -> Measure:
     return measure_members
 
 
-@dataclass(frozen=True)
+@dataclass
 class GroupPenalty:
     """Measure of scores and groups as a loss. See ``FairnessLoss`` for ``default`` and ``sweep``."""
 
@@ -62,21 +62,6 @@ class GroupPenalty:
         import torch
 
         return self.measure(torch.sigmoid(logits), batch.groups)
-
-
-def diffdp() -> GroupPenalty:
-    """Create the DiffDP loss: the gap between mean scores."""
-    return GroupPenalty("DiffDP", mean_gap, 1.0, (0.1, 0.3, 0.5, 1.0, 2.0))
-
-
-def hsic() -> GroupPenalty:
-    """Create the HSIC loss: the dependence of scores and groups."""
-    return GroupPenalty("HSIC", hsic_criterion, 100.0, (3.0, 10.0, 30.0, 100.0, 300.0))
-
-
-def prejudice_remover() -> GroupPenalty:
-    """Create the Prejudice Remover loss: the mutual information of decision and group."""
-    return GroupPenalty("Prejudice Remover", mutual_information, 10.0, (0.3, 1.0, 3.0, 10.0, 30.0))
 
 
 @over_members

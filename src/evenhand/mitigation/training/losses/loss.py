@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from evenhand.errors import OptionError
@@ -94,31 +93,6 @@ def check_groups(task: TrainingTask, name: str) -> None:
             f"{name} compares groups, and the training set has fewer than two",
             hint="name protected attributes: `protected=NAME` (or sensitive_features= in fit)",
         )
-
-
-LOSSES: dict[str, str] = {
-    "erm": "loss:EmpiricalRisk",
-    "diffdp": "group_penalties:diffdp",
-    "gap": "group_penalties:diffdp",
-    "hsic": "group_penalties:hsic",
-    "laftr": "laftr:LAFTR",
-    "prejudice-remover": "group_penalties:prejudice_remover",
-    "logit-pairing": "counterfactual:LogitPairing",
-}
-"""Loss of each method, as ``module:name`` of this package."""
-
-
-def load_loss(method: str) -> FairnessLoss:
-    """Create the loss of a method.
-
-    Raises:
-        OptionError: The method does not exist.
-    """
-    if method not in LOSSES:
-        raise OptionError(f"unknown training method {method!r}", hint=f"use {', '.join(LOSSES)}")
-    module, _, name = LOSSES[method].partition(":")
-    loss: FairnessLoss = getattr(import_module(f"{__package__}.{module}"), name)()
-    return loss
 
 
 class EmpiricalRisk:
