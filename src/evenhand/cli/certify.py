@@ -35,15 +35,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CertificateSource(ModelOptions):
-    """Question that a certificate should answer."""
+class DomainOptions(ModelOptions):
+    """Domain of a certificate."""
 
     schema: Annotated[
-        Path | None,
-        typer.Option(help="Schema file (YAML); without it and --data the domain is as the file states it."),
+        Path | None, typer.Option(help="Schema file (YAML); check-certificate also reads it from the certificate.")
     ] = None
-    data: Annotated[str | None, typer.Option(help="Data of the population.")] = None
+    data: Annotated[str | None, typer.Option(help="Data of the population: a table, or a data set's name.")] = None
     protected: ProtectedOption = None
+
+
+@dataclass(frozen=True)
+class CertificateSource(DomainOptions):
+    """Question that a certificate should answer."""
+
     where: Annotated[list[str] | None, typer.Option(help="Condition on the population; may be repeated.")] = None
     population: Annotated[str | None, typer.Option(help="uniform, or independent: each attribute as in --data.")] = None
     threshold: Annotated[float | None, typer.Option(help="Decision threshold.")] = None
@@ -190,20 +195,15 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
 
 
 @dataclass(frozen=True)
-class DomainOptions(ModelOptions):
+class PopulationOptions(DomainOptions):
     """Population of a certificate."""
 
-    schema: Annotated[Path | None, typer.Option(help="Schema file (YAML).")] = None
     population: Annotated[
         str,
         typer.Option(
             help="uniform over the domain; data: as in --data; or independent: each attribute as in --data.",
         ),
     ] = "uniform"
-    data: Annotated[str | None, typer.Option(help="CSV, JSON lines, Parquet or Excel file, or a data set's name.")] = (
-        None
-    )
-    protected: ProtectedOption = None
     seed: SeedOption = 0
 
     def describe(self) -> tuple[Schema, People | None]:
@@ -238,7 +238,7 @@ class DomainOptions(ModelOptions):
 def certify(
     settings: Settings,
     model: Annotated[str, typer.Argument(help="Model file, or module:function that returns a white-box model.")],
-    domain: DomainOptions,
+    domain: PopulationOptions,
     output: OutputOptions,
     certificate: Annotated[
         Path | None, typer.Option(help="File for every box and its proof, for check-certificate.")

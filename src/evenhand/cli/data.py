@@ -20,6 +20,7 @@ from evenhand.cli.options import (
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
+    from evenhand.core.document import Document
     from evenhand.datasets.entry import DatasetCard
     from evenhand.schema.people import People
 
@@ -101,59 +102,47 @@ def datasets(
     name: Annotated[str | None, typer.Argument(help="A data set's name; without one, all are listed.")] = None,
 ) -> None:
     """List the data sets known by name, or describe one."""
-    from evenhand import datasets
+    from evenhand import datasets, view
 
-    if name is not None:
-        card = datasets.dataset_card(name)
-        output.emit(card.model_dump_json(indent=2))
-        if not output.silent:
-            _show_dataset(card)
-        return
-    cards = datasets.dataset_cards()
-    output.emit(jsonlib.dumps([card.model_dump(mode="json") for card in cards], indent=2))
+    cards = [datasets.dataset_card(name)] if name is not None else datasets.dataset_cards()
+    described = [card.model_dump(mode="json") for card in cards]
+    output.emit(jsonlib.dumps(described if name is None else described[0], indent=2))
     if not output.silent:
-        _list_datasets(cards)
+        document = _list_datasets(cards) if name is None else _describe_dataset(cards[0])
+        view.show_document(document, verbose=True)
 
 
-def _list_datasets(cards: list[DatasetCard]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _list_datasets(cards: list[DatasetCard]) -> Document:
+    from evenhand.core.document import Column, Document, Table, TableRow
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "people", "what is decided", "favourable", "protected", "where"):
-        table.add_column(
-            heading, justify="right" if heading == "people" else "left", no_wrap=heading in ("name", "where")
-        )
-    for card in cards:
-        table.add_row(
-            card.name, f"{card.rows:,}", card.target, str(card.favourable), ", ".join(card.protected), card.place
-        )
-    Console().print(table)
-    typer.echo("\nevenhand datasets NAME shows origin, licence and columns; evenhand audit MODEL NAME uses one.")
+    columns = [Column(name) for name in ("name", "what is decided", "favourable", "protected", "where")]
+    rows = [
+        (card.name, f"{card.rows:,}", card.target, str(card.favourable), ", ".join(card.protected), card.place)
+        for card in cards
+    ]
+    columns.insert(1, Column("people", numeric=True))
+    return Document(
+        "Data sets",
+        "evenhand datasets NAME shows origin, licence and columns; evenhand audit MODEL NAME uses one.",
+        (Table("Data sets by name", tuple(columns), tuple(map(TableRow, rows))),),
+    )
 
 
-def _show_dataset(card: DatasetCard) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _describe_dataset(card: DatasetCard) -> Document:
+    from evenhand.core.document import Document, Facts
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in (
-        ("name", f"{card.name}: {card.title}"),
-        ("about", card.about),
-        ("origin", card.origin),
-        ("publisher", card.publisher),
-        ("licence", card.licence),
-        ("cite", card.citation),
-        ("people", f"{card.rows:,}"),
-        ("attributes", ", ".join(card.attributes)),
-        ("beside them", ", ".join(card.extra) or "nothing"),
-        ("protected", ", ".join(card.protected)),
-        ("label", f"{card.target}, favourable: {card.favourable}"),
-        ("prepared", card.preparation),
-        ("checked", card.check),
-        ("where", card.place if card.path is None else f"{card.place}: {card.path}"),
-    ):
-        table.add_row(label, value)
-    Console(markup=False).print(table)
+    facts = {
+        "origin": card.origin,
+        "publisher": card.publisher,
+        "licence": card.licence,
+        "cite": card.citation,
+        "people": f"{card.rows:,}",
+        "attributes": ", ".join(card.attributes),
+        "other columns": ", ".join(card.extra) or "none",
+        "protected": ", ".join(card.protected),
+        "label": f"{card.target}, favourable: {card.favourable}",
+        "prepared": card.preparation,
+        "checked": card.check,
+        "where": card.place if card.path is None else f"{card.place}: {card.path}",
+    }
+    return Document(f"{card.name}: {card.title}", card.about, (Facts(tuple(facts.items())),))

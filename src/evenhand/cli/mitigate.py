@@ -117,15 +117,12 @@ def refute(
     config = REFUTATION.read(settings, seed=people.seed)
     check_files(save=save)
     _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json, "--save": save})
-    if save is not None and (config.family == "any" or save.suffix not in (".joblib", ".pkl")):
-        expected = (
-            "a family whose rules are models" if config.family == "any" else "a file that ends in .joblib or .pkl"
-        )
-        received = f"family {config.family!r}" if config.family == "any" else str(save)
-        hint = (
-            "add --family linear or --family tree" if config.family == "any" else "rename it, e.g. --save rule.joblib"
-        )
-        raise OptionError(f"expected {expected}, got {received}", location="--save", hint=hint)
+    if save is not None and config.family == "any":
+        hint = "add --family linear or --family tree"
+        raise OptionError("expected a family whose rules are models, got 'any'", location="--save", hint=hint)
+    if save is not None and save.suffix not in (".joblib", ".pkl"):
+        hint = "rename it, e.g. --save rule.joblib"
+        raise OptionError(f"expected a file that ends in .joblib or .pkl, got {save}", location="--save", hint=hint)
     with output.progress() as progress:
         progress("reading the people", 0.0)
         source = people.read(data)
@@ -167,7 +164,6 @@ def _read_people(
 
     Raises:
         OptionError: The test set is DATA.
-        DataError: A label is missing, or all labels are the same.
     """
     from evenhand.schema.people import encode
 
@@ -178,12 +174,10 @@ def _read_people(
             hint="name another table, or leave it out to hold out a part of DATA",
         )
     subject = people.read_subject(model, data, progress)
-    _check_labels(subject.people, subject.data_name)
     if test is None:
         return subject, None, ""
     source = people.read(test)
     held_out = encode(subject.people.schema, source.frame, location=source.name)
-    _check_labels(held_out, source.name)
     return subject, held_out, source.name
 
 
@@ -280,16 +274,3 @@ def _is_same_data(data: str, test: str) -> bool:
     """Whether both are the same file, or the same data set."""
     both = Path(data).exists() and Path(test).exists()
     return Path(data).samefile(test) if both else data == test
-
-
-def _check_labels(people: People, location: str) -> None:
-    """Refuse true labels that are missing or all the same.
-
-    Raises:
-        DataError: They are.
-    """
-    name = people.schema.target.name
-    if people.labels is None:
-        raise DataError(f"expected true labels in the column {name!r}, which is missing", location=location)
-    if len(set(people.labels.tolist())) < 2:
-        raise DataError(f"the target column {name!r} has only one class", location=location)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.options import PageOptions, check_files
+from evenhand.cli.options import ConfigOption, PageOptions, check_files
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED, InterruptCounter
 from evenhand.core.text import format_count
@@ -264,7 +264,7 @@ def monitor(
             help="Decisions and labels: JSON lines, the log of a shield, or a .csv file; - is standard input."
         ),
     ],
-    config: Annotated[Path, typer.Option(help="Configuration of the monitor: a YAML or TOML file.")],
+    config: ConfigOption,
     following: FollowOptions,
     output: PageOptions,
 ) -> None:

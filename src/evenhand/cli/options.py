@@ -137,6 +137,8 @@ DATA_HELP = (
     "(duckdb:///FILE?table=NAME), or name of a data set."
 )
 DataArgument = Annotated[str, typer.Argument(help=DATA_HELP)]
+ConfigOption = Annotated[Path, typer.Option(help="Configuration: a YAML or TOML file.")]
+TrustFunctionsOption = Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")]
 
 
 @dataclass(frozen=True)
@@ -447,11 +449,28 @@ def open_data(data: str, *, schema: Path | None) -> DataSource | None:
     return None if rows is None else DataSource(rows, None if schema is None else read_schema(schema), name)
 
 
-def read_terms(names: list[str] | None, files: list[Path]) -> list[str | IdentityCategory] | None:
-    """Return categories of identity terms by name, and those of files. None for all bundled categories."""
-    from evenhand.datasets.identity.lists import read_categories
+@dataclass(frozen=True)
+class TextOptions:
+    """Column of texts that a model decides about."""
 
-    return [*(names or ()), *(category for path in files for category in read_categories(path))] or None
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of texts that the model decides about, by the identity terms in them.")
+    ] = None
+    terms: Annotated[
+        list[Path] | None, typer.Option(help="For texts: a list of identity terms (YAML); may be repeated.")
+    ] = None
+
+    def check(self) -> None:
+        """Refuse terms without texts."""
+        if self.terms and self.text_column is None:
+            raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
+
+    def categories(self, people: DataOptions) -> list[str | IdentityCategory] | None:
+        """Return the categories of ``--protected`` and those of files. None for all bundled categories."""
+        from evenhand.datasets.identity.lists import read_categories
+
+        files = [category for path in self.terms or () for category in read_categories(path)]
+        return [*(people.protected or ()), *files] or None
 
 
 def check_files(**files: Path | None) -> None:

@@ -16,9 +16,9 @@ from evenhand.cli.options import (
     ModelArgument,
     OutputOptions,
     PeopleOptions,
+    TextOptions,
     approve_queries,
     check_files,
-    read_terms,
 )
 from evenhand.errors import LimitError, OptionError
 
@@ -48,13 +48,7 @@ def search(
     people: DataOptions,
     output: FindingsOptions,
     rows: PeopleOptions,
-    text_column: Annotated[
-        str | None,
-        typer.Option(help="Column of texts that the model decides about: identity terms in it are swapped."),
-    ] = None,
-    terms: Annotated[
-        list[Path] | None, typer.Option(help="For texts: a list of identity terms (YAML); may be repeated.")
-    ] = None,
+    texts: TextOptions,
     save_tests: Annotated[Path | None, typer.Option(help="File for pytest tests that query a new model.")] = None,
 ) -> None:
     """Search for decisions that depend on protected attributes.
@@ -72,7 +66,7 @@ def search(
         )
     result: SearchResult | TextSearchResult
     document: Callable[[], Document]
-    if text_column is not None:
+    if texts.text_column is not None:
         rows.require_shown(table=output.table)
         for option, value in (
             ("--html", output.html),
@@ -81,11 +75,9 @@ def search(
         ):
             if value is not None:
                 raise OptionError(f"{option} does not apply to texts", location="--text-column", hint="leave it out")
-        result = texts = rows.hide(_search_texts(settings, model, data, text_column, terms or [], people, output))
-        document = texts.document
+        result = rows.hide(_search_texts(settings, model, data, texts, people, output))
+        document = result.document
     else:
-        if terms:
-            raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
         with output.progress() as progress:
             subject = people.read_subject(model, data, progress)
         subject.people.schema.target.require_labels("a search for individuals")
@@ -111,8 +103,7 @@ def _search_texts(
     settings: Settings,
     model: str,
     data: str,
-    column: str,
-    terms: list[Path],
+    texts: TextOptions,
     people: DataOptions,
     output: OutputOptions,
 ) -> TextSearchResult:
@@ -121,6 +112,7 @@ def _search_texts(
 
     config = TEXTS.read(settings, favourable=people.favourable)
     source = people.read(data)
+    column = str(texts.text_column)
     source.require(column)
     frame, reading = source.with_text(column)
     approve_queries(model, config.budget, None)
@@ -128,7 +120,7 @@ def _search_texts(
         result = searching.search_texts(
             model,
             frame[column].astype(str).tolist(),
-            protected=read_terms(people.protected, terms),
+            protected=texts.categories(people),
             config=config,
             trust=people.trust,
             progress=progress,

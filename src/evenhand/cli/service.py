@@ -35,12 +35,8 @@ def serve(
     ] = None,
 ) -> None:
     """Serve shields, guards and monitors over HTTP."""
-    try:
+    with _require_extra("to serve"):
         from evenhand.service.server import run_server
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("evenhand"):
-            raise
-        raise MissingExtraError(error.name or "fastapi", extra="serve", purpose="to serve") from None
     from evenhand.service.settings import ServiceConfig, demo_config
 
     settings = demo_config() if config is None else ServiceConfig.read(config)
@@ -53,6 +49,21 @@ def serve(
     typer.echo("stopped" if completed else "stopped before all requests were answered")
     if not completed:
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _require_extra(purpose: str) -> Iterator[None]:
+    """Explain that a library of the service is not installed.
+
+    Raises:
+        MissingExtraError: An import failed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("evenhand"):
+            raise
+        raise MissingExtraError(str(error.name), extra="serve", purpose=purpose) from None
 
 
 def _print_address(context: ServiceContext, url: str) -> None:
@@ -118,13 +129,9 @@ def replay(
         raise OptionError("expected one stream for --head, got all", location="--head", hint="add --stream")
     if heads is not None and store is None:
         raise OptionError("--heads requires --store", location="--heads", hint="use --head HASH")
-    try:
-        from evenhand.service.replay.replay import read_lines, replay_log
+    with _require_extra("to read the logs of the service"):
+        from evenhand.service.replay.replay import ServiceReplay, read_lines, replay_log
         from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
-        from evenhand.service.store.database import Database
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), extra="serve", purpose="to read the logs of the service") from None
-    from evenhand.service.replay.replay import ServiceReplay
     from evenhand.shields.policy.file import load_policy
 
     policies = [load_policy(path) for path in policy or ()]
@@ -135,11 +142,8 @@ def replay(
         hashes = {} if heads is None else _read_heads(heads)
         if head is not None and stream is not None:
             hashes[stream] = head
-        database = Database(_existing_store(str(store)), make=False)
-        try:
+        with _open_store(_existing_store(str(store)), make=False) as database:
             result = replay_stored_logs(database, policies=policies, heads=hashes, stream=stream)
-        finally:
-            database.close()
     output.finish(result)
     if not result.all_agree:
         raise typer.Exit(1)
@@ -227,9 +231,7 @@ def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
 
 def _check_streams(config: Path, streams: list[str]) -> None:
     """Refuse a key for a stream that is not configured."""
-    from evenhand.service.settings import ServiceConfig
-
-    settings = ServiceConfig.read(config)
+    settings = _read_settings(config)
     names = [shield.name for shield in settings.shields] + [guard.name for guard in settings.guards]
     names += [monitor.name for monitor in settings.monitors]
     for name in streams:
@@ -296,20 +298,10 @@ def list_keys(output: OutputOptions, config: ConfigOption = CONFIG) -> None:
 
 @contextmanager
 def _open_keys(config: Path) -> Iterator[KeyStore]:
-    try:
+    with _require_extra("for the service's keys"):
         from evenhand.service.auth.keys import KeyStore
-        from evenhand.service.settings import ServiceConfig
-        from evenhand.service.store.database import Database
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("evenhand"):
-            raise
-        raise MissingExtraError(error.name or "fastapi", extra="serve", purpose="for the service's keys") from None
-    database = Database(ServiceConfig.read(config).service.database)
-    try:
-        with KeyStore(database) as ring:
-            yield ring
-    finally:
-        database.close()
+    with _open_store(_read_settings(config).service.database) as database, KeyStore(database) as ring:
+        yield ring
 
 
 def _print_key(key: str) -> None:
@@ -347,11 +339,7 @@ def backup(
     partial = file.with_name(file.name + ".partial")
     partial.unlink(missing_ok=True)
     try:
-        source = _open_store(settings.service.database, make=False)
-        try:
-            heads = _copy_and_replay(source, f"sqlite:///{partial}", settings)
-        finally:
-            source.close()
+        heads = _copy_and_replay(settings.service.database, f"sqlite:///{partial}", settings)
         partial.rename(file)
     finally:
         for suffix in ("", "-wal", "-shm"):
@@ -370,27 +358,20 @@ def restore(
     settings = _read_settings(config)
     if not file.is_file():
         raise OptionError(f"there is no file {file}", location="FILE", hint="name a backup of `evenhand store backup`")
-    source = _open_store(f"sqlite:///{file.absolute()}", make=False)
-    try:
-        heads = _copy_and_replay(source, settings.service.database, settings)
-    finally:
-        source.close()
+    heads = _copy_and_replay(f"sqlite:///{file.absolute()}", settings.service.database, settings)
     _print_heads(f"{settings.service.place} has", heads)
 
 
-def _copy_and_replay(source: Database, target: str, settings: ServiceConfig) -> Mapping[str, tuple[int, str]]:
+def _copy_and_replay(source: str, target: str, settings: ServiceConfig) -> Mapping[str, tuple[int, str]]:
     """Copy a store, replay the copy, and return the heads of its logs."""
     from evenhand.service.replay.replay_store import replay_stored_logs
     from evenhand.service.store.upkeep import copy_store
 
-    copy = _open_store(target, make=True)
-    try:
-        heads = copy_store(source, copy, _count_rows())
+    with _open_store(source, make=False) as original, _open_store(target) as copy:
+        heads = copy_store(original, copy, _count_rows())
         policies = _read_policies(settings, copy)
         typer.echo("copied; replaying every log", err=True)
         replay = replay_stored_logs(copy, policies=policies, heads={name: last for name, (_, last) in heads.items()})
-    finally:
-        copy.close()
     for log in replay.replays:
         if log.difference is not None:
             typer.echo(f"error: the log of {log.stream!r} differs: {log.difference}", err=True)
@@ -436,13 +417,14 @@ def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolic
     return [load_policy(settings.folder / file) for file in dict.fromkeys(files) if file]
 
 
-def _open_store(url: str, *, make: bool) -> Database:
-    try:
+@contextmanager
+def _open_store(url: str, *, make: bool = True) -> Iterator[Database]:
+    with _require_extra("for the service's store"):
         from evenhand.service.store.database import Database
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("evenhand"):
-            raise
-        raise MissingExtraError(error.name or "sqlalchemy", extra="serve", purpose="for the service's store") from None
     if not make and url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
         raise StoreError("the file does not exist", location=url, hint="run the command in the folder of the service")
-    return Database(url, make=make)
+    database = Database(url, make=make)
+    try:
+        yield database
+    finally:
+        database.close()

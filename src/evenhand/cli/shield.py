@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import DataOptions, OutputOptions, PageOptions, check_files
+from evenhand.cli.options import ConfigOption, DataOptions, OutputOptions, PageOptions, check_files
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
@@ -54,7 +54,7 @@ def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str,
 
 
 def simulate(
-    config: Annotated[Path, typer.Option(help="Configuration of the shield: a YAML or TOML file.")],
+    config: ConfigOption,
     people: DataOptions,
     output: PageOptions,
     model: Annotated[
@@ -106,7 +106,6 @@ def simulate(
     output.finish(result, interrupted=result.interrupted)
 
 
-ConfigOption = Annotated[Path, typer.Option(help="Configuration of the shield: a YAML or TOML file.")]
 PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file of shield synthesize.")]
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
@@ -16,8 +13,8 @@ from evenhand.cli.options import (
     ModelArgument,
     OutputOptions,
     PeopleOptions,
+    TextOptions,
     approve_queries,
-    read_terms,
 )
 from evenhand.errors import OptionError
 
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:SubgroupConfig",
     ("measure", "method", "depth", "judged", "per", "time_limit", "budget"),
-    hint="leave it out",
     renamed={"judged": "judge"},
 )
 NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
@@ -55,25 +51,17 @@ def subgroups(
     people: DataOptions,
     output: FindingsOptions,
     rows: PeopleOptions,
-    text_column: Annotated[
-        str | None,
-        typer.Option(help="Column of texts that the model decides about: subgroups by their terms."),
-    ] = None,
-    terms: Annotated[
-        list[Path] | None, typer.Option(help="For texts: a file of identity terms; may be repeated.")
-    ] = None,
+    texts: TextOptions,
 ) -> None:
     """Search for subgroups that a model treats differently."""
     from evenhand import subgroups
     from evenhand.subgroups.analysis import forecast_queries
 
     result: SubgroupResult
-    if text_column is not None:
+    if texts.text_column is not None:
         if people.schema is not None:
             raise OptionError("--schema does not apply to texts", location="--schema", hint="leave it out")
-        result, card = _search_texts(settings, model, data, text_column, terms or [], people, output)
-    elif terms:
-        raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
+        result, card = _search_texts(settings, model, data, texts, people, output)
     else:
         fields = {"attributes": people.protected or None, "seed": people.seed}
         if not settings.keys() <= ROWS.options().keys() | NUMBERS.options().keys():
@@ -102,8 +90,7 @@ def _search_texts(
     settings: Settings,
     model: str,
     data: str,
-    column: str,
-    terms: list[Path],
+    texts: TextOptions,
     people: DataOptions,
     output: OutputOptions,
 ) -> tuple[TextSubgroupResult, SubjectCard]:
@@ -113,7 +100,7 @@ def _search_texts(
 
     config = TEXTS.read(settings, seed=people.seed, favourable=people.favourable)
     source = people.read(data)
-    target = people.target
+    column, target = str(texts.text_column), people.target
     source.require(column, *([target] if target is not None else []))
     frame, reading = source.with_text(column)
     approve_queries(model, None, None)
@@ -121,7 +108,7 @@ def _search_texts(
         result = find_text_subgroups(
             model,
             frame[column].astype(str).tolist(),
-            protected=read_terms(people.protected, terms),
+            protected=texts.categories(people),
             truth=None if target is None else frame[target].tolist(),
             config=config,
             trust=people.trust,

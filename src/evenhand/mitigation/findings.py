@@ -21,6 +21,7 @@ from evenhand.individual.search.result import Example, SearchResult
 from evenhand.individual.search.texts import TextSearchResult
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import read_number
 from evenhand.subgroups.result import Finding, SubgroupResult, TextSubgroupResult
 from evenhand.subgroups.rules import MISSING, Range, Rule, Rules
 
@@ -286,42 +287,25 @@ def parse_entry(attribute: Attribute, value: Any, location: str) -> float:
         DataError: The attribute does not have this value.
     """
     empty = value is None or (isinstance(value, float) and math.isnan(value))
-    texts = None if attribute.values is None else [str(word) for word in attribute.values]
-    if texts is not None:
-        positions = [i for i, text in enumerate(texts) if text == ("" if empty else str(value))]
-        if len(positions) == 1:
-            return float(positions[0])
-        if positions:
-            raise DataError(
-                f"{attribute.name!r}: {value!r} is the text of {len(positions)} different values",
-                location=location,
-                hint="rename the values in the schema",
-            )
+    word = "" if empty else str(value)
+    positions = [i for i, text in enumerate(map(str, attribute.values or ())) if text == word]
+    if len(positions) == 1:
+        return float(positions[0])
+    if positions:
+        raise DataError(
+            f"{attribute.name!r}: {value!r} is the text of {len(positions)} different values",
+            location=location,
+            hint="rename the values in the schema",
+        )
     if (empty or value == "missing") and (attribute.missing == "keep" or attribute.unknown is not None):
         return math.nan
-    if texts is None:
-        return _parse_number(attribute, value, location)
-    values = ", ".join(texts[:12]) + (f", ... ({len(texts)} in all)" if len(texts) > 12 else "")
-    raise _value_error(attribute, value, f"one of: {values}", location)
-
-
-def _parse_number(attribute: Attribute, value: Any, location: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise _value_error(attribute, value, "a number", location)
-    for end in (attribute.first, attribute.last):
+    expected = f"one of {attribute.describe_domain()}"
+    if attribute.values is None:
         # Numbers are written with six digits, so the ends of the domain may be rounded outwards.
-        if attribute.kind == "real" and str(value) == attribute.text(end):
-            return end
-    integer = attribute.kind == "integer"
-    if not attribute.first <= number <= attribute.last or (integer and number != int(number)):
-        expected = f"{'an integer' if integer else 'a number'} from {attribute.first:g} to {attribute.last:g}"
-        raise _value_error(attribute, value, expected, location)
-    return number
-
-
-def _value_error(attribute: Attribute, value: Any, expected: str, location: str) -> DataError:
-    return DataError(f"{attribute.name!r}: expected {expected}, got {value!r}", location=location, hint=OTHER_SCHEMA)
+        ends = {attribute.text(end): end for end in (attribute.first, attribute.last)}
+        number = ends[word] if attribute.kind == "real" and word in ends else read_number(value)
+        if attribute.contains(np.array([number]))[0]:
+            return number
+        kind = "an integer" if attribute.kind == "integer" else "a number"
+        expected = f"{kind} from {attribute.describe_domain()}" if math.isfinite(number) else "a number"
+    raise DataError(f"{attribute.name!r}: expected {expected}, got {value!r}", location=location, hint=OTHER_SCHEMA)

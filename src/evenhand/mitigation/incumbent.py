@@ -63,11 +63,8 @@ class Incumbent:
     def _required_accuracy(self, candidate: CandidateResult) -> float:
         """Compute the accuracy on the validation set that a candidate must reach."""
         plain = self.accuracy if self.plain is None else self.plain
-        for trial in candidate.trials:
-            if (trial.setting, trial.value) == ("strength", 0):
-                plain = trial.accuracy
-                break
-        return required_accuracy(self.accuracy, plain, self.accuracy_loss)
+        unweighted = (trial.accuracy for trial in candidate.trials if (trial.setting, trial.value) == ("strength", 0))
+        return required_accuracy(self.accuracy, next(unweighted, plain), self.accuracy_loss)
 
     def _validation_reason(self, candidate: CandidateResult) -> str:
         chosen = next((trial for trial in candidate.trials if trial.chosen), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,16 +13,12 @@ from evenhand.core.typing import Progress
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
 from evenhand.mitigation.comparison_lines import PendingComparison
 from evenhand.mitigation.result import ChangeVerdict, ComparisonLine
-from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.models.white_box import extract_white_box
 from evenhand.population.independent import ProductPopulation
 from evenhand.population.mixture import MixturePopulation
 from evenhand.schema.people import People
 from evenhand.stats.quantity import Proved
-
-if TYPE_CHECKING:
-    from evenhand.models.trees.ensemble import TreeEnsemble
 
 EQUAL = 0.0005
 """Shares that differ by less are called equal, since the division into boxes varies by chance."""
@@ -61,29 +56,34 @@ class CertificateCache:
     ) -> dict[tuple[str, ...], Certificate] | str:
         """Certify a model for each set, or return the reason why this is impossible."""
         if id(scorer) not in self._cache:
-            self._cache[id(scorer)] = (scorer, self._certify(scorer, progress))
+            try:
+                certificates: dict[tuple[str, ...], Certificate] | str = self._certify(scorer, progress)
+            except (NotAdditiveError, OptionError, ModelError) as error:
+                certificates = error.message
+            self._cache[id(scorer)] = (scorer, certificates)
         return self._cache[id(scorer)][1]
 
-    def _certify(self, scorer: Scorer, progress: Progress | None) -> dict[tuple[str, ...], Certificate] | str:
-        try:
-            network = extract_white_box(scorer)
-            # A proof about a white box does not apply to a model that decides differently.
-            differences = _count_differences(network, scorer, self.people)
+    def _certify(self, scorer: Scorer, progress: Progress | None) -> dict[tuple[str, ...], Certificate]:
+        network = extract_white_box(scorer)
+        # A proof about a white box does not apply to a model that decides differently.
+        if network is not scorer:
+            complete = self.people.individuals[~np.isnan(self.people.individuals).any(axis=1)]
+            differences = int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())
             if differences:
-                return f"its white box decides {differences:,} people of the test set differently from the model"
-            return {
-                protected: certification.certify(
-                    network,
-                    protected=protected,
-                    population=self.population,
-                    effort=self.effort / len(self.sets),
-                    seed=self.seed,
-                    progress=progress,
+                raise ModelError(
+                    f"its white box decides {differences:,} people of the test set differently from the model"
                 )
-                for protected in self.sets
-            }
-        except (NotAdditiveError, OptionError, ModelError) as error:
-            return error.message
+        return {
+            protected: certification.certify(
+                network,
+                protected=protected,
+                population=self.population,
+                effort=self.effort / len(self.sets),
+                seed=self.seed,
+                progress=progress,
+            )
+            for protected in self.sets
+        }
 
 
 def compare_proofs(
@@ -152,11 +152,3 @@ def _proof_verdict(increase: float) -> ChangeVerdict:
     if abs(increase) < EQUAL:
         return "as much is proved"
     return "more is proved" if increase > 0 else "less is proved"
-
-
-def _count_differences(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer, people: People) -> int:
-    """Count the people without missing values on which a white box and its model disagree."""
-    if network is scorer:
-        return 0
-    complete = people.individuals[~np.isnan(people.individuals).any(axis=1)]
-    return int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())

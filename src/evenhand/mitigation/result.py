@@ -63,6 +63,12 @@ class Change(ResultPart):
     method: str
 
 
+def change_columns(change: Change | None, name: str = "change", prefix: str = "") -> dict[str, float | None]:
+    """Convert a change to columns of a data frame: its value and the ends of its interval."""
+    ends = (None, None, None) if change is None else (change.value, change.low, change.high)
+    return dict(zip((name, f"{prefix}low", f"{prefix}high"), ends, strict=True))
+
+
 class ComparisonLine(ResultPart):
     """Number before and after.
 
@@ -176,24 +182,17 @@ class MitigationResult(ComparedResult):
         """Convert to a data frame, one row per candidate and number."""
         import pandas as pd
 
-        columns = ("method", "part", "name", "of", "before", "after", "change", "low", "high", "p")
         rows = [
-            (
-                candidate.method,
-                line.part,
-                line.name,
-                line.of,
-                quantity_value(line.before),
-                quantity_value(line.after),
-                *(
-                    (None,) * 4
-                    if line.change is None
-                    else (line.change.value, line.change.low, line.change.high, line.change.p)
-                ),
-                line.better_if,
-                line.verdict,
-            )
+            {
+                "method": candidate.method,
+                **line.model_dump(include={"part", "name", "of"}),
+                "before": quantity_value(line.before),
+                "after": quantity_value(line.after),
+                **change_columns(line.change),
+                "p": None if line.change is None else line.change.p,
+                **line.model_dump(include={"better_if", "verdict"}),
+            }
             for candidate in self.candidates
             for line in candidate.lines
         ]
-        return pd.DataFrame(rows, columns=[*columns, "better_if", "verdict"])
+        return pd.DataFrame(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import PageOptions
+from evenhand.cli.options import PageOptions, TrustFunctionsOption
 from evenhand.core.text import split_lines
 from evenhand.errors import OptionError
 
@@ -59,18 +60,46 @@ class ColumnOptions:
 
 
 @dataclass(frozen=True)
-class LiveOptions:
+class PromptOptions:
     """Prompts of the configured generator."""
 
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option(help="Prompt for the configured generator, instead of SEQUENCE; may be repeated."),
+    prompt: Annotated[list[str] | None, typer.Option(help="Prompt for the generator; may be repeated.")] = None
+    prompts: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Text file with a prompt per line; - is standard input.")
     ] = None
-    prompts: Annotated[Path | None, typer.Option(help="Text file with a prompt per line.")] = None
     requests: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of items; the prompts are repeated. By default one per prompt."),
+        int | None, typer.Option(min=1, help="Number of items; the prompts are repeated. By default one per prompt.")
     ] = None
+
+    def read(self) -> list[str]:
+        """Collect the prompts of both options, without empty lines.
+
+        Raises:
+            OptionError: The file cannot be read, or an option has no prompt.
+        """
+        path = self.prompts
+        try:
+            text = "" if path is None else sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+        except OSError as error:
+            raise OptionError(f"{path} cannot be read: {error.strerror}", location="--prompts") from None
+        except UnicodeDecodeError:
+            raise OptionError(f"{path} is not text in UTF-8", location="--prompts") from None
+        collected = []
+        for option, lines in (
+            ("--prompt", self.prompt or None),
+            ("--prompts", None if path is None else split_lines(text)),
+        ):
+            prompts = [line.strip() for line in lines or () if line.strip()]
+            if lines is not None and not prompts:
+                raise OptionError("there is no prompt", location=option, hint="write one per line")
+            collected += prompts
+        return collected
+
+
+@dataclass(frozen=True)
+class LiveOptions(PromptOptions):
+    """Prompts and folder of new items."""
+
     out: Annotated[
         Path | None, typer.Option(help="Folder of the items; the same command continues an interrupted run.")
     ] = None
@@ -85,22 +114,6 @@ class LiveOptions:
         for option, value in options.items():
             if value:
                 raise OptionError(f"--{option} requires {needed}", location=f"--{option}")
-
-    def read_prompts(self) -> list[str]:
-        """Collect the prompts of both options.
-
-        Raises:
-            OptionError: The file cannot be read, or has no prompts.
-        """
-        path = self.prompts
-        try:
-            lines = split_lines(path.read_text("utf-8")) if path is not None else []
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"{path} cannot be read: {error}", location="--prompts") from None
-        prompts = [line.strip() for line in lines if line.strip()]
-        if path is not None and not prompts:
-            raise OptionError(f"{path} has no prompts", location="--prompts", hint="write one per line")
-        return [*(self.prompt or ()), *prompts]
 
 
 SETTINGS: ConfigOptions[AssessmentConfig] = ConfigOptions(
@@ -120,13 +133,13 @@ def assess(
         Path | None,
         typer.Option(help="Configuration with conditions, groups, values and deadlines: a YAML or TOML file."),
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
+    trust: TrustFunctionsOption = False,
 ) -> None:
     """Assess whether a generator shows every value regularly."""
     from evenhand import view
 
     terms = SETTINGS.read(settings)
-    prompts, html = live.read_prompts(), output.html
+    prompts, html = live.read(), output.html
     if config is None:
         live.refuse("--config", prompts, inherent=terms.inherent)
         if sequence is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as _json
-import sys
 from dataclasses import dataclass
 from functools import partial
 from json import dumps
@@ -13,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.genai.assess import parse_deadlines, split_pair, split_words
-from evenhand.cli.options import OutputOptions, PageOptions, SeedOption
+from evenhand.cli.genai.assess import PromptOptions, parse_deadlines, split_pair, split_words
+from evenhand.cli.options import ConfigOption, OutputOptions, PageOptions, SeedOption, TrustFunctionsOption
 from evenhand.core.interrupts import INTERRUPTED
-from evenhand.core.text import split_lines
 from evenhand.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
 
 
 def check(
-    config: Annotated[Path, typer.Option(help="Configuration: a YAML or TOML file.")],
+    config: ConfigOption,
     state: Annotated[
         Path | None,
         typer.Option(help="State of an enforcer, as JSON; by default that of the simulation."),
@@ -115,20 +113,13 @@ class GenerateOptions:
 
 
 def generate(
-    config: Annotated[
-        Path,
-        typer.Option(help="Configuration with the generator, classifier and judge: a YAML or TOML file."),
-    ],
+    config: ConfigOption,
     out: Annotated[Path, typer.Option(help="Folder for items, requests.csv and the state.")],
     *,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Text file with a prompt per line; - is standard input.")
-    ] = None,
-    prompt: Annotated[str | None, typer.Option(help="One prompt, instead of a file.")] = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="Number of requests; the prompts are repeated.")] = None,
+    prompting: PromptOptions,
     run: GenerateOptions,
     output: OutputOptions,
-    trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
+    trust: TrustFunctionsOption = False,
 ) -> None:
     """Answer prompts through a guard that keeps every deadline.
 
@@ -140,8 +131,11 @@ def generate(
 
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file, not a folder", location="--out")
-    texts = _read_prompts(prompts, prompt)
-    count = len(texts) if requests is None else requests
+    texts = prompting.read()
+    if not texts:
+        hint = 'pass --prompts FILE with a prompt per line, or --prompt "a business leader"'
+        raise OptionError("expected --prompts or --prompt, got none", hint=hint)
+    count = prompting.requests or len(texts)
     pipeline = build_pipeline(GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
     with output.progress() as progress:
         generated = generate_items(
@@ -163,34 +157,8 @@ def generate(
         raise typer.Exit(1)
 
 
-def _read_prompts(source: str | None, prompt: str | None) -> list[str]:
-    """Read the prompts of both options, without empty lines."""
-    if (source is None) == (prompt is None):
-        raise OptionError(
-            f"expected --prompts or --prompt, got {'none' if prompt is None else 'both'}",
-            hint='pass --prompts FILE with a prompt per line, or --prompt "a business leader"',
-        )
-    try:
-        text = (
-            prompt
-            if prompt is not None
-            else sys.stdin.read()
-            if source == "-"
-            else Path(source or "").read_text("utf-8")
-        )
-    except OSError as error:
-        raise OptionError(f"{source} cannot be read: {error.strerror}", location="--prompts") from None
-    except UnicodeDecodeError:
-        raise OptionError(f"{source} is not text in UTF-8", location="--prompts") from None
-    lines = [text] if prompt is not None else split_lines(text)
-    prompts = [line.strip() for line in lines if line.strip()]
-    if not prompts:
-        raise OptionError("there is no prompt", location="--prompts" if prompt is None else "--prompt")
-    return prompts
-
-
 def simulate(
-    config: Annotated[Path, typer.Option(help="Configuration with the simulated generator: a YAML or TOML file.")],
+    config: ConfigOption,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 10_000,
     in_flight: Annotated[
         int | None, typer.Option(min=1, help="Number of concurrent requests; by default as configured, or 1.")

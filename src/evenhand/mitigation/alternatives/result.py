@@ -9,7 +9,7 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result_part import ResultPart
 from evenhand.mitigation.alternatives.config import Family, GapName
-from evenhand.mitigation.result import Change, ChangeVerdict
+from evenhand.mitigation.result import Change, ChangeVerdict, change_columns
 from evenhand.mitigation.study import ComparedResult
 
 if TYPE_CHECKING:
@@ -142,12 +142,8 @@ class AlternativesResult(ComparedResult):
             row: dict[str, object] = candidate.model_dump(include={"number", "method", "recipe"})
             for part, numbers in (("validation", candidate.validation), ("test", candidate.test)):
                 row |= {f"{part}_{name}": getattr(numbers, name) for name in ("accuracy", "auc", "ks", "gap", "ratio")}
-            for name, change in (
-                ("accuracy_change", candidate.accuracy_change),
-                ("gap_change", candidate.gap_change),
-            ):
-                ends = (None, None, None) if change is None else (change.value, change.low, change.high)
-                row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+            row |= change_columns(candidate.accuracy_change, "accuracy_change", "accuracy_change_")
+            row |= change_columns(candidate.gap_change, "gap_change", "gap_change_")
             row |= candidate.model_dump(include={"loss", "margin", "feasible", "on_frontier", "verdict"})
             rows.append(row | {"chosen": candidate.number == self.chosen})
         return pd.DataFrame(rows)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.mitigation.candidate import Candidate, MitigationTask
-from evenhand.mitigation.learners.learner import Learner
+from evenhand.mitigation.learners.learner import Learner, file_ending
 from evenhand.mitigation.methods.retrain import retrain
 from evenhand.mitigation.training.blind import blind
 from evenhand.mitigation.training.candidates import make_method
@@ -36,12 +36,8 @@ def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) 
     """
     is_network = name in RECIPES or (name == "blind" and isinstance(model, AdditiveNetwork))
     endings = (".npz",) if is_network else () if learner is None else learner.endings
-    if endings and path.suffix.lower() not in endings:
-        raise OptionError(
-            f"a model of {name} cannot be written to a file that ends in {path.suffix!r}",
-            location=str(path),
-            hint=f"use a file name that ends in {' or '.join(endings)}",
-        )
+    if endings:
+        file_ending(path, endings)
 
 
 def load_methods(names: Iterable[str]) -> dict[str, Method]:

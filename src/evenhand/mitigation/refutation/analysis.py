@@ -97,7 +97,7 @@ def refute_alternatives(
     progress("bounding all decisions based on the features", 0.0)
     relaxation = Relaxation(table)
     anything = relaxation.solve([], table.full_range) if table.most_right >= table.need else None
-    search = FamilyBound(2.0)
+    search = FamilyBound()
     any_bound, bound, proof = None, None, RefutationProof()
     if anything is not None:
         search = _search(config, table, relaxation, progress)

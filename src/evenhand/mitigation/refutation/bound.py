@@ -8,6 +8,9 @@ from typing import Any
 from evenhand.core.typing import Floats
 from evenhand.mitigation.refutation.result import RefutationProof
 
+NO_RULE = 2.0
+"""Bound of a family or part that contains no rule, larger than any gap."""
+
 
 @dataclass(frozen=True, eq=False)
 class FamilyBound:
@@ -21,7 +24,7 @@ class FamilyBound:
         parts, stopped, interrupted: As in ``RefutationResult``.
     """
 
-    bound: float
+    bound: float = NO_RULE
     decisions: Floats | None = None
     rule: dict[str, Any] = field(default_factory=dict)
     proof: RefutationProof = field(default_factory=RefutationProof)

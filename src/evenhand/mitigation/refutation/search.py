@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
-from evenhand.mitigation.refutation.bound import FamilyBound
+from evenhand.mitigation.refutation.bound import NO_RULE, FamilyBound
 from evenhand.mitigation.refutation.cuts import (
     Cut,
     FittedWeights,
@@ -54,9 +54,6 @@ COARSE, MANY_PARTS = 1e-4, 200
 
 DEFAULT_WORK, MIN_PARTS = 60_000, 50
 """Default limit on the number of parts times cells, and minimum limit on the number of parts."""
-
-NO_RULE = 2.0
-"""Bound of a part that contains no rule, larger than any gap."""
 
 ROUNDS, FIRST_ROUNDS, MAX_CUTS = 6, 40, 300
 """Maximum numbers of linear programs of a part and of the first part, and of cuts added by each."""

@@ -7,7 +7,7 @@ merged, and pairs of branches that cannot reach the floor are skipped. All numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
-from evenhand.mitigation.refutation.bound import FamilyBound
+from evenhand.mitigation.refutation.bound import NO_RULE, FamilyBound
 from evenhand.mitigation.refutation.features import FeatureCells
 
 NEAREST = 1e-9
@@ -63,8 +63,6 @@ class RuleTreeSearch:
         gap: Gap of the best tree.
         best: Best tree, or None if none reaches the floor.
         pairs: Number of pairs of branches evaluated.
-        stopped: Whether a limit was reached.
-        interrupted: Whether an interrupt (Ctrl-C) ended the search.
     """
 
     def __init__(self, table: FeatureCells, depth: int) -> None:
@@ -72,7 +70,6 @@ class RuleTreeSearch:
         self.gap = np.inf
         self.best: TreeRule | None = None
         self.pairs = 0
-        self.stopped = self.interrupted = False
         groups = table.counts.sum(axis=(0, 2))
         pairs = list(combinations(range(len(groups)), 2))
         # The difference of a pair from accepting a cell, in units of the product of both groups' sizes.
@@ -87,42 +84,32 @@ class RuleTreeSearch:
         """Find the best tree. Without a limit or an interrupt, its gap is the bound."""
         started = clock()
         width = self.table.features.shape[1]
-        complete = True
+        complete, stopped = False, False
         with InterruptCounter() as interrupts:
-
-            def is_over() -> bool:
-                late = time_limit is not None and clock() - started > time_limit
-                self.stopped = late or self.pairs > MAX_PAIRS
-                self.interrupted = bool(interrupts.count)
-                return self.stopped or self.interrupted
-
             leaves = self._branches(np.ones(len(self.table.features), dtype=np.bool_), 0)
             for at, outcome in enumerate(leaves.outcomes):
                 self._offer(outcome, leaves.rules(at))
-            for feature in range(width):
-                progress(f"trees with feature {feature + 1} at the root", feature / width)
-                complete = self._search_root(feature, is_over)
-                if not complete:
+            for _ in (step for feature in range(width) for step in self._search_root(feature, progress)):
+                stopped = (time_limit is not None and clock() - started > time_limit) or self.pairs > MAX_PAIRS
+                if stopped or interrupts.count:
                     break
-        tree = self.best
-        if tree is None:
-            return FamilyBound(2.0 if complete else -1.0, stopped=self.stopped, interrupted=self.interrupted)
-        return FamilyBound(
-            self.gap - NEAREST if complete else -1.0,
-            apply_tree(tree, self.table.features).astype(np.float64),
-            {"words": f"a tree of {count_questions(tree)} questions", "tree": write_tree(tree)},
-            stopped=self.stopped,
-            interrupted=self.interrupted,
-        )
+            else:
+                complete = True
+        tree, decisions, rule = self.best, None, {}
+        if tree is not None:
+            decisions = apply_tree(tree, self.table.features).astype(np.float64)
+            rule = {"words": f"a tree of {count_questions(tree)} questions", "tree": write_tree(tree)}
+        bound = -1.0 if not complete else NO_RULE if tree is None else self.gap - NEAREST
+        return FamilyBound(bound, decisions, rule, stopped=stopped, interrupted=bool(interrupts.count))
 
-    def _search_root(self, feature: int, is_over: Callable[[], bool]) -> bool:
-        """Evaluate all trees with a feature at the root, and return whether this was completed."""
+    def _search_root(self, feature: int, progress: Progress) -> Iterator[None]:
+        """Evaluate all trees with a feature at the root. Yield after each part of the work."""
+        progress(f"trees with feature {feature + 1} at the root", feature / self.table.features.shape[1])
         has = self.table.features[:, feature] == 1
         sides = []
         for members in (~has, has):
             sides.append(self._branches(members, self.depth - 1))
-            if is_over():
-                return False
+            yield
         without, holding = sides
         # Branches with more correct decisions come first, so that those within reach of the floor are a prefix.
         order = np.argsort(-holding.outcomes[:, 0], kind="stable")
@@ -148,9 +135,7 @@ class RuleTreeSearch:
                 self._offer(outcome, tree)
             at += len(block)
             self.pairs += len(block) * columns
-            if is_over():
-                return False
-        return True
+            yield
 
     def _offer(self, outcome: Integers, rule: TreeRule) -> None:
         gap = float((np.abs(outcome[1:]) / self.units).max())
