@@ -59,42 +59,6 @@ def test_many_lists_make_a_report_and_gates(evenhand, table, tmp_path):
     assert json.loads(ran.out)["breakdowns"] == report["breakdowns"]
 
 
-def test_one_list_has_no_interval(evenhand, table):
-    asked = ("audit-rankings", table, "--rank-by", "score", "--protected", "sex", "--at", 60, "--json", "-")
-    ran = evenhand(*asked, "--fail-on", "selection_ratio.sex < 0.8")
-    assert ran.code == 1
-    number = json.loads(ran.out)["breakdowns"][0]["gaps"][0]
-    assert number["low"] is None
-    assert number["p"] < 0.01
-    ran = evenhand(*asked, "--fail-on", "exposure_ratio.low < 0.8")
-    assert ran.code == 2
-    assert "it has no interval" in ran.err
-
-
-def test_a_group_too_small_fails_a_gate(evenhand, table):
-    frame = pd.read_csv(table)
-    frame.loc[:3, "sex"] = "X"
-    frame.to_csv(table, index=False)
-    asked = (
-        "audit-rankings",
-        table,
-        "--rank",
-        "place",
-        "--query",
-        "search",
-        "--protected",
-        "sex",
-        "--at",
-        3,
-        "--json",
-        "-",
-    )
-    ran = evenhand(*asked, "--fail-on", "exposure_ratio < 0.1")
-    assert ran.code == 1
-    assert "too few candidates or lists to compare X (4)" in ran.err
-    assert evenhand(*asked, "--fail-on", "exposure_ratio < 0.1", "--allow-unassessable").code == 0
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

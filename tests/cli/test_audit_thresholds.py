@@ -8,7 +8,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as package
-from evenhand.errors import OptionError
 
 
 @pytest.fixture
@@ -38,18 +37,6 @@ def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path
     assert page.count("<svg") >= 4
 
 
-def test_a_risk_selects_up_to_its_threshold(evenhand, scored, tmp_path):
-    frame = pd.read_csv(scored).assign(risk=lambda frame: 1 - frame["p"])
-    frame.to_csv(tmp_path / "risks.csv", index=False)
-    asked = ("audit-decisions", tmp_path / "risks.csv", "--score", "risk", "--protected", "sex", "--target", "y")
-    ran = evenhand(*asked, "--low-is-good", "--threshold", "0.25", "--json", tmp_path / "a.json")
-    assert ran.code == 0, ran.err
-    assert "decisions by score 'risk' up to 0.25" in ran.out
-    report = json.loads((tmp_path / "a.json").read_text())
-    assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["risk"] <= 0.25).mean()
-    assert report["groups"]["overall"]["mean_score"]["value"] == pytest.approx(frame["p"].mean())
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -66,12 +53,6 @@ def test_what_makes_no_sense_is_refused(evenhand, scored, tmp_path, options, wor
     assert ran.code == 2
     assert words in ran.err
     assert not (tmp_path / "out").exists()
-
-
-def test_curves_need_scores(evenhand, scored):
-    ran = evenhand("audit-decisions", scored, "--protected", "sex", "--decision", "y", "--thresholds", "--json", "-")
-    assert ran.code == 0, ran.err
-    assert ran.json["not_run"] == [{"what": "other thresholds", "reason": "no scores were given"}]
 
 
 @pytest.fixture
@@ -93,16 +74,6 @@ def test_a_model_is_audited_by_a_threshold_of_its_scores(trained):
     curves = result.groups.thresholds
     place = curves.thresholds.index(0.7)
     assert curves.curve("selection_rate").values[place] == pytest.approx((scores >= 0.7).mean())
-
-
-def test_a_model_of_labels_has_no_threshold(trained):
-    _, frame, hired = trained
-
-    def model(people):
-        return (people["skill"] > 4).astype(int)
-
-    with pytest.raises(OptionError, match="returns only labels"):
-        package.audit(model, frame, hired, protected=["sex"], threshold=0.5)
 
 
 def test_a_model_that_scores_from_0_to_100_gets_a_hint(trained):

@@ -42,12 +42,6 @@ def test_certify(evenhand, lent):
     assert ran.json["counterexamples"]
 
 
-def test_what_trees_cannot_be_asked_is_said(evenhand, lent):
-    ran = evenhand("certify", lent / "model.txt", "--schema", lent / "schema.yaml", "--device", "numpy")
-    assert ran.code == 2
-    assert "device" in ran.err
-
-
 def test_audit(evenhand, lent):
     ran = evenhand(
         "audit",

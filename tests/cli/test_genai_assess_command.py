@@ -5,7 +5,6 @@ import pytest
 
 from evenhand.errors import DataError
 from evenhand.genai.assessment.sequences import ItemTable
-from support import shared
 
 TABLE = """run,asked,sex,age,file
 1,leader,m,o,a.png
@@ -108,12 +107,6 @@ def test_screen_page_and_every_sequence(evenhand, table, tmp_path):
     assert (quiet.code, quiet.out) == (0, "")
 
 
-def test_three_groups(evenhand, table):
-    given = ["--group-column", "sex", "--group-column", "age", "--group-column", "run", "--ways", 3]
-    ran = evenhand("genai", "assess", table, *given, "--json", "-")
-    assert ran.json["sequences"][0]["coverage"]["total"] == 2 * 3 * 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -143,18 +136,3 @@ def test_a_file_that_is_none(evenhand, tmp_path):
     ran = evenhand("genai", "assess", tmp_path / "none.csv", "--group-column", "sex")
     assert ran.code == 2
     assert "none.csv" in ran.err
-
-
-def test_real_images(evenhand, tmp_path):
-    """The poor of one real sequence: in 44 pictures, women within 13 items and no sooner."""
-    page = tmp_path / "page.html"
-    ran = evenhand(
-        *("genai", "assess", shared("data", "genai", "sequences.csv"), "--condition-column", "condition=poor"),
-        *("--sequence-column", "sequence=openai_poor_seq2", "--group-column", "notebook_gender", "--repeated", 13),
-        *("--image-column", "file", "--html", page, "--json", "-"),
-    )
-    assert ran.code == 0, ran.err
-    (sequence,) = ran.json["sequences"]
-    assert sequence["groups"][0]["smallest_beta"] == 13
-    assert [one["verdict"] for one in sequence["verdicts"]] == ["holds", "holds"]
-    assert page.read_text("utf-8").count("data:image/webp;base64,") == 44

@@ -4,8 +4,6 @@ import csv
 
 import pytest
 
-from support import shared
-
 CONFIG = """
 conditions:
   - {name: leader, keywords: [leader]}
@@ -75,23 +73,6 @@ def test_a_table_by_a_configuration(evenhand, config, table, tmp_path):
     ]
     assert ran.json["prompts"] is None
     assert "everybody: every value of" in page.read_text("utf-8")
-
-
-def test_one_condition_by_its_value(evenhand, config, table):
-    ran = assess(
-        evenhand,
-        "--config",
-        config,
-        table,
-        "--condition-column",
-        "asked=leader",
-        "--group-column",
-        "gender=label",
-        "--json",
-        "-",
-    )
-    assert ran.code == 0, ran.err
-    assert [(one["condition"], one["items"]) for one in ran.json["sequences"]] == [("leader", 5), ("poor", 0)]
 
 
 @pytest.mark.parametrize(("how", "verdict"), [("judged", "biased"), ("estimated", "unknown")])
@@ -221,30 +202,3 @@ def test_what_makes_no_sense_is_refused(evenhand, config, table, tmp_path, argum
     assert ran.code == 2, ran.out
     assert said in " ".join(ran.err.split())
     assert not (tmp_path / "out").exists()
-
-
-def test_real_answers_by_a_configuration(evenhand, tmp_path):
-    config = tmp_path / "genai.yaml"
-    config.write_text(
-        "conditions: [{name: leader}, {name: poor}]\n"
-        "specifications:\n"
-        "  - {condition: leader, group: gender, values: [female, male], repeated: 6}\n"
-        "  - {condition: poor, group: gender, repeated: 10}\n",
-        "utf-8",
-    )
-    ran = assess(
-        evenhand,
-        "--config",
-        config,
-        shared("data", "genai", "sequences.csv"),
-        "--group-column",
-        "gender=notebook_gender",
-        "--sequence-column",
-        "sequence=openai_poor_seq2",
-        "--json",
-        "-",
-    )
-    assert ran.code == 0, ran.err
-    (sequence,) = ran.json["sequences"]
-    assert sequence["groups"][0]["smallest_beta"] == 13
-    assert [(v["verdict"], v["at_fault"]) for v in sequence["verdicts"]] == [("violated", ["female"])]

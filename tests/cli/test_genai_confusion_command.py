@@ -7,7 +7,6 @@ from test_bad_input import refused
 
 from evenhand.genai import Enforcer, GenerationConfig
 from evenhand.genai.classifiers.confusion import ConfusionResult
-from support import shared
 
 CONFIGURATION = """\
 conditions: [{name: leader}]
@@ -70,45 +69,6 @@ def test_bad_options_are_refused(evenhand, sample, tmp_path):
     refused(evenhand(*command, "--json", tmp_path / "no" / "x.json"), "--json")
     refused(evenhand("genai", "confusion", sample()), "there is no column 'true'")
     refused(evenhand("genai", "confusion", tmp_path / "none.csv"), "none.csv")
-
-
-def test_real_labels(evenhand):
-    ran = evenhand(
-        "genai",
-        "confusion",
-        shared("data", "genai", "sequences.csv"),
-        "--true",
-        "label_gender",
-        "--said",
-        "clf_gender",
-        "--condition-column",
-        "label_suspect=0",
-        "--repeated",
-        "6",
-    )
-    assert ran.code == 0
-    assert "female  93.1 % (88.6 to 96.2 %)" in ran.out
-
-
-@pytest.mark.parametrize(("wrong", "guaranteed"), [(0, True), (60, False)])
-def test_a_check_says_what_deadlines_are_worth(evenhand, config, tmp_path, wrong, guaranteed):
-    rows = ["female,female"] * (300 - wrong) + ["male,female"] * wrong + ["male,male"] * 300
-    (tmp_path / "sample.csv").write_text("\n".join(["true,said", *rows]) + "\n")
-    path = config("samples: {gender: sample.csv}\n")
-    ran = evenhand("genai", "check", "--config", path, "--json", "-")
-    assert ran.code == 0  # it can be kept; what labels are worth is another matter
-    assert ran.json["feasible"] is True
-    (labels,) = ran.json["labels"]
-    assert labels["guaranteed"] is guaranteed
-    assert labels["values"][0]["right"]["n"] == 300
-    assert ("NOT guaranteed" in evenhand("genai", "check", "--config", path).out) is not guaranteed
-
-
-def test_a_check_without_a_sample_takes_labels_as_right(evenhand, config):
-    ran = evenhand("genai", "check", "--config", config())
-    assert "labels of gender are assumed to be right" in ran.out
-    assert "an attempt works 90.0% of the time, as the simulation says" in ran.out
-    assert "configured  1 retry and slack 1" in ran.out
 
 
 def test_a_sample_that_is_no_sample_is_refused(evenhand, config, tmp_path):

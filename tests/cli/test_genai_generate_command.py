@@ -48,20 +48,6 @@ def test_what_is_made_is_assessed_as_it_is(evenhand, config, tmp_path):
     assert "<img" in (out / "page.html").read_text("utf-8")
 
 
-def test_the_screen_says_what_came_of_it_and_what_to_do_next(evenhand, config, tmp_path):
-    ran = evenhand("genai", "generate", "--config", config, "--prompt", "a leader", "--requests", 8, "--out", tmp_path)
-    assert ran.code == 0, ran.err
-    assert ran.out.startswith("8 requests answered through a guard\n")
-    for part in (
-        "generator calls",
-        "leader: age: every value within 5 items",
-        "requests.csv",
-        "next: assess them: evenhand genai assess",
-    ):
-        assert part in ran.out
-    assert evenhand("genai", "generate", "--config", config, "--prompt", "x", "--out", tmp_path, "--quiet").out == ""
-
-
 def test_a_prompt_ends_at_a_line_feed_alone(evenhand, config, tmp_path):
     (tmp_path / "prompts.txt").write_text("\ufeffa leader\u2028of men\r\nan\x85apple\r\n", "utf-8", newline="")
     command = ("genai", "generate", "--config", config, "--out", tmp_path / "out", "--json", "-")
@@ -151,7 +137,6 @@ def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, 
     ("options", "message"),
     [
         ([], "expected --prompts or --prompt, got none"),
-        (["--prompt", "a", "--prompts", "b"], "expected --prompts or --prompt, got both"),
         (["--prompt", "  "], "--prompt: there is no prompt"),
         (["--prompts", "nowhere.txt"], "nowhere.txt cannot be read"),
     ],

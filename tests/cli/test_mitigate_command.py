@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 
 import joblib
@@ -88,53 +87,6 @@ def test_json_is_what_scripts_read(evenhand, found, tmp_path):
     again = evenhand("mitigate", *command, "--save", tmp_path / "again.joblib")
     assert (tmp_path / "new.joblib").read_bytes() == (tmp_path / "again.joblib").read_bytes()
     assert {**again.json, "seconds": 0} == {**ran.json, "seconds": 0}
-
-
-def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_path):
-    new = tmp_path / "new.joblib"
-    ran = evenhand(
-        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--save", new, "--json", "-"
-    )
-    assert ran.code == 0, ran.err
-    assert ran.json["people"]["test"] == 400
-    assert (ran.json["data"], ran.json["test_data"]) == ("people.csv", "aside.csv")
-    aside = pd.read_csv("aside.csv")
-    right = (joblib.load(new).predict(aside[["grade", "sex", "region"]]) == aside["hired"]).mean()
-    accuracy = next(line for line in ran.json["candidates"][0]["lines"] if line["name"] == "accuracy")
-    assert accuracy["after"]["value"] == pytest.approx(right)
-    before = evenhand("search", *ABOUT, "--budget", 8000, "--json", "-").json
-    after = evenhand("search", new, *ABOUT[1:], "--budget", 8000, "--json", "-").json
-    assert after["rates"][0]["rate"]["high"] < before["rates"][0]["rate"]["low"]
-
-
-def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
-    (found / "worse_fit_mitigated.py").write_text(
-        "def fit(frame, labels):\n    return lambda asked: (asked['sex'] == 'm').map({True: 'yes', False: 'no'})\n"
-    )
-    new, page = tmp_path / "new.joblib", tmp_path / "page.html"
-    command = [*ABOUT, "--from", "search.json", *QUICK, "--save", new, "--html", page, "--json", tmp_path / "r.json"]
-    ran = evenhand("mitigate", *command, "--fit", "worse_fit_mitigated:fit")
-    assert ran.code == 0, ran.err
-    assert not new.exists()
-    assert "No better model was found" in page.read_text("utf-8")
-    assert json.loads((tmp_path / "r.json").read_text())["chosen"] is None
-
-
-def test_screen_page_and_files_call_the_test_data_by_their_name(evenhand, found, tmp_path):
-    new, page = tmp_path / "new.joblib", tmp_path / "page.html"
-    ran = evenhand(
-        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--save", new, "--html", page
-    )
-    assert ran.code == 0, ran.err
-    assert str(new) in ran.out
-    assert str(page) in ran.out
-    shown, words = " ".join(ran.out.split()), " ".join(re.sub("<[^>]*>", "", page.read_text("utf-8")).split())
-    assert "Mitigation of model.joblib on people.csv Training set 600 people, validation set 200, test set 400" in shown
-    assert "test set 400 of aside.csv" in shown
-    assert "Training set 600 people, validation set 200, test set 400 of aside.csv" in words
-    assert "Observed on the test set of 400 people" in words
-    assert "test set all 400 of aside.csv" in words
-    assert "400 of the 400 people of the test set are identical, label included, to people of the" in shown
 
 
 def test_a_fit_of_ones_own(evenhand, found, tmp_path):

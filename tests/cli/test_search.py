@@ -79,27 +79,6 @@ def test_it_goes_on_from_what_was_answered(evenhand, case, tmp_path):
     assert again["profiles"] == first["profiles"]
 
 
-def test_none_found_points_to_proofs(evenhand, case, tmp_path, monkeypatch):
-    (tmp_path / "even_searched.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
-    monkeypatch.chdir(tmp_path)
-    tests = tmp_path / "test_again.py"
-    ran = evenhand(
-        "search",
-        "even_searched:model",
-        case.data,
-        "--schema",
-        case.schema,
-        *FAST,
-        "--show-people",
-        "--save-tests",
-        tests,
-    )
-    assert ran.code == 0, ran.err
-    assert "0 %" in ran.out
-    assert "only a proof can exclude it: evenhand certify" in " ".join(ran.out.split())
-    assert not tests.exists()
-
-
 def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch):
     (tmp_path / "patient_searched.py").write_text(
         "rows = 0\n"
@@ -132,34 +111,6 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
     assert ran.code == 130, ran.err
     assert "interrupted" in ran.out
     assert len(pd.read_csv("pairs.csv")) > 0
-
-
-def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch):
-    (tmp_path / "rule_searched.py").write_text(
-        "def model(frame):\n"
-        "    south = (frame['region'] == 'south') & (frame['sex'] == 'm')\n"
-        "    return (frame['grade'] + 5 * south > 11).map({True: 'yes', False: 'no'})\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    page = tmp_path / "search.html"
-    ran = evenhand(
-        "search",
-        "rule_searched:model",
-        case.data,
-        "--schema",
-        case.schema,
-        "--protected",
-        "sex",
-        "--protected",
-        "region",
-        *FAST,
-        "--html",
-        page,
-    )
-    assert ran.code == 0, ran.err
-    assert "sex x region" in ran.out
-    assert "score" not in ran.out
-    assert "score</th>" not in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

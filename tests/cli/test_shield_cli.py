@@ -41,17 +41,6 @@ def test_the_json_of_synthesis(evenhand, config, tmp_path):
     assert ran.json["seconds"] == policy.seconds > 0
 
 
-def test_the_screen_of_synthesis(evenhand, config, tmp_path):
-    ran = evenhand("shield", "synthesize", "--config", config, "--save", tmp_path / "p.shield")
-    assert ran.code == 0
-    text = " ".join(ran.out.split())
-    assert "After 20 decisions, the acceptance rates of the groups differ by at most 0.2: in every run" in text
-    assert "counts as one with rate 0, so the others' must be at most 0.2" in text
-    assert f"{file.load_policy(tmp_path / 'p.shield').states:,}" in text
-    assert str(tmp_path / "p.shield") in ran.out
-    assert ran.err == ""
-
-
 def test_synthesis_without_a_file(evenhand, config, tmp_path):
     ran = evenhand("shield", "synthesize", "--config", config, "--json", tmp_path / "made.json", "--quiet")
     assert (ran.code, ran.out) == (0, "")
@@ -100,19 +89,6 @@ def test_places_that_cannot_be_written(evenhand, config, policy, tmp_path):
     assert not (tmp_path / "q.shield").exists()
     refused(evenhand("shield", "inspect", policy, "--html", nowhere), "--html: there is no folder")
     refused(evenhand("shield", "synthesize", "--config", tmp_path / "absent.yaml"), "cannot be read")
-
-
-def test_looking_at_a_shield(evenhand, policy, tmp_path):
-    ran = evenhand("shield", "inspect", policy, "--html", tmp_path / "p.html")
-    assert ran.code == 0
-    text = " ".join(ran.out.split())
-    assert "every run fair yes proved on all" in text
-    assert f"{file.load_policy(policy).expected_cost:.2f} proved of all interventions in 20 decisions" in text
-    assert "accepted rejected in states" in text
-    page = (tmp_path / "p.html").read_text("utf-8")
-    assert page.count("<svg") == 4
-    assert page.count("<script") == 1
-    assert "://" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
 
 
 def test_the_json_of_an_inspection(evenhand, policy):

@@ -85,32 +85,6 @@ def test_people_and_a_model(evenhand, config, case, tmp_path):
     assert "<h1>Simulation of a shield (finite) on model.npz and people.csv</h1>" in page.read_text()
 
 
-def test_confidence_is_the_cost_where_several_are_expected(evenhand, config, case):
-    each = "{rate: 0.5, accept: 0.4, costs_if_rejected: [0.5, 0.5], costs_if_accepted: [0.5, 0.5]}"
-    path = config()
-    path.write_text(
-        f'property: demographic_parity\nkappa: "0.1"\nhorizon: 20\ncosts: [0.2, 0.5]\n'
-        f"groups:\n  f: {each}\n  m: {each}\n"
-    )
-    ran = evenhand(
-        "shield", "simulate", *case.arguments, "--config", path, "--protected", "sex", "--runs", 200, "--json", "-"
-    )
-    assert ran.code == 0, ran.err
-    assert ran.json["fair_share"] == 1
-    assert 0 < ran.json["cost_mean"] < 0.5 * ran.json["interventions_mean"]
-
-
-def test_periods_and_adversaries(evenhand, config):
-    path = config(kind="static-bw", horizon=30)
-    found = evenhand("shield", "simulate", "--config", path, "--runs", 50, "--periods", 4, "--json", "-").json
-    assert (found["periods"], found["horizon"]) == (4, 30)
-    assert "at least 10 of each group" in found["assumption"]
-    ran = evenhand("shield", "simulate", "--config", config(), "--arrivals", "greedy", "--runs", 50)
-    assert "fair after the shield    100 %" in ran.out
-    ran = evenhand("shield", "simulate", "--config", config("equal_opportunity"), "--runs", 50, "--quiet")
-    assert (ran.code, ran.out) == (0, "")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

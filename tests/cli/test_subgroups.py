@@ -74,35 +74,6 @@ def test_json_is_what_scripts_read(evenhand, command, tmp_path):
     assert json.loads((tmp_path / "again.json").read_text("utf-8")) | {"seconds": 0} == found | {"seconds": 0}
 
 
-def test_screen_table_and_page(evenhand, command, tmp_path):
-    table, page, file = tmp_path / "found.csv", tmp_path / "found.html", tmp_path / "found.json"
-    ran = evenhand(*command, *SENSITIVE, "--table", table, "--html", page, "--json", file)
-    assert ran.code == 0, ran.err
-    said = " ".join(ran.out.split())
-    assert ran.out.startswith("Subgroups of townhall:model on people.csv\nWhich people, described by ")
-    found = json.loads(file.read_text("utf-8"))
-    assert f"subgroups tested {found['tested']:,}" in said
-    assert f"out of {found['rule_sets']:,} rule sets" in said
-    first = found["findings"][0]
-    assert f"Of {first['size']:,} people with" in said
-    assert f"{100 * first['low']:+.1f} to {100 * first['high']:+.1f}" in said.replace("\N{MINUS SIGN}", "-")
-    assert "everyone else" in said
-    assert "fair" not in ran.out.lower()
-    assert len(pd.read_csv(table)) == len(found["findings"])
-    assert "<h1>Subgroups of townhall:model on people.csv</h1>" in page.read_text("utf-8")
-    for path in (table, page):
-        assert str(path) in ran.out
-
-
-def test_numbers_become_ranges(evenhand, command):
-    found = evenhand(*command, "--protected", "age", "--protected", "grade", "--json", "-")
-    assert found.code == 0, found.err
-    assert {cells["name"]: cells["ordered"] for cells in found.json["attributes"]} == {"age": True, "grade": True}
-    assert all(
-        set(rule) == {"low", "high", "closed"} for one in found.json["findings"] for rule in one["rules"].values()
-    )
-
-
 def test_every_option_reaches_the_search(evenhand, command):
     ran = evenhand(
         *(*command, *SENSITIVE, "--protected", "age", "--measure", "false-negative"),
@@ -131,27 +102,6 @@ def test_what_is_asked_about_is_judged_or_refused(evenhand, command):
     assert refused["reason"]
     shown = evenhand(*command, *SENSITIVE, "--judge", "age >= 79 and sex == m and district == west")
     assert refused["reason"] in " ".join(shown.out.split())
-
-
-def test_nothing_stands_out_of_a_model_that_ignores_them(evenhand, command, tmp_path, monkeypatch):
-    (tmp_path / "even_handed.py").write_text("def model(frame):\n    return frame['grade'] > 0.3\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    page = tmp_path / "page.html"
-    ran = evenhand("subgroups", "even_handed:model", *command[2:], *SENSITIVE, "--html", page)
-    assert ran.code == 0, ran.err
-    said = " ".join(ran.out.split())
-    assert "significant after adjustment 0" in said
-    assert "not significant" in said
-    assert "fair" not in said.lower()
-    assert "(not significant)" in page.read_text("utf-8")
-
-
-def test_a_data_set_brings_its_own_attributes(evenhand, tmp_path, monkeypatch):
-    (tmp_path / "credit_rule.py").write_text("def model(frame):\n    return frame['duration'] < 24\n")
-    monkeypatch.chdir(tmp_path)
-    ran = evenhand("subgroups", "credit_rule:model", "german", "--json", "-")
-    assert ran.code == 0, ran.err
-    assert [cells["name"] for cells in ran.json["attributes"]] == ["age", "sex"]
 
 
 def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch):
@@ -236,13 +186,3 @@ def test_a_budget_that_does_not_pay_for_the_people_is_refused_before_they_are_as
     ran = evenhand(*command, *SENSITIVE, "--budget", 100)
     assert ran.code == 3
     assert "the budget of 100 rows does not cover the 3,000 people who are compared" in ran.err
-
-
-@pytest.mark.parametrize(("method", "kind"), [("sampled", "estimated"), ("themis", "estimated")])
-def test_published_methods_say_what_they_are(evenhand, command, tmp_path, method, kind):
-    page = tmp_path / "page.html"
-    ran = evenhand(*command[:5], "--protected", "sex", "--method", method, "--html", page)
-    assert ran.code == 0, ran.err
-    said = " ".join(ran.out.split())
-    assert "note: " in said
-    assert f'data-kind="{kind}"' in page.read_text("utf-8")

@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 import pandas as pd
 import sklearn
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import evenhand
@@ -58,12 +57,6 @@ def test_parameters_are_got_set_and_cloned():
     assert again.get_params() == model.get_params()
     assert again.strength == 7.0
     assert repr(FairClassifier()) == "FairClassifier()"
-
-
-def test_it_is_asked_only_once_it_is_fitted(german):
-    schema, frame, _ = german
-    with pytest.raises(NotFittedError):
-        FairClassifier(schema=schema).predict(frame)
 
 
 def test_labels_stay_in_the_words_of_the_data(german):
@@ -155,23 +148,6 @@ def test_a_stronger_penalty_leaves_a_smaller_gap_on_adult(adult, method, strengt
     assert narrow < wide / 3
     assert right > best - 0.04
     assert right > 0.80  # nobody above 50K: 0.76
-
-
-def test_an_adversary_narrows_the_gap_on_adult(adult):
-    schema, individuals, labels, train, test = adult
-    gaps = []
-    for strength in (0.0, 8.0):
-        model = FairClassifier(
-            "laftr",
-            strength=strength,
-            schema=schema,
-            sees_protected=False,
-            hidden=(32, 16, 8),
-            steps=150,
-            batch_size=256,
-        )
-        gaps.append(gap(model.fit(individuals[train], labels[train]), individuals[test], schema.position("sex")))
-    assert gaps[1] < 0.7 * gaps[0]
 
 
 def test_the_groups_compared_may_be_given(adult):

@@ -7,6 +7,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from evenhand.errors import ModelError, OptionError
+from evenhand.mitigation.learners.function import FunctionLearner
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import load_model
 from evenhand.models.additive.network import network_from_dense
@@ -150,6 +151,6 @@ def test_what_cannot_be_written_is_said(tmp_path):
 
 
 def test_a_model_of_other_labels_is_refused():
-    learner = learner_of(answers_only, schema(values=("yes", "later")), fit=own_fit)
+    learner = FunctionLearner.of(own_fit, schema(values=("yes", "later")), like=None)
     with pytest.raises(ModelError, match="the model returns 'no', 'yes', but the target 'granted' has the labels"):
         learner.fit(TrainingSet.plain(GIVEN), seed=0)

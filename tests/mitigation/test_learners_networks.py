@@ -74,14 +74,6 @@ def test_numpy_networks(two, tmp_path):
     assert plain.hidden == (8, 6)
 
 
-def test_several_labels(three, tmp_path):
-    learner = learner_of(_network(THREE, three), THREE)
-    given = people(THREE, LATER)
-    plain = learns(learner, given)
-    ((_, read),) = read_back(learner, plain, tmp_path)
-    assert network_fingerprint(read) == network_fingerprint(plain)
-
-
 def test_threads_and_the_state_of_pytorch_play_no_part(two):
     learner = learner_of(_network(SCALED, two), SCALED)
     lesson = TrainingSet.plain(people(SCALED))
@@ -230,9 +222,3 @@ def test_keras_files_of_several_labels(keras, three, tmp_path):
         (read.predict(people(SCALED).individuals) == plain.predict(people(SCALED).individuals)).all()
         for _, read in read_back(learner, plain, tmp_path)
     )
-
-
-def test_other_models_need_a_training_function():
-    with pytest.raises(ModelError, match="cannot be trained again") as refusal:
-        learner_of(torch.nn.Linear(6, 1), SCALED)
-    assert "`fit=module:function`" in refusal.value.hint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -108,21 +107,6 @@ def test_people_who_are_not_in_the_data_count_too() -> None:
     poor = TrainingBatch(individuals, network.encode(individuals), batch.labels, batch.groups, 0)
     assert pairing.logit_spread(network, individuals).item() == 0
     assert pairing.penalty(network, poor, network.logits(poor.features)).item() > 0
-
-
-def test_the_penalty_grows() -> None:
-    def layers(width: int) -> Any:
-        weight = np.zeros((width, 1))
-        weight[1] = 3.0
-        return [(weight, np.zeros(1))]
-
-    pairing, network, batch = asked(loans(), layers)
-    pairing.prepare(dataclasses.replace(pairing._task, steps=100), network)
-    seen = [
-        pairing.penalty(network, dataclasses.replace(batch, step=step), network.logits(batch.features)).item()
-        for step in (0, 24, 49, 99)
-    ]
-    assert seen == pytest.approx([6 / 50, 3.0, 6.0, 6.0], rel=1e-5)
 
 
 def test_fewer_decisions_flip_and_the_same_bits_come_again() -> None:

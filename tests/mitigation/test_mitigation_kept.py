@@ -101,20 +101,6 @@ def test_an_interrupt_while_comparing_keeps_the_model_that_is_written(hiring, mo
     assert len(done.candidates) == len(done.result.candidates) == 1
 
 
-def test_an_interrupt_between_learning_and_comparing_keeps_the_model(hiring):
-    told = []
-
-    def stop(what, share):
-        told.append(what)
-        if what == "comparing":
-            raise KeyboardInterrupt
-
-    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_effort=0, progress=stop)
-    assert "comparing" in told
-    assert done.result.interrupted
-    assert done.result.candidates[0].line("flip_rate", "sex").after.value == 0
-
-
 def test_a_second_interrupt_leaves_performance_and_what_was_asked_about(hiring, monkeypatch):
     def stop(what, share):
         if what == "comparing":

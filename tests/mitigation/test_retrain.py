@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 import time
 
 import numpy as np
@@ -17,11 +16,10 @@ from evenhand.mitigation.candidate import (
     Trial,
     accuracy,
     pick_trial,
-    remaining_share,
     required_accuracy,
 )
 from evenhand.mitigation.findings import FoundProfiles, FoundSubgroup
-from evenhand.mitigation.methods.retrain import doubling_amounts, retrain, take_in_turns
+from evenhand.mitigation.methods.retrain import retrain
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import Split, split_people
 from evenhand.schema import encode
@@ -92,19 +90,6 @@ def situation(learner, *, given=GIVEN, profiles=(FLIPPED,), subgroups=(), deadli
     )
 
 
-@given(st.integers(1, 500), st.integers(1, 5000))
-def test_amounts_double_from_the_start_to_the_most(start, most):
-    grown = list(doubling_amounts(start, most))
-    assert grown[0] == min(start, most)
-    assert grown[-1] == most
-    assert all(a < b <= 2 * a for a, b in itertools.pairwise(grown))
-
-
-def test_rows_in_turns():
-    rows = [np.full((n, 2), i, dtype=float) for i, n in enumerate((3, 0, 1, 2))]
-    assert take_in_turns(rows)[:, 0].tolist() == [0, 2, 3, 0, 3, 0]
-
-
 shares = st.sampled_from([0.0, 0.01, 0.1, 0.25, 0.5])
 
 
@@ -135,12 +120,6 @@ def test_the_loss_is_counted_from_the_given_model_unless_it_knew_the_people():
     assert required_accuracy(0.85, 0.845, 0.01) == pytest.approx(0.84)
     assert required_accuracy(0.85, 0.87, 0.01) == pytest.approx(0.84)
     assert required_accuracy(1.0, 0.85, 0.01) == pytest.approx(0.84)
-
-
-def test_what_is_left_of_harms():
-    assert remaining_share((0.1, 0.3), (0.2, 0.3), 100) == pytest.approx(0.75)
-    assert remaining_share((0.0, 0.02), (0.0, 0.0), 100) == pytest.approx(1.0)  # as if one of 100 had suffered before
-    assert remaining_share((), (), 100) == 0
 
 
 def test_accuracy_by_labels_not_by_positions():
@@ -206,13 +185,6 @@ def test_subgroups_alone():
     assert all((lesson.added[:, SEX] == 1).all() for lesson in learner.lessons)
     (chosen,) = [trial for trial in candidate.trials if trial.chosen]
     assert chosen.harms[0] == min(trial.harms[0] for trial in candidate.trials)
-
-
-def test_only_so_many_subgroups_as_wanted():
-    second = FoundSubgroup({"race": ("1",)}, 0.1, "race 1")
-    learner = Taught(lambda lesson: GIVEN)
-    retrain(situation(learner, profiles=(), subgroups=(MEN, second)))
-    assert (learner.lessons[-1].added[:, SEX] == 1).all()
 
 
 def test_a_round_ends_when_more_makes_it_worse():

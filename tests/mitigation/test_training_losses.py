@@ -22,7 +22,7 @@ from evenhand.mitigation.training.losses.group_penalties import (
 from evenhand.mitigation.training.losses.laftr import balanced_accuracy
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
-from evenhand.mitigation.training.recipes import RECIPES, load_loss
+from evenhand.mitigation.training.recipes import load_loss
 from evenhand.schema import Schema
 from support import scaled
 
@@ -70,24 +70,12 @@ def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBat
     return network, batch, TrainingTask(schema, ("a",), encoding, 3, generator, 10)
 
 
-def test_the_gap_of_two_groups_by_hand():
-    # Means 0.5 and 0.2; nobody's person does not count.
-    scores, groups = tensors([0.4, 0.6, 0.1, 0.3, 0.99], [0, 0, 1, 1, -1])
-    assert mean_gap(scores, groups).item() == pytest.approx(0.3)
-
-
 def test_the_gap_of_three_groups_by_hand():
     # 0.9 against the mean of 0.1, 0.2; 0.15 (two people) against 0.9.
     scores, groups = tensors([0.9, 0.1, 0.2], [0, 2, 2])
     assert mean_gap(scores, groups).item() == pytest.approx((0.75 + 0.75) / 2)
     scores, groups = tensors([0.9, 0.6, 0.0], [0, 1, 2])
     assert mean_gap(scores, groups).item() == pytest.approx((0.6 + 0.15 + 0.75) / 3)
-
-
-def test_hsic_of_two_people_by_hand():
-    # K and L have ones and k, l off the diagonal: the trace is (1 - k)(1 - l) / 1.
-    scores, groups = tensors([0.0, 1.0], [0, 1])
-    assert hsic_criterion(scores, groups).item() == pytest.approx((1 - math.exp(-1)) ** 2)
 
 
 def test_mutual_information_by_hand():
@@ -148,14 +136,6 @@ def test_mutual_information_is_that_of_the_joint_distribution(drawn):
         joint = np.stack([yes, no], axis=1) / len(scores)
         expected = rel_entr(joint, joint.sum(axis=0) * joint.sum(axis=1, keepdims=True)).sum()
     assert mutual_information(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("penalty", [mean_gap, hsic_criterion, mutual_information])
-def test_descending_brings_the_favoured_group_down_and_the_other_up(penalty):
-    logits = torch.tensor([2.0, 1.0, 1.5, -1.0, 0.0, -0.5], dtype=torch.float64, requires_grad=True)
-    penalty(torch.sigmoid(logits), torch.tensor([0, 0, 0, 1, 1, 1])).backward()
-    assert (logits.grad[:3] > 0).all()
-    assert (logits.grad[3:] < 0).all()
 
 
 @pytest.mark.parametrize("penalty", [mean_gap, hsic_criterion, mutual_information])
@@ -232,21 +212,7 @@ def test_laftr_needs_a_representation():
         load_loss("laftr").prepare(task, network)
 
 
-def test_laftr_takes_a_single_hidden_layer_for_the_representation():
-    network, batch, task = setting(hidden=(5,))
-    teacher = load_loss("laftr")
-    teacher.prepare(task, network)
-    assert torch.isfinite(teacher.penalty(network, batch, network.logits(batch.features)))
-
-
 def test_an_unknown_method_is_refused_with_the_known_ones():
     with pytest.raises(OptionError, match="method 'fair'") as refused:
         load_loss("fair")
     assert "diffdp" in refused.value.hint
-
-
-@pytest.mark.parametrize("method", RECIPES)
-def test_every_method_has_strengths_from_weak_to_strong(method):
-    made = load_loss(method)
-    assert list(made.sweep) == sorted(made.sweep)
-    assert made.default >= 0
