@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.incumbent import Incumbent
 from evenhand.mitigation.leakage import count_overlap, drop_test_profiles
-from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, Method, check_ending, load_methods
+from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
 from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import CandidateResult, MitigationResult, SplitSizes
@@ -93,7 +93,7 @@ def mitigate(
         subject = replace(subject, people=_without_rules(subject.people))
         test = None if test is None else _without_rules(test)
     with limit_queries(subject, config.budget) as count_queries:
-        run = _Run.prepare(subject, config, test, out, progress or ignore_progress, started)
+        run = _Run(subject, config, test, out, progress or ignore_progress, started)
         run.train()
         results = run.compare()
         result = MitigationResult(
@@ -186,43 +186,22 @@ def _without_rules(people: People) -> People:
     return replace(people, schema=people.schema.without_rules())
 
 
-@dataclass(eq=False)
 class _Run:
-    """Mitigation in progress.
+    """Mitigation in progress: the study, the task of the methods, and the trained models with the control at the end."""
 
-    Attributes:
-        study: Model and people.
-        task: Input of the methods.
-        methods: Methods by name.
-        deadline: Time at which training ends, or None.
-        accuracy: Accuracy of the original model on the validation set.
-        notes: Current notes.
-        candidates: Trained models, with the control at the end.
-        interrupted: Whether an interrupt or the time limit ended the run.
-    """
-
-    study: Study
-    task: MitigationTask
-    methods: dict[str, Method]
-    deadline: float | None
-    accuracy: float
-    notes: list[str]
-    control: Candidate | None = None
-    candidates: list[Candidate] = field(default_factory=list)
-    interrupted: bool = False
-
-    @classmethod
-    def prepare(
-        cls,
+    def __init__(
+        self,
         subject: Subject,
         config: MitigationConfig,
         test: People | None,
         out: Path | None,
         progress: Progress,
         started: float,
-    ) -> _Run:
-        """Load the methods and findings, split the people, and measure the original model."""
-        methods = load_methods(config.methods)
+    ) -> None:
+        self.methods = load_methods(config.methods)
+        self.control: Candidate | None = None
+        self.candidates: list[Candidate] = []
+        self.interrupted = False
         schema = subject.people.schema
         progress("loading the model", 0.0)
         model = remember_answers(subject.scorer)
@@ -235,14 +214,16 @@ class _Run:
                 if findings.people_left_out
                 else None,
             )
-        retrains = any(name in FROM_FINDINGS for name in methods)
-        study = Study.prepare(subject, model, test, seed=config.seed, fit=config.fit, require_learner=retrains)
+        retrains = any(name in FROM_FINDINGS for name in self.methods)
+        self.study = study = Study.prepare(subject, model, test, config, require_learner=retrains)
         if out is not None:
-            check_ending(next(iter(methods)), out, model, study.learner)
+            check_ending(next(iter(self.methods)), out, model, study.learner)
         require_budget(find_ledger(model), study.split)
-        share = accuracy(model, study.split.validation)  # before training, in case the budget is exhausted
+        self.accuracy = accuracy(model, study.split.validation)  # before training, in case the budget is exhausted
         findings, leaking = drop_test_profiles(findings, study.split)
-        task = MitigationTask(
+        self.notes = [*study.notes, *_data_notes(study, leaking)]
+        self.deadline = None if config.time_limit is None else started + config.time_limit
+        self.task = MitigationTask(
             given=model,
             learner=study.learner,
             split=study.split,
@@ -251,11 +232,8 @@ class _Run:
             config=config,
             progress=progress,
         )
-        deadline = None if config.time_limit is None else started + config.time_limit
-        run = cls(study, task, methods, deadline, share, [*study.notes, *_data_notes(study, leaking)])
         if retrains:
-            run._train_control()
-        return run
+            self._train_control()
 
     def _train_control(self) -> None:
         """Retrain the model without changes, which shows the effect of retraining alone."""

@@ -8,7 +8,6 @@ of a candidate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -106,25 +105,22 @@ def flip_sets(schema: Schema, metrics: Sequence[tuple[str, ...]] = ()) -> list[t
     return list(dict.fromkeys([*metrics, *single, *joint]))
 
 
-@dataclass(eq=False)
 class Baseline:
     """Original model and people, with the data that all candidates share. The model is queried once."""
 
-    given: Scorer
-    split: Split
-    harms: tuple[FairnessMetric, ...]
-    config: MitigationConfig
-    _flips: dict[tuple[str, ...], PersonFlips] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        schema = self.split.test.schema
+    def __init__(
+        self, given: Scorer, split: Split, harms: tuple[FairnessMetric, ...], config: MitigationConfig
+    ) -> None:
+        self.given, self.split, self.harms, self.config = given, split, harms, config
+        self._flips: dict[tuple[str, ...], PersonFlips] = {}
+        schema = split.test.schema
         self.sets = flip_sets(schema)
-        self.flip_metrics = [metric.protected for metric in self.harms if isinstance(metric, FlipMetric)]
+        self.flip_metrics = [metric.protected for metric in harms if isinstance(metric, FlipMetric)]
         self.flip_sets = flip_sets(schema, self.flip_metrics)
         self.notes: list[str] = []
         self._check_noise()
-        self.test = ModelDecisions(self.given, self.split.test)
-        self.validation = ModelDecisions(self.given, self.split.validation)
+        self.test = ModelDecisions(given, split.test)
+        self.validation = ModelDecisions(given, split.validation)
         self.certificates = list(self._create_caches())
 
     def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> PersonFlips:

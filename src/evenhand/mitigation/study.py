@@ -10,6 +10,7 @@ from typing import Any
 
 from evenhand.core.result import Result
 from evenhand.errors import EvenhandError
+from evenhand.mitigation.config import StudyConfig
 from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.split import SHARES, Split, split_people
@@ -79,9 +80,8 @@ class Study:
         subject: Subject,
         model: Scorer,
         test: People | None,
+        config: StudyConfig,
         *,
-        seed: int,
-        fit: str | Callable[..., Any] | None,
         shares: tuple[float, float, float] = SHARES,
         require_learner: bool = False,
     ) -> Study:
@@ -95,11 +95,11 @@ class Study:
         learner = None
         try:
             ending = Path(path).suffix.lower() if isinstance(path, str | Path) else ""
-            learner = find_learner(subject.scorer, like=people.frame, fit=fit, ending=ending)
+            learner = find_learner(subject.scorer, like=people.frame, fit=config.fit, ending=ending)
         except EvenhandError:
-            if require_learner or fit is not None:
+            if require_learner or config.fit is not None:
                 raise
-        split = split_people(people, seed=seed, test=test, shares=shares)
+        split = split_people(people, seed=config.seed, test=test, shares=shares)
         notes = [find_caution(model), "" if test is not None else SEEN]
         left_out = len(people) + (0 if test is None else len(test)) - split.size
         if left_out:

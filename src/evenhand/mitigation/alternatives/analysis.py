@@ -189,7 +189,7 @@ class _Search:
                 location=model.name,
                 hint="leave out `against=`, and choose a method for several labels, such as retrain",
             )
-        self.study = Study.prepare(subject, model, test, seed=config.seed, fit=config.fit, shares=SHARES)
+        self.study = Study.prepare(subject, model, test, config, shares=SHARES)
         self.config, self.progress, self.started = config, progress, started
         split = self.study.split
         rows = np.isin(people.rows, np.concatenate([split.train.rows, split.validation.rows]))

@@ -114,23 +114,16 @@ def separate_pairs(implies: Booleans, decisions: Floats, maximum: int, each: int
             yield Cut((row, column), (1, -1))
 
 
-class FittedWeights(NamedTuple):
-    """Weights with the required decisions, or the inequality that excludes them. Both are None if neither is found."""
-
-    weights: Floats | None
-    cut: Cut | None
-
-
-def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> FittedWeights:
+def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> Floats | Cut | None:
     """Find weights in a box that accept exactly the required cells, or an inequality that excludes them.
 
     The linear program separates the cells: ``s_c (w x_c - t) >= r - v`` with s = 1 for accepted cells and -1 for
-    others, and minimal v. Its dual identifies cells that cannot be separated.
+    others, and minimal v. Its dual identifies cells that cannot be separated. The result is None if it finds neither.
     """
     from scipy.optimize import linprog
 
     if accepted.all() or not accepted.any():
-        return FittedWeights(np.clip(np.zeros(features.shape[1]), box.low, box.high), None)
+        return np.clip(np.zeros(features.shape[1]), box.low, box.high)
     side = np.where(accepted, 1.0, -1.0)
     width = features.shape[1]
     rows = -side[:, None] * np.column_stack([features, -np.ones(len(features)), np.zeros(len(features))])
@@ -146,11 +139,10 @@ def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> Fitte
         method="highs-ds",
     )
     if solution.x is None:
-        return FittedWeights(None, None)
+        return None
     if solution.fun < TOLERANCE:
-        return FittedWeights(np.asarray(solution.x[:width]), None)
-    dual = -np.asarray(solution.ineqlin.marginals)
-    return FittedWeights(None, _integer_cut(features, accepted, dual, box))
+        return np.asarray(solution.x[:width])
+    return _integer_cut(features, accepted, -np.asarray(solution.ineqlin.marginals), box)
 
 
 def _integer_cut(features: Integers, accepted: Booleans, dual: Floats, box: WeightBox) -> Cut | None:

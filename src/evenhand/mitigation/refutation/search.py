@@ -20,7 +20,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.mitigation.refutation.bound import NO_RULE, FamilyBound
 from evenhand.mitigation.refutation.cuts import (
     Cut,
-    FittedWeights,
     PairSums,
     WeightBox,
     fit_weights,
@@ -220,25 +219,20 @@ class OpenProof(NamedTuple):
     part: ProofPart
 
 
-@dataclass(eq=False)
 class RuleSearch:
     """Branch and bound over boxes of weights and decisions of cells.
 
     Attributes:
         table: Cells.
-        seed: Seed of the local search.
+        parts: Number of parts so far.
     """
 
-    table: FeatureCells
-    seed: int
-    relaxation: Relaxation = field(init=False)
-    weights: WeightSearch = field(init=False)
-    parts: int = 1
-
-    def __post_init__(self) -> None:
-        self.relaxation = Relaxation(self.table)
-        self.weights = WeightSearch(self.table, self.seed)
-        self.sums = PairSums(self.table.features)
+    def __init__(self, table: FeatureCells, seed: int) -> None:
+        self.table = table
+        self.parts = 1
+        self.relaxation = Relaxation(table)
+        self.weights = WeightSearch(table, seed)
+        self.sums = PairSums(table.features)
         self._implications: tuple[tuple[bytes, bytes], Booleans] | None = None
         self._pairs_of: dict[int, tuple[Integers, Integers]] = {}
         self._created = 0
@@ -306,8 +300,7 @@ class RuleSearch:
             if len(cuts) < MAX_CUTS // 10:
                 cuts += self.sums.separate(decisions, MAX_CUTS // 5)
             if not cuts and not _fractional(decisions).any():
-                violated = self._settle(decisions, box).cut
-                cuts = [] if violated is None else [violated]
+                cuts += self._settle(decisions, box)
             new = {self.relaxation.number(cut) for cut in cuts} - set(rows)
             if not new:
                 break
@@ -321,12 +314,12 @@ class RuleSearch:
             self._implications = (key, box.implies(self.table.features))
         return self._implications[1]
 
-    def _settle(self, decisions: Floats, box: WeightBox) -> FittedWeights:
-        """Fit weights to integer decisions, and offer the rule. Otherwise, return the violated cut."""
+    def _settle(self, decisions: Floats, box: WeightBox) -> list[Cut]:
+        """Fit weights to integer decisions, and offer the rule. Otherwise, return the violated cut, if there is one."""
         fitted = fit_weights(self.table.features, decisions > 0.5, box)
-        if fitted.weights is not None:
-            self.weights.offer(fitted.weights)
-        return fitted
+        if isinstance(fitted, np.ndarray):
+            self.weights.offer(fitted)
+        return [fitted] if isinstance(fitted, Cut) else []
 
     def _split(self, open_part: OpenProof) -> Iterator[OpenProof]:
         """Yield the halves of a part that can contain a better rule."""

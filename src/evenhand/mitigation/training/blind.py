@@ -19,7 +19,6 @@ from evenhand.mitigation.training.network import write_network
 from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm
 from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.schema.people import People, decode
-from evenhand.schema.schema import Schema
 from evenhand.schema.table import plain_value
 
 PROXIES = (
@@ -89,9 +88,7 @@ def blind(task: MitigationTask) -> Candidate:
         entries = most_frequent_row(train.individuals[:, columns])
         retrained = task.learner.fit(TrainingSet.plain(fix_people(train, columns, entries)), seed=task.config.seed)
         scorer = BlindModel(retrained, columns, entries)
-        values = ", ".join(
-            f"{name} = {_entry_text(schema, name, entry)}" for name, entry in zip(names, entries, strict=True)
-        )
+        values = ", ".join(f"{name} = {schema[name].text(entry)}" for name, entry in zip(names, entries, strict=True))
         words = f"{task.learner.name}, with {values} for all people"
         notes = (*notes, f"The file contains the model alone. Set {values} for each person that it decides about.")
         save = partial(task.learner.save, retrained)
@@ -170,8 +167,3 @@ def most_frequent_row(rows: Floats) -> Floats:
     """Find the most frequent row, the smallest if there are several."""
     values, counts = np.unique(rows, axis=0, return_counts=True)
     return np.asarray(values[counts.argmax()])
-
-
-def _entry_text(schema: Schema, name: str, entry: float) -> str:
-    attribute = schema[name]
-    return str(attribute.values[int(entry)]) if attribute.values is not None else f"{entry:g}"
