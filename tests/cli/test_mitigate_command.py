@@ -276,7 +276,7 @@ FROM = ["--from", "search.json"]
         (["--from", "texts.json"], ["texts.json"]),
         (["--from", "nothing.json"], ["expected findings to train on"]),
         ([*FROM, "--test", "absent.csv"], ["absent.csv"]),
-        ([*FROM, "--test", "unlabelled.csv"], ["unlabelled.csv", "hired"]),
+        ([*FROM, "--test", "unlabelled.csv"], ["--test: ", "hired"]),
         ([*FROM, "--fit", "no_such_module:fit"], ["no_such_module"]),
         ([*FROM, "--fit", "json:no_such_function"], ["no_such_function"]),
         ([*FROM, "--fit", "somewhere"], ["somewhere"]),

@@ -20,10 +20,11 @@ from evenhand.errors import LimitError, OptionError
 from evenhand.mitigation import FairClassifier, Findings, MitigationConfig, candidate
 from evenhand.mitigation.candidate import MitigationTask
 from evenhand.mitigation.learners.dense import plain_dense_layers
+from evenhand.mitigation.learners.learner import label_values
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
-from evenhand.mitigation.split import split_people
+from evenhand.mitigation.split import TrainingSet, split_people
 from evenhand.mitigation.training import candidates
-from evenhand.mitigation.training.candidates import make_method, true_labels
+from evenhand.mitigation.training.candidates import make_method
 from evenhand.mitigation.training.network import write_network
 from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models import AdditiveNetwork
@@ -49,7 +50,7 @@ def given_model(parts):
     """A small network, trained for accuracy alone."""
     people = parts.train
     model = FairClassifier(schema=people.schema, hidden=(16,), steps=60)
-    return model.fit(people.individuals, true_labels(people)).network_
+    return model.fit(people.individuals, label_values(TrainingSet.plain(people))).network_
 
 
 @pytest.fixture(autouse=True)
@@ -231,7 +232,7 @@ def test_a_written_network_certifies_with_the_schema_beside_it(parts, given_mode
 
     monkeypatch.setattr(FairClassifier, "predict", None)  # the file is enough
     model = FairClassifier(schema=parts.train.schema, hidden=(4,), steps=20)
-    network = model.fit(parts.train.individuals, true_labels(parts.train)).network_
+    network = model.fit(parts.train.individuals, label_values(TrainingSet.plain(parts.train))).network_
     files = write_network(network, tmp_path / "fair.npz")
     assert [file.name for file in files] == ["fair.npz", "fair.schema.yaml"]
     schema = read_schema(files[1])

@@ -125,23 +125,17 @@ def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callabl
     """Apply a function to the people of DATA. Large tables are counted by their engine, if it can."""
     from evenhand.dossier.result import DataFile
 
+    path = Path(data)
+    digest = _hash_file(path) if path.is_file() else None
     large = None if config.proxy is not None else open_data(data, schema=None)
     if large is not None:
-        path = Path(data)
         try:
-            return use(large.frame, DataFile(name=large.name, sha256=_hash_file(path) if path.is_file() else None))
+            return use(large.frame, DataFile(name=large.name, sha256=digest))
         except EvenhandError:
             if large.name == data:
                 raise
-    return use(*_read_people(data, table))
-
-
-def _read_people(data: str, table: TableOptions) -> tuple[Any, DataFile]:
-    """Read the people of DATA, with every cell as a word."""
-    from evenhand.dossier.result import DataFile
-
-    path, source = Path(data), table.read_table(data, words=True)
-    return source.frame, DataFile(name=source.name, sha256=_hash_file(path) if path.is_file() else None)
+    source = table.read_table(data, words=True)
+    return use(source.frame, DataFile(name=source.name, sha256=digest))
 
 
 def _hash_file(path: Path) -> str:

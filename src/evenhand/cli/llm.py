@@ -85,21 +85,15 @@ def audit(
 
     gates, config = gating.read(), SETTINGS.read(settings)
     source = table.read_table(data, words=True)
-    people, name = source.frame, source.name
     with output.progress() as progress:
         progress("forecasting", 0.0)
-        forecast = llm.forecast_language_model(file, people, config)
+        forecast = llm.forecast_language_model(file, source.frame, config)
     for gate in gates:
         gate.check_language(forecast.groups)
     run.agree(config, forecast)
     with output.progress() as progress:
         result = llm.audit_language_model(
-            file,
-            people,
-            config,
-            answers=run.resume,
-            data_name=name,
-            progress=progress,
+            file, source.frame, config, answers=run.resume, data_name=source.name, progress=progress
         )
     result = rows.hide(result)
     output.finish(result)
@@ -117,9 +111,7 @@ def cost(
 
     config = SETTINGS.read(settings)
     source = table.read_table(data, words=True)
-    people, name = source.frame, source.name
-    result = llm.forecast_language_model(file, people, config, data_name=name)
-    output.finish(result)
+    output.finish(llm.forecast_language_model(file, source.frame, config, data_name=source.name))
 
 
 def compare(
@@ -139,11 +131,10 @@ def compare(
     for gate in gates:
         gate.check_language(None)
     source = table.read_table(data, words=True)
-    people, name = source.frame, source.name
-    run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
+    run.agree(config, *(llm.forecast_language_model(file, source.frame, config) for file in (before, after)))
     with output.progress() as progress:
         result = llm.compare_language_models(
-            before, after, people, config, answers=run.resume, data_name=name, progress=progress
+            before, after, source.frame, config, answers=run.resume, data_name=source.name, progress=progress
         )
     output.finish(result)
     gating.leave(result, gates, str(after))

@@ -56,15 +56,12 @@ def mitigate(
     """Train fairer models, and compare them with the original."""
     from evenhand import mitigation
     from evenhand.mitigation.analysis import forecast_queries
-    from evenhand.mitigation.split import put_in_one_table
 
     config = SETTINGS.read(settings, seed=people.seed)
     _check_outputs([model, data, test, people.schema, *map(str, config.findings)], save, output)
     _check_methods(config)
     with _refusing_texts(model, config, trust=people.trust), output.progress() as progress:
         subject, held_out, name = _read_people(model, data, test, people, progress)
-        if held_out is not None:
-            subject, held_out = put_in_one_table(subject, held_out)
         forecast = forecast_queries(subject.people, config, test=held_out)
     subject.ledger.budget = approve_queries(model, config.budget, forecast)
     with _refusing_texts(model, config, trust=people.trust), output.progress() as progress:
@@ -167,7 +164,9 @@ def _read_people(
     """
     from evenhand.schema.people import encode
 
-    if test is not None and _is_same_data(data, test):
+    if test is not None and (
+        Path(test).samefile(data) if Path(test).exists() and Path(data).exists() else test == data
+    ):
         raise OptionError(
             f"expected people who are not in DATA, got {test}",
             location="--test",
@@ -268,9 +267,3 @@ def _check_methods(config: MitigationConfig) -> None:
             location="--strength",
             hint=f"add --method, one of: {', '.join(weighted)}",
         )
-
-
-def _is_same_data(data: str, test: str) -> bool:
-    """Whether both are the same file, or the same data set."""
-    both = Path(data).exists() and Path(test).exists()
-    return Path(data).samefile(test) if both else data == test

@@ -15,10 +15,8 @@ from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from evenhand.core.typing import Progress
-    from evenhand.shields.policy.policy import ShieldPolicy
     from evenhand.shields.simulation.streams import ArrivalSource
     from evenhand.shields.spec.plan import ShieldPlan
 
@@ -119,11 +117,19 @@ def synthesize(
     from evenhand.shields.policy.file import save_policy
     from evenhand.shields.simulation.wording import policy_document
     from evenhand.shields.spec.configuration import read_plan
+    from evenhand.shields.synthesis.plans import synthesize as synthesize_policy
 
     check_files(save=save)
     plan = read_plan(config)
     with output.progress() as progress:
-        policy = _synthesize_policy(plan, lambda done, of: progress("synthesis", done / of))
+        try:
+            policy = synthesize_policy(plan, progress=lambda done, of: progress("synthesis", done / of))
+        except MemoryError:
+            raise LimitError(
+                f"the table of a shield for {plan.horizon:,} decisions does not fit into memory",
+                location="horizon",
+                hint="use a shorter horizon, or periods (kind static-bw or dynamic)",
+            ) from None
     size = None if save is None else save_policy(policy, save)
     summary = {
         "kind": "shield",
@@ -189,16 +195,3 @@ def replay(
     output.show(partial(replayed.document, log.name))
     if replayed.difference is not None:
         raise typer.Exit(1)
-
-
-def _synthesize_policy(plan: ShieldPlan, progress: Callable[[int, int], None]) -> ShieldPolicy:
-    from evenhand.shields.synthesis.plans import synthesize
-
-    try:
-        return synthesize(plan, progress=progress)
-    except MemoryError:
-        raise LimitError(
-            f"the table of a shield for {plan.horizon:,} decisions does not fit into memory",
-            location="horizon",
-            hint="use a shorter horizon, or periods (kind static-bw or dynamic)",
-        ) from None

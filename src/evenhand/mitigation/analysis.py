@@ -15,8 +15,8 @@ from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.incumbent import Incumbent
 from evenhand.mitigation.leakage import count_overlap, drop_test_profiles
+from evenhand.mitigation.methods import retrain
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
-from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import CandidateResult, MitigationResult, SplitSizes
 from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table
@@ -140,11 +140,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     # Some rows are queried twice. If the model is noisy, the validation set, which is searched, is queried again.
     rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * size
     if any(method in FROM_FINDINGS for method in config.methods):
-        most = max(1, int(config.share * len(people)))
-        for found_set in findings.profiles:
-            unit = len(schema.assignments(found_set.protected))
-            rows += unit * len(found_set.individuals) + relabelled_rows(config.rounds, unit, most)
-        rows += sampled_rows(config.start, most) * len(findings.subgroups[: config.subgroups])
+        rows += retrain.forecast_queries(findings, schema, config, len(people))
     return rows
 
 

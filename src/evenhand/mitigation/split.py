@@ -59,11 +59,18 @@ def split_people(
         OptionError: The shares do not add up to 1.
     """
     people, test = _drop_unknown(people), None if test is None else _drop_unknown(test)
-    if people.labels is None or (test is not None and test.labels is None):
-        raise DataError(
-            f"the column {people.schema.target.name!r} is missing, and training needs true labels",
-            hint="name the column of true labels: `target=`",
-        )
+    for table, location in ((people, None), (test, "`test=`")):
+        if table is None:
+            continue
+        if table.labels is None:
+            raise DataError(
+                f"the column {table.schema.target.name!r} is missing, and training needs true labels",
+                location=location,
+                hint="name the column of true labels: `target=`",
+            )
+        if len(np.unique(table.labels)) < 2:
+            raise DataError(f"the target column {table.schema.target.name!r} has only one class", location=location)
+    assert people.labels is not None, "checked above"
     if min(shares) < 0 or not np.isclose(sum(shares), 1):
         raise OptionError(f"expected shares that add up to 1, got {sum(shares):g}")
     rng = np.random.default_rng([seed, 9])

@@ -51,10 +51,9 @@ def _read_counts(state: Path) -> dict[str, dict[str, int]]:
     """Read the counts of an enforcer, by specification."""
     try:
         text = state.read_text("utf-8")
-    except OSError as error:
-        raise DataError(f"the file cannot be read: {error.strerror}", location=str(state)) from None
-    except UnicodeDecodeError:
-        raise DataError("the file is not text in UTF-8", location=str(state)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a text file"
+        raise DataError(f"the file cannot be read: {reason}", location=str(state)) from None
     try:
         rows: Any = _json.loads(text)
         # The state of `genai generate` has further entries.

@@ -14,7 +14,6 @@ from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.replies import same_label
 from evenhand.models.scorer import Scorer
-from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode
 
 OWN_FIT = "train it with your own function: `fit=module:function`"
@@ -111,13 +110,6 @@ def training_frame(training_set: TrainingSet, columns: Sequence[str] | None = No
 
 def label_values(training_set: TrainingSet) -> NDArray[Any]:
     """Return the labels of a training set as they are written in the data, shape (n + m,)."""
-    return label_array(training_set.people.schema.target.values or ())[training_set.all_labels]
-
-
-def label_array(values: Sequence[Value]) -> NDArray[Any]:
-    """Convert labels to an array: numeric or text if all labels are, otherwise of objects."""
-    if len({type(value) for value in values}) == 1:
-        return np.array(values)
-    array = np.empty(len(values), dtype=object)
-    array[:] = list(values)
-    return array
+    values = training_set.people.schema.target.values or ()
+    # Labels of different types stay as they are.
+    return np.array(values, dtype=None if len(set(map(type, values))) == 1 else object)[training_set.all_labels]

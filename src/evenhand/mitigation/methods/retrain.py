@@ -20,7 +20,8 @@ from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
 from evenhand.individual.flips import Variants, find_flips, merge_by_unprotected
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
-from evenhand.mitigation.findings import FoundProfiles, profiles_from_table
+from evenhand.mitigation.config import MitigationConfig
+from evenhand.mitigation.findings import Findings, FoundProfiles, profiles_from_table
 from evenhand.mitigation.learners.dense import DenseLearner
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
@@ -54,23 +55,31 @@ Instances = tuple[Floats, Integers]
 """Added instances and their labels, as in ``TrainingSet``."""
 
 
-def searched_rows(limit: int) -> int:
+def forecast_queries(findings: Findings, schema: Schema, config: MitigationConfig, people: int) -> int:
+    """Bound the number of queries to the original model for retraining with people and findings.
+
+    They are the profiles of the findings and of further searches under every assignment (a search queries at least two
+    of each), and the neighbours of subgroups.
+    """
+    limit = _instance_limit(config, people)
+    rows = 0
+    for profile_set in findings.profiles:
+        unit = len(schema.assignments(profile_set.protected))
+        rows += unit * len(profile_set.individuals)
+        if config.rounds:
+            rows += (config.rounds + 1) * min(MAX_ROWS, unit * _search_budget(limit) // 2)
+    amounts = [*doubling_amounts(config.start, limit), *([limit] * 2 * HALVINGS)]
+    samples = sum(max(DRAWS * amount, MIN_DRAWS) for amount in amounts)
+    return rows + samples * len(findings.subgroups[: config.subgroups])
+
+
+def _instance_limit(config: MitigationConfig, people: int) -> int:
+    return max(1, int(config.share * people))
+
+
+def _search_budget(limit: int) -> int:
     """Compute the number of queries of a search for profiles that adds at most ``limit`` instances."""
     return max(MIN_QUERIES, QUERIES_PER_INSTANCE * limit)
-
-
-def relabelled_rows(rounds: int, unit: int, limit: int) -> int:
-    """Bound the number of queries to the original model for relabelling profiles found by searches.
-
-    Each profile has ``unit`` assignments, of which the search queried at least two.
-    """
-    return (rounds + 1) * min(MAX_ROWS, unit * searched_rows(limit) // 2) if rounds else 0
-
-
-def sampled_rows(start: int, limit: int) -> int:
-    """Bound the number of queries to the original model for sampling the neighbours of a subgroup."""
-    amounts = [*doubling_amounts(start, limit), *([limit] * 2 * HALVINGS)]
-    return sum(max(DRAWS * amount, MIN_DRAWS) for amount in amounts)
 
 
 def count_instances(parts: Sequence[Instances]) -> int:
@@ -122,7 +131,7 @@ class _Retraining:
     def __init__(self, task: MitigationTask, learner: Learner) -> None:
         self._task, self._learner = task, learner
         self._train = task.split.train
-        self._most = max(1, int(task.config.share * len(self._train)))
+        self._most = _instance_limit(task.config, len(self._train))
         self._subgroups = task.findings.subgroups[: task.config.subgroups]
         self._log: TrialLog[Scorer] = TrialLog(task)
         self._added: list[list[Instances]] = []
@@ -225,7 +234,7 @@ class _Retraining:
             model,
             self._train,
             protected=protected,
-            budget=searched_rows(self._most),
+            budget=_search_budget(self._most),
             time_limit=None if deadline is None else max(deadline - time.perf_counter(), 0.01),
             samples=0,
             most_examples=0,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
-from evenhand.mitigation.learners.learner import label_array
+from evenhand.mitigation.learners.learner import label_values
 from evenhand.mitigation.metrics import SubgroupGapMetric
+from evenhand.mitigation.split import TrainingSet
 from evenhand.mitigation.training.blind import find_protected
 from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models.additive.network import AdditiveNetwork
@@ -137,7 +137,7 @@ class _StrengthSweep:
 
         return model.fit(
             people.individuals,
-            true_labels(people),
+            label_values(TrainingSet.plain(people)),
             sensitive_features=self._groups(people),
             deadline=task.deadline,
             each=report,
@@ -185,9 +185,3 @@ class _StrengthSweep:
         unseen = [f"The network does not get {', '.join(protected)}."] if protected else []
         notes = self._log.notes(best, "The network trained for accuracy alone")
         return tuple(notes if self._recipe.sees_protected else [*unseen, *notes])
-
-
-def true_labels(people: People) -> NDArray[Any]:
-    """Return the true labels as they are written in the data, shape (n,)."""
-    assert people.labels is not None, "a split has labels"
-    return label_array(people.schema.target.values or ())[people.labels]
