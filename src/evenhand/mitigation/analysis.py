@@ -183,7 +183,7 @@ def _without_rules(people: People) -> People:
 
 
 class _Run:
-    """Mitigation in progress: the study, the task of the methods, and the trained models with the control at the end."""
+    """Mitigation in progress: study, task of the methods, and trained models with the control at the end."""
 
     def __init__(
         self,

@@ -108,15 +108,13 @@ class DenseLearner:
 
     def resume_from(self, scorer: Scorer) -> DenseLearner:
         """Return a learner that continues from a network trained by this learner."""
-        if not isinstance(scorer, TrainedNetwork):
-            raise ModelError("expected a network trained by this learner, got another model", location=scorer.name)
+        assert isinstance(scorer, TrainedNetwork), "the network was trained by this learner"
         return DenseLearner(self.given, scorer.dense)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write a network as ``.npz``."""
         file_ending(path, self.endings)
-        if not isinstance(scorer, AdditiveNetwork):
-            raise ModelError("expected a dense network, got another model", location=scorer.name)
+        assert isinstance(scorer, AdditiveNetwork), "the network was trained by this learner"
         return save_network(scorer, path)
 
 

@@ -89,8 +89,7 @@ class EstimatorLearner:
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write an estimator as ``.skops`` (runs no code when read), ``.joblib`` or ``.pkl``."""
-        if not isinstance(scorer, EstimatorModel):
-            raise ModelError("expected a fitted estimator, got another model", location=scorer.name)
+        assert isinstance(scorer, EstimatorModel), "the estimator was fitted by this learner"
         write_object(scorer.model, path, self.endings)
         return (path,)
 
