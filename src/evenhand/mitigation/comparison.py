@@ -202,8 +202,8 @@ def _compare(baseline: Baseline, new: Scorer, progress: Progress) -> Iterator[Pe
     yield from (gap for gap in gaps if (gap.line.name, gap.line.of) not in names)
     yield from unknown
     for protected in baseline.flip_sets:
-        rates = _compare_flips("individuals", protected, baseline, sides)
-        yield from rates[1:] if protected in baseline.flip_metrics else rates
+        if protected not in baseline.flip_metrics:
+            yield _compare_flips("individuals", protected, baseline, sides)
     progress("other subgroups", 0.3)
     yield from _compare_subgroups(baseline, sides)
     reasons = []
@@ -223,23 +223,17 @@ def _compare_metric(metric: FairnessMetric, baseline: Baseline, sides: Compariso
         return compare_subgroup("asked", metric.rules, describe_rules(metric.rules), sides)
     if isinstance(metric, GroupGapMetric):
         return compare_widest_gap(metric.protected, metric.words, sides)
-    return _compare_flips("asked", metric.protected, baseline, sides)[0]
+    return _compare_flips("asked", metric.protected, baseline, sides)
 
 
 def _compare_flips(
     part: ComparisonPart, protected: tuple[str, ...], baseline: Baseline, sides: ComparisonSides
-) -> list[PendingComparison]:
-    """Compare flip rates between plausible counterparts, then as published if these differ."""
+) -> PendingComparison:
+    """Compare flip rates. If the schema has rules, only plausible counterparts are compared."""
     before, after = (baseline.flips(side.scorer, protected) for side in (sides.before, sides.after))
-    of, words = " x ".join(protected), FlipMetric(protected).words
-    published = before.published, after.published
-    if not sides.test.schema.constrains_people:
-        return [compare_shares(part, "flip_rate", of, words, published, sides.confidence)]
-    flips = before.flips[before.compared], after.flips[before.compared]
-    return [
-        compare_shares(part, "counterfactual_flip_rate", of, words, flips, sides.confidence),
-        compare_shares("individuals", "flip_rate", of, f"{words}, as published", published, sides.confidence),
-    ]
+    name = "counterfactual_flip_rate" if sides.test.schema.constrains_people else "flip_rate"
+    masks = before.flips[before.compared], after.flips[before.compared]
+    return compare_shares(part, name, " x ".join(protected), FlipMetric(protected).words, masks, sides.confidence)
 
 
 def _compare_subgroups(baseline: Baseline, sides: ComparisonSides) -> Iterator[PendingComparison | str]:
@@ -293,9 +287,6 @@ def _are_similar(inside: Booleans, other: Booleans) -> bool:
 
 def find_regressions(lines: Sequence[ComparisonLine]) -> list[Regression]:
     """Find the numbers that are worse, other than performance and the metrics."""
-    # The published comparison includes people who cannot exist. If plausible counterparts are compared too, these do
-    # not count.
-    plausible = any(line.name == "counterfactual_flip_rate" for line in lines)
     return [
         Regression(
             where="subgroup" if line.part == "subgroups" else "attribute",
@@ -303,7 +294,5 @@ def find_regressions(lines: Sequence[ComparisonLine]) -> list[Regression]:
             line=i,
         )
         for i, line in enumerate(lines)
-        if line.verdict == "worse"
-        and line.part not in ("performance", "asked")
-        and not (plausible and line.name == "flip_rate")
+        if line.verdict == "worse" and line.part not in ("performance", "asked")
     ]

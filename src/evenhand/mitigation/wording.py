@@ -105,12 +105,9 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
 
 def _headline_numbers(candidate: CandidateResult) -> Iterator[Block]:
     """Yield the main numbers: performance, metrics, numbers that are worse, and proofs; then a count of verdicts."""
-    # Published flip rates include people who cannot exist. They are only in the table of all numbers.
-    plausible = {line.of for line in candidate.lines if line.name == "counterfactual_flip_rate"}
     for line in candidate.lines:
         proof = line.name == "certified" and not candidate.control
-        published = line.name == "flip_rate" and line.of in plausible
-        if (line.part in MAIN_PARTS or proof or line.verdict == "worse") and not published:
+        if line.part in MAIN_PARTS or proof or line.verdict == "worse":
             yield _metric(line)
     verdicts = Counter(line.verdict for line in candidate.lines)
     counts = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items())
