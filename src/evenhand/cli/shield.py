@@ -15,7 +15,6 @@ from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
-
     from evenhand.core.typing import Progress
     from evenhand.shields.simulation.streams import ArrivalSource
     from evenhand.shields.spec.plan import ShieldPlan
