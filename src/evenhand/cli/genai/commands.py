@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json as _json
+import json
 from dataclasses import dataclass
 from functools import partial
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +40,7 @@ def check(
     from evenhand.genai.spec.specification import GenerationConfig
 
     result = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
-    output.emit(_json.dumps(result.to_dict()))
+    output.emit(json.dumps(result.to_dict()))
     output.show(partial(result.document, config.name))
     if not result.feasibility.feasible:
         raise typer.Exit(VERDICT_CODES[result.feasibility.verdict])
@@ -55,7 +54,7 @@ def _read_counts(state: Path) -> dict[str, dict[str, int]]:
         reason = getattr(error, "strerror", None) or "it is not a text file"
         raise DataError(f"the file cannot be read: {reason}", location=str(state)) from None
     try:
-        rows: Any = _json.loads(text)
+        rows: Any = json.loads(text)
         # The state of `genai generate` has further entries.
         rows = rows.get("enforcer", rows)
         return {str(name): {value: int(n) for value, n in row["counts"].items()} for name, row in rows.items()}
@@ -145,7 +144,7 @@ def generate(
             again=run.again,
             progress=progress,
         )
-    output.emit(dumps(generated.to_dict()))
+    output.emit(json.dumps(generated.to_dict()))
     output.show(partial(generated.document, str(config)), [generated.table])
     failing = generated.failing(run.fail_on or ())
     for condition in failing:

@@ -98,7 +98,8 @@ class RuleTreeSearch:
         tree, decisions, rule = self.best, None, {}
         if tree is not None:
             decisions = apply_tree(tree, self.table.features).astype(np.float64)
-            rule = {"words": f"a tree of {count_questions(tree)} questions", "tree": write_tree(tree)}
+            text = write_tree(tree)
+            rule = {"words": f"a tree of {text.count('?')} questions", "tree": text}
         bound = -1.0 if not complete else NO_RULE if tree is None else self.gap - NEAREST
         return FamilyBound(bound, decisions, rule, stopped=stopped, interrupted=bool(interrupts.count))
 
@@ -176,11 +177,6 @@ def apply_tree(rule: TreeRule, features: Integers) -> Booleans:
         return np.full(len(features), rule.accepted)
     has = features[:, rule.feature] == 1
     return np.where(has, apply_tree(rule.holding, features), apply_tree(rule.without, features))
-
-
-def count_questions(rule: TreeRule) -> int:
-    """Count the questions of a tree."""
-    return 0 if isinstance(rule, TreeLeaf) else 1 + count_questions(rule.without) + count_questions(rule.holding)
 
 
 def write_tree(rule: TreeRule) -> str:

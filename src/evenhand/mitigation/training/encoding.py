@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, Attri
 from evenhand.schema.arrays import check_rows, read_columns
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -100,12 +97,6 @@ class FeatureEncoding:
             else:
                 features[:, block.start] = (entries - block.offset) / block.scale
         return features
-
-    def tensor(self, individuals: torch.Tensor) -> torch.Tensor:
-        """Encode a tensor of individuals, shape (n, width)."""
-        import torch
-
-        return torch.from_numpy(self.features(individuals.numpy()))
 
     def additive(
         self,

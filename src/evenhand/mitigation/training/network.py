@@ -58,7 +58,9 @@ class TrainableNetwork:
 
     def encode(self, individuals: torch.Tensor) -> torch.Tensor:
         """Encode individuals as features, shape (n, width)."""
-        return self.encoding.tensor(individuals)
+        import torch
+
+        return torch.from_numpy(self.encoding.features(individuals.numpy()))
 
     def logits(self, features: torch.Tensor) -> torch.Tensor:
         """Compute the logits of features (n, width), shape (n,). Positive logits are favourable."""
