@@ -227,10 +227,11 @@ def proved_in_rounds(query, points, tails, recording, rng):
 def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
     model, population = random_model(seed)
     rng = np.random.default_rng(seed)
-    query = tree_query_of(model, population=population, least=int(rng.choice([2, 2, 3])))
+    protected = ["p", "a0"] if rng.random() < 0.4 else ["p"]
+    query = tree_query_of(model, protected, population, least=int(rng.choice([2, 2, 3])))
     if len(model.base) < 3 and rng.random() < 0.3:
         limit = float(rng.choice([0.0, rng.exponential(), 1e9]))
-        query = tree_difference_query_of(model, limit, population=population)
+        query = tree_difference_query_of(model, limit, protected, population)
     if not query.cells or query.constant:
         return
     truth = enumerate_cells(query)

@@ -16,6 +16,8 @@ from evenhand.certification.bounds.trees.leaves import LeafTable
 from evenhand.core.kernels import compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
+
 OPEN, FAIR, UNFAIR = 0, 1, 2
 FAR = 1 << 61
 """Beyond all sums of values."""
@@ -129,7 +131,7 @@ def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
     return work
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def cells_between(f, i, lo, hi):
     """Build the key of neighbouring cells of an attribute."""
     if f.is_set[i]:
@@ -137,14 +139,14 @@ def cells_between(f, i, lo, hi):
     return np.uint64(lo) | (np.uint64(hi) << np.uint64(32))
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def range_weight(f, i, lo, hi):
     """Compute the weight of neighbouring cells, exactly."""
     at = f.offsets[i]
     return f.before[at + hi + 1] - f.before[at + lo]
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def meet(f, i, key, lo, hi, cells):
     """Check whether a leaf reaches some of the cells, and all of them; return the exact weight that it reaches, too."""
     if f.is_set[i]:
@@ -166,7 +168,7 @@ def meet(f, i, key, lo, hi, cells):
     return True, False, range_weight(f, i, first, last)
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def next_run(f, i, key, cell, hi):
     """Find the next run of a leaf's cells from a cell on: its first and last cell; beyond ``hi`` if there is none."""
     if not f.is_set[i]:
@@ -182,7 +184,7 @@ def next_run(f, i, key, cell, hi):
     return first, cell - 1
 
 
-@compile_kernel(nogil=True)
+@compile_kernel(nogil=True, error_model="numpy")
 def list_leaves(f, w):
     """Compute the probability of each leaf in the whole domain."""
     n, leaves = f.keys.shape
@@ -196,7 +198,7 @@ def list_leaves(f, w):
                 w.chance[k] *= weight / range_weight(f, i, 0, last)
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def filter_leaves(f, w, source, depth, i, lo, hi, keep):
     """List the leaves that a part of a box reaches.
 
@@ -327,14 +329,14 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
     return differs or varies
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def decide_box(f, w, depends):
     """Decide the box of the last list, from the bounds on its margins."""
     # The margin of labels (a, b) excludes a above one threshold, and b below another, for the deployed model too. FAIR:
     # one label is left, the same under all assignments. UNFAIR: two assignments have no possible label in common.
     if not depends:
         return FAIR
-    margins, assignments = w.low.shape
+    assignments = len(w.rise)
     if f.is_difference:
         small = True
         for p in range(assignments):
@@ -343,20 +345,19 @@ def decide_box(f, w, depends):
                 if -w.rise[p, q] > f.beyond:
                     return UNFAIR
         return FAIR if small else OPEN
-    for p in range(assignments):
-        labels = (1 << f.classes) - 1
-        for m in range(margins):
-            if w.low[m, p] > f.above[m]:
-                labels &= ~(1 << f.pairs[m, 0])
-            if w.high[m, p] < f.below[m]:
-                labels &= ~(1 << f.pairs[m, 1])
-        w.labels[p] = labels
-    return decide_labels(f, w.labels)
+    return decide_margins(f, w.low, w.high, w.labels)
 
 
-@compile_kernel(internal=True, nogil=True)
-def decide_labels(f, labels):
-    """Decide from the sets of possible labels under each assignment."""
+@jit
+def decide_margins(f, low, high, labels):
+    """Decide from bounds on the margins under each assignment, shape (margins, assignments)."""
+    for p in range(len(labels)):
+        labels[p] = (1 << f.classes) - 1
+        for m in range(len(low)):
+            if low[m, p] > f.above[m]:
+                labels[p] &= ~(1 << f.pairs[m, 0])
+            if high[m, p] < f.below[m]:
+                labels[p] &= ~(1 << f.pairs[m, 1])
     everywhere, same = labels[0], True
     for p in range(len(labels)):
         everywhere &= labels[p]

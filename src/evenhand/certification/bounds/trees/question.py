@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -88,6 +89,24 @@ class NodeTests:
                     flags = self._flags_of(tests[row], inputs)
                     first, changes = bool(flags[0]), 1 + np.flatnonzero(flags[1:] != flags[:-1])
                 yield int(tests[row]), first, changes
+
+    @cached_property
+    def means(self) -> tuple[Floats, Floats]:
+        """Mean margin below each node, last output minus first, and probability to reach it."""
+        nodes = self.nodes
+        margin = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
+        weight = np.ones(len(margin))
+        # Level by level: weights from the roots on, means from the deepest level back. Both children count one half.
+        levels = [nodes.offsets[:-1]]
+        while len(levels[-1]):
+            inner = levels[-1][nodes.left[levels[-1]] >= 0]
+            for child in (nodes.left[inner], nodes.right[inner]):
+                weight[child] = weight[inner] / 2
+            levels.append(np.concatenate([nodes.left[inner], nodes.right[inner]]))
+        for level in reversed(levels):
+            inner = level[nodes.left[level] >= 0]
+            margin[inner] = (margin[nodes.left[inner]] + margin[nodes.right[inner]]) / 2
+        return margin, weight
 
     def _by_column(self, tests: Integers, attribute: Attribute, entries: Floats) -> Iterator[tuple[Integers, Floats]]:
         """Yield the rows of the tests of each input column, and the inputs of the entries there."""
@@ -205,28 +224,13 @@ def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> Tabl
     if (np.abs(np.diff(flags.astype(np.int8), axis=1)).sum(axis=1) > 1).any():
         # Some set of values is not a range: values that nodes send the same way are brought together, by what
         # going left changes and how often the nodes are reached.
-        means, weight = _subtree_means(tests.nodes)
+        means, weight = tests.means
         for test, row in zip(mine, flags, strict=True):
             asking = np.flatnonzero(tests.of == test)
             left, right = means[tests.nodes.left[asking]], means[tests.nodes.right[asking]]
             rank += float((weight[asking] * (left - right)).sum()) * row * len(entries) * 1e6
         rank = np.argsort(np.argsort(rank, kind="stable"), kind="stable").astype(np.float64)
     return TableTerm(rows=rank[:, None], first=attribute.first)
-
-
-def _subtree_means(nodes: TreeNodes) -> tuple[Floats, Floats]:
-    """Compute the mean margin below each node, last output minus first, and the probability to reach it."""
-    total = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
-    # Children stand after their parent: means come from the back, weights from the front. Both children of a node count
-    # one half.
-    weight = np.ones(len(total))
-    for node in range(len(total) - 1, -1, -1):
-        if nodes.left[node] >= 0:
-            total[node] = (total[nodes.left[node]] + total[nodes.right[node]]) / 2
-    for node in range(len(total)):
-        if nodes.left[node] >= 0:
-            weight[nodes.left[node]] = weight[nodes.right[node]] = weight[node] / 2
-    return total, weight
 
 
 # Question about an ensemble of trees: cells, folded leaves, and margins. Leaves are

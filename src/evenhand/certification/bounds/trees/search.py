@@ -7,7 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.lists import MAX_DEPTH, OPEN, UNFAIR, decide_box, filter_leaves, range_weight
+from evenhand.certification.bounds.trees.lists import (
+    MAX_DEPTH,
+    OPEN,
+    UNFAIR,
+    decide_box,
+    filter_leaves,
+    jit,
+    range_weight,
+)
 from evenhand.certification.bounds.trees.splits import choose_cut, score_cuts
 from evenhand.certification.bounds.trees.tables import count_box
 from evenhand.certification.bounds.trees.tails import prove_tails
@@ -29,7 +37,7 @@ class TreeBoxArrays(NamedTuple):
     state: NDArray[np.int8]
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def box_mass(f, lo, hi):
     """Compute the share of the population in a box."""
     # Attributes are independent: the shares of the ranges, quotients of whole numbers, multiply.
@@ -39,7 +47,7 @@ def box_mass(f, lo, hi):
     return mass
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def put_out(w, out, count, known, state):
     """Write the current box to the output, and return the number of boxes there."""
     mass, fair, unfair = known
@@ -53,7 +61,7 @@ def put_out(w, out, count, known, state):
     return count + 1
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def enter_part(f, w, level, keep):
     """List the leaves of ``w.inner``, from the list before; return whether the margins depend on the assignment."""
     n, end = len(w.lo), w.start[level - 1] + w.length[level - 1]
@@ -82,7 +90,7 @@ def enter_part(f, w, level, keep):
     return depends
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def bound_group(w, boxes, begin, end, level):
     """Compute the cells of the least box around several boxes; return whether it is smaller than the box before."""
     smaller = False
@@ -95,7 +103,7 @@ def bound_group(w, boxes, begin, end, level):
     return smaller
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def refine_box(f, w, level, depends, state, tails, settings, out, count, spare, totals):
     """Split the box of the last list, as ``refine_tree_boxes`` does; return the number of boxes in the output."""
     threshold, limit, max_points, put_settled, keep = settings
@@ -174,7 +182,7 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, spare, 
     return count
 
 
-@compile_kernel(nogil=True)
+@compile_kernel(nogil=True, error_model="numpy")
 def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
     """Split boxes until no part has more open mass than a threshold, or a number of boxes is bounded.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
-from evenhand.certification.bounds.trees.lists import FAR, cells_between, meet, next_run, range_weight
-from evenhand.core.kernels import compile_kernel
+from evenhand.certification.bounds.trees.lists import FAR, cells_between, jit, meet, next_run, range_weight
 
 TABLE_GAIN = 0.5
 """Weight of a smaller table against a smaller gap."""
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def most_balanced(f, w):
     """Find the margin whose bounds are most evenly around zero."""
     margins, assignments = w.low.shape
@@ -25,7 +24,7 @@ def most_balanced(f, w):
     return chosen
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def score_cuts(f, w, depth):
     """Compute the effect of each cell and the gain of each cut in the box; return the number of points of a table."""
     # A leaf with value v and probability c adds c (v - mean) / (share of its cells) to the effect of its cells, and the
@@ -75,7 +74,7 @@ def score_cuts(f, w, depth):
     return points
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def count_rows(f, w, i):
     """Count the parts between the cuts of an attribute."""
     rows = 1
@@ -85,13 +84,13 @@ def count_rows(f, w, i):
     return rows
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def table_gain(share, rows, left):
     """Compute by how much a cut shrinks a table, on average, as a logarithm."""
     return share * math.log(rows / left) + (1 - share) * math.log(rows / (rows - left))
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def choose_cut(f, w, points, limit):
     """Choose the attribute, and the first cell above the cut, after ``score_cuts``; -1 if no leaf divides the box."""
     # An attribute's score is its share of all gain, plus what its best cut takes from the size of a table that is too

@@ -14,19 +14,19 @@ from evenhand.certification.bounds.trees.lists import (
     OPEN,
     UNFAIR,
     cells_between,
-    decide_labels,
+    decide_margins,
+    jit,
     meet,
     next_run,
     range_weight,
 )
 from evenhand.certification.bounds.trees.splits import count_rows
-from evenhand.core.kernels import compile_kernel
 
 UNIT = 2.0**-53
 """Unit roundoff of float64."""
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def group_assignments(f, w, depth):
     """Group the assignments by the leaves in the list that they reach; return the number of groups."""
     groups, assignments = 1, len(w.group)
@@ -56,7 +56,7 @@ def group_assignments(f, w, depth):
     return groups
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def lay_out_table(f, w):
     """List the attributes with cuts, the longest last, and the row of each cell.
 
@@ -93,7 +93,7 @@ def lay_out_table(f, w):
     return axes, points, massless
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def find_corners(f, w, leaf, axes):
     """List the corners of a leaf in the table and their signs; return the buffer and their number, 0 if too many."""
     buffer, count = 0, 1
@@ -125,7 +125,7 @@ def find_corners(f, w, leaf, axes):
     return buffer, count
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def fill_table(f, w, depth, groups, axes, points):
     """Sum the leaves at all points, for each margin and group of assignments; return whether there is room."""
     margins = len(f.base)
@@ -159,58 +159,28 @@ def fill_table(f, w, depth, groups, axes, points):
     return True
 
 
-@compile_kernel(internal=True, nogil=True)
-def decide_point(f, w, groups, points, point):
+@jit
+def decide_point(f, w, base, groups, points, point):
     """Decide a point by its sums."""
-    margins, assignments = w.low.shape
-    if f.is_difference:
+    margins, assignments = base.shape
+    if margins == 1 and f.least == 2:
+        # The least and the greatest sum over the assignments decide.
         low, high = FAR, -FAR
+        for g in range(groups):
+            number = w.table[g * points + point]
+            low, high = min(low, number + w.tree_low[0, g]), max(high, number + w.tree_high[0, g])
+        if f.is_difference:
+            return FAIR if high - low <= f.within else UNFAIR if high - low > f.beyond else OPEN
+        if low > f.above[0] or high < f.below[0]:
+            return FAIR
+        return UNFAIR if high > f.above[0] and low < f.below[0] else OPEN
+    for m in range(margins):
         for p in range(assignments):
-            number = w.table[w.group[p] * points + point] + w.tree_low[0, p]
-            low, high = min(low, number), max(high, number)
-        return FAIR if high - low <= f.within else UNFAIR if high - low > f.beyond else OPEN
-    for p in range(assignments):
-        labels = (1 << f.classes) - 1
-        for m in range(margins):
-            margin = w.table[(m * groups + w.group[p]) * points + point] + w.tree_low[m, p]
-            if margin > f.above[m]:
-                labels &= ~(1 << f.pairs[m, 0])
-            if margin < f.below[m]:
-                labels &= ~(1 << f.pairs[m, 1])
-        w.labels[p] = labels
-    return decide_labels(f, w.labels)
+            w.tree_low[m, p] = w.table[(m * groups + w.group[p]) * points + point] + base[m, p]
+    return decide_margins(f, w.tree_low, w.tree_low, w.labels)
 
 
-@compile_kernel(internal=True, nogil=True)
-def weigh_row(f, w, groups, points, at, inner, weights):
-    """Weigh the points of one row that are fair and unfair, and count the others with mass."""
-    fair = unfair = 0.0
-    undecided = 0
-    if len(f.base) == 1 and f.least == 2 and not f.is_difference:
-        # One margin: its least and its greatest sum over the assignments decide.
-        above, below = f.above[0], f.below[0]
-        for x in range(inner):
-            low, high = FAR, -FAR
-            for g in range(groups):
-                number = w.table[g * points + at + x]
-                low, high = min(low, number + w.tree_low[0, g]), max(high, number + w.tree_high[0, g])
-            same, apart = (low > above) | (high < below), (high > above) & (low < below)
-            fair += weights[x] if same else 0.0
-            unfair += weights[x] if apart else 0.0
-            undecided += (weights[x] > 0) & (not same) & (not apart)
-        return fair, unfair, undecided
-    for x in range(inner):
-        outcome = decide_point(f, w, groups, points, at + x)
-        if outcome == FAIR:
-            fair += weights[x]
-        elif outcome == UNFAIR:
-            unfair += weights[x]
-        elif weights[x] > 0:
-            undecided += 1
-    return fair, unfair, undecided
-
-
-@compile_kernel(internal=True, nogil=True)
+@jit
 def count_box(f, w, depth, keep):
     """Count the shares of a box that are fair and unfair, after ``score_cuts``.
 
@@ -222,42 +192,42 @@ def count_box(f, w, depth, keep):
     Returns:
         Lower bounds on both shares, whether any mass is undecided, and the sums computed; -1 without room for a table.
     """
-    margins, assignments = w.low.shape
     axes, points, massless = lay_out_table(f, w)
     groups = group_assignments(f, w, depth)
     if not fill_table(f, w, depth, groups, axes, points):
         return 0.0, 0.0, True, -1
+    # The least and the greatest base in each group of assignments.
     base = w.base[depth]
-    simple = margins == 1 and f.least == 2 and not f.is_difference
-    for m in range(margins):
-        for p in range(assignments):
-            w.tree_low[m, p] = FAR if simple else base[m, p]
-            w.tree_high[m, p] = -FAR
-    if simple:
-        # The ends of the base in each group.
-        for p in range(assignments):
-            g = w.group[p]
-            w.tree_low[0, g], w.tree_high[0, g] = min(w.tree_low[0, g], base[0, p]), max(w.tree_high[0, g], base[0, p])
-    inner = w.size[axes - 1] if axes else 1
-    last = 0
-    for a in range(axes - 1):
-        last += w.size[a]
+    for g in range(groups):
+        w.tree_low[0, g], w.tree_high[0, g] = FAR, -FAR
+    for p in range(base.shape[1]):
+        g = w.group[p]
+        w.tree_low[0, g], w.tree_high[0, g] = min(w.tree_low[0, g], base[0, p]), max(w.tree_high[0, g], base[0, p])
+    # Rows of the table follow the longest attribute.
+    inner = last = 0
+    for a in range(axes):
+        last, inner = last + inner, w.size[a]
     if axes == 0:
-        w.weight[0] = 1.0
+        inner, w.weight[0] = 1, 1.0
     fair = unfair = 0.0
-    undecided = 0
+    undecided = False
     for at in range(0, points, inner):
         share, begin = 1.0, 0
         for a in range(axes - 1):
             share *= w.weight[begin + at // w.stride[a] % w.size[a]]
             begin += w.size[a]
         if share > 0:
-            row = weigh_row(f, w, groups, points, at, inner, w.weight[last : last + inner])
-            fair += share * row[0]
-            unfair += share * row[1]
-            undecided += row[2]
-    sums = points * groups * margins
-    if undecided == 0 and not (keep and massless):
+            for x in range(inner):
+                weight = share * w.weight[last + x]
+                outcome = decide_point(f, w, base, groups, points, at + x)
+                if outcome == FAIR:
+                    fair += weight
+                elif outcome == UNFAIR:
+                    unfair += weight
+                else:
+                    undecided |= weight > 0
+    sums = points * groups * len(base)
+    if not undecided and not (keep and massless):
         if unfair == 0.0:
             return 1.0, 0.0, False, sums
         if fair == 0.0:
@@ -265,4 +235,4 @@ def count_box(f, w, depth, keep):
     # Each weight is the product of at most n quotients of whole numbers, and at most ``points`` of them are added up:
     # all are positive, so the relative error is below (points + 2 n + 4) units (Higham 2002, chapter 3).
     certain = 1 - 2 * (points + 2 * len(w.lo) + 4) * UNIT
-    return fair * certain, unfair * certain, undecided > 0, sums
+    return fair * certain, unfair * certain, undecided, sums

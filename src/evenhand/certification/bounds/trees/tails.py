@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.certification.bounds.trees.lists import FAR, MAX_DEPTH
+from evenhand.certification.bounds.trees.lists import FAR, MAX_DEPTH, jit
 from evenhand.certification.bounds.trees.tables import UNIT, group_assignments
-from evenhand.core.kernels import compile_kernel
 
 TAILS = np.array([0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.36, 0.5, 0.65])
 """Parts of the box in a tail, increasing."""
@@ -20,7 +19,7 @@ MAX_GROUPS = 16
 """Maximum number of groups of assignments whose tails are computed one by one."""
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def tail_means(f, w, begin, end, p, step, tails, out):
     """Compute the means of a tree's lowest leaves under an assignment (step 1), or of its highest (step -1)."""
     # Leaves are listed in the order of their values. The last leaf fills up a tail that rounding leaves short.
@@ -39,7 +38,7 @@ def tail_means(f, w, begin, end, p, step, tails, out):
         out[a] = (total + (tails[a] - weight) * last) / tails[a]
 
 
-@compile_kernel(internal=True, nogil=True)
+@jit
 def prove_tails(f, w, depth, tails):
     """Prove a fair share of a box with one margin from the tails of its trees."""
     # Rows of ``w.tails``: sums from below and above, the worst assignment of each tree; and the same with the extreme
