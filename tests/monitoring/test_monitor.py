@@ -47,14 +47,6 @@ def test_a_gap_raises_one_alarm_and_its_interval_holds_the_truth():
     assert watching.add(people(2000, rates=(0.2, 0.35), seed=3)).alarms == ()
 
 
-def test_no_gap_no_alarm():
-    watching = monitor()
-    watching.add(people(20_000))
-    assert watching.alarms == ()
-    (gap,) = watching.intervals()
-    assert gap.low < 0 < gap.high
-
-
 def test_a_change_is_found_after_a_long_time_without_one():
     watching = monitor(false_alarms={"horizon": 60_000, "period": 500})
     watching.add(people(40_000))
@@ -350,12 +342,6 @@ def test_missing_and_unknown_groups_take_no_part_in_a_comparison_of_two():
     (gap,) = watching.intervals()
     assert watching.decisions == 140
     assert gap.first_count + gap.second_count <= 100
-
-
-def test_decisions_in_words():
-    watching = monitor(fields={"favourable": "hired"})
-    watching.add([{"sex": sex, "decision": word} for sex in ("female", "male") for word in ["hired", "no"] * 20])
-    assert watching.intervals()[0].first_rate == 0.5
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import DataError, OptionError
-from evenhand.monitoring import Event, Monitor, read_state, write_state
+from evenhand.errors import OptionError
+from evenhand.monitoring import Monitor, read_state, write_state
 from evenhand.monitoring.events import OutcomeWordError
 
 SPELLINGS = [(True, False), (1, 0), (1.0, 0.0), ("1", "0"), ("1.0", "0.0"), ("True", "False"), ("TRUE", "false")]
@@ -166,12 +166,3 @@ def test_labels_without_a_decision_are_named():
     )
     result = watching.result()
     assert (result.labels, result.unmatched, result.repeated) == (1, 2, 1)
-
-
-def test_events_of_a_log_are_read_without_their_words():
-    assert Event(("female",), 1.0, None, None, "a").other_decision is None
-
-
-def test_a_decision_that_is_a_list_is_refused():
-    with pytest.raises(DataError, match="expected a word or a number"):
-        monitor().add([event(0, [1])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -159,6 +160,12 @@ class MonitorResult(Result):
     histories: tuple[GapHistory, ...]
 
     @property
+    def watched(self) -> tuple[tuple[MonitoredGap, ...], ...]:
+        """Comparisons of each measure, in the order of the configuration."""
+        gaps = iter(self.gaps)
+        return tuple(tuple(itertools.islice(gaps, len(history.gaps))) for history in self.histories)
+
+    @property
     def compared(self) -> bool:
         """Whether any two groups were compared."""
         return any(gap.first_count and gap.second_count for gap in self.gaps)
@@ -194,10 +201,7 @@ def list_cautions(result: MonitorResult) -> list[str]:
         cautions.append(f"Configured values that never occurred: {'; '.join(result.absent)}.")
     if result.repeated:
         cautions.append(f"{format_count(result.repeated, 'id was', 'ids were')} repeated; each counts once.")
-    place = 0
-    for watch, history in zip(result.config["watch"], result.histories, strict=True):
-        gaps = result.gaps[place : place + len(history.gaps)]
-        place += len(gaps)
+    for watch, gaps in zip(result.config["watch"], result.watched, strict=True):
         if result.compared and not any(gap.first_count and gap.second_count for gap in gaps):
             cautions.append(f"{watch['gap'] or watch['ratio']}: no groups were compared.")
     if result.skipped:

@@ -44,11 +44,8 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
     else:
         blocks.append(Note("No groups were compared: there are no two groups with enough decisions.", "caution"))
     blocks += [Note(caution, "caution") for caution in list_cautions(result)]
-    place = 0
-    for number, watch in enumerate(result.config["watch"]):
+    for number, (watch, gaps) in enumerate(zip(result.config["watch"], result.watched, strict=True)):
         measure, form = (watch["gap"], "gap") if watch["gap"] else (watch["ratio"], "ratio")
-        gaps = result.gaps[place : place + len(result.histories[number].gaps)]
-        place += len(gaps)
         title = MEASURES[measure] if measure == "calibration" else f"{MEASURES[measure]}, {form} between groups"
         blocks.append(Heading(title.capitalize()))
         if measure != "selection_rate" and describe_selection(result.selection):
@@ -58,7 +55,6 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
         drawable = [k for k in range(len(gaps)) if gaps[k].estimate is not None]
         order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
-        drawn_gaps = order[:DRAWN]
         blocks += [
             Figure(
                 "course of a gap",
@@ -66,12 +62,10 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
                 result,
                 (number, k),
             )
-            for k in drawn_gaps
+            for k in order[:DRAWN]
         ]
-        if len(order) > len(drawn_gaps):
-            blocks.append(
-                Text(f"Courses of {len(order) - len(drawn_gaps)} more comparisons are in the JSON.", role="small")
-            )
+        if len(order) > DRAWN:
+            blocks.append(Text(f"Courses of {len(order) - DRAWN} more comparisons are in the JSON.", role="small"))
     blocks += _explain(result, level)
     lead = format_count(result.decisions, "decision", "decisions")
     if result.labels:
