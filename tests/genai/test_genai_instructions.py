@@ -1,4 +1,4 @@
-"""The words that ask for values: templates, placement, languages, and texts without them."""
+"""The words that ask for values: templates, placement, and texts without them."""
 
 from __future__ import annotations
 
@@ -62,24 +62,12 @@ def test_several_values_and_groups_are_joined_as_told() -> None:
     assert said == "ein Chef (showing: eine Frau oder ein Mann und age old)"
 
 
-def test_the_language_of_a_prompt_decides_about_the_words() -> None:
-    german = {
-        "words": ["ein", "eine", "im"],
-        "template": "(zu sehen: {values})",
-        "values": {"gender": {"woman": "Frau"}},
-    }
-    both = writer(languages={"de": german})
-    assert both("ein Chef im Amt", MUST) == "ein Chef im Amt (zu sehen: Frau)"
-    assert both("a leader", MUST) == "a leader (showing: gender woman)"
-
-
 @pytest.mark.parametrize(
     ("told", "message"),
     [
         ({"template": "showing a woman"}, "has no place for {values}"),
         ({"values": {"hat": {"red": "a red hat"}}}, "there is no group 'hat'"),
         ({"values": {"gender": {"lady": "a lady"}}}, "gender has no value 'lady'"),
-        ({"languages": {"de": {"words": ["ein"], "values": {"age": {"alt": "alt"}}}}}, "age has no value 'alt'"),
         ({"placement": "middle"}, "placement"),
         ({"templat": "{values}"}, "templat"),
     ],

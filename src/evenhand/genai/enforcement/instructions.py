@@ -1,4 +1,4 @@
-"""Instructions, which request values in a prompt by template, placement and language."""
+"""Instructions, which request values in a prompt by template and placement."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evenhand.core.coroutines import blocks
-from evenhand.genai.backends.generator import Item, WordMatcher
-from evenhand.genai.spec.pipeline_config import InstructionConfig, WordingConfig
+from evenhand.genai.backends.generator import Item
+from evenhand.genai.spec.pipeline_config import InstructionConfig
 
 PROMPT, VALUES, GROUP, VALUE = "{prompt}", "{values}", "{group}", "{value}"
 
@@ -33,8 +33,7 @@ class InstructionWriter:
         """Add an instruction to a prompt. The prompt is unchanged if no value is required."""
         if not must:
             return prompt
-        wording = self._wording_of(prompt)
-        text = wording.template.replace(VALUES, _name_values(wording, must))
+        text = self.wording.template.replace(VALUES, self._name_values(must))
         if PROMPT in text:
             return text.replace(PROMPT, prompt)
         return " ".join(filter(None, (text, prompt) if self.wording.placement == "prefix" else (prompt, text)))
@@ -43,27 +42,16 @@ class InstructionWriter:
         """Write the instruction alone, for logs. Empty if no value is required."""
         return self("", must).strip()
 
-    def _wording_of(self, prompt: str) -> WordingConfig:
-        """Select the wording of the language with most words in a prompt. If there are none, the general wording."""
-        best: WordingConfig = self.wording
-        highest = 0
-        for language in self.wording.languages.values():
-            count = sum(WordMatcher([word]).is_in(prompt) for word in language.words)
-            if count > highest:
-                best, highest = language, count
-        return best
-
-
-def _name_values(wording: WordingConfig, must: Mapping[str, Sequence[str]]) -> str:
-    parts = []
-    for group, values in must.items():
-        words = wording.values.get(group, {})
-        names = wording.either.join(words.get(value, value) for value in values)
-        # Configured words stand alone. The name of a value needs its group.
-        if not all(value in words for value in values):
-            names = wording.part.replace(GROUP, group).replace(VALUE, names)
-        parts.append(names)
-    return wording.also.join(parts)
+    def _name_values(self, must: Mapping[str, Sequence[str]]) -> str:
+        wording, parts = self.wording, []
+        for group, values in must.items():
+            words = wording.values.get(group, {})
+            names = wording.either.join(words.get(value, value) for value in values)
+            # Configured words stand alone. The name of a value needs its group.
+            if not all(value in words for value in values):
+                names = wording.part.replace(GROUP, group).replace(VALUE, names)
+            parts.append(names)
+        return wording.also.join(parts)
 
 
 def clean_item(item: Item, prompt: str, sent: str) -> Item:

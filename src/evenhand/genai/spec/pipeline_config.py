@@ -291,11 +291,12 @@ def _needs(*places: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-class WordingConfig(ConfigPart):
-    """Wording of an instruction.
+class InstructionConfig(ConfigPart):
+    """Instructions added to prompts.
 
     Attributes:
         template: Text added to a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces the prompt.
+        placement: Position of the instruction, after or before the prompt.
         part: Name of a value without its own words, with ``{value}`` and optionally ``{group}``.
         values: Words for a value by concept group and value, such as ``a woman``.
         either: Separator between alternative values.
@@ -303,32 +304,11 @@ class WordingConfig(ConfigPart):
     """
 
     template: Annotated[Name, _needs("{values}")] = "(showing: {values})"
+    placement: Literal["suffix", "prefix"] = "suffix"
     part: Annotated[Name, _needs("{value}")] = "{group} {value}"
     values: dict[Name, dict[Name, Name]] = Field(default_factory=dict)
     either: Name = " or "
     also: Name = ", "
-
-
-class LanguageConfig(WordingConfig):
-    """Wording of an instruction in another language.
-
-    Attributes:
-        words: Words that identify the language of a prompt, such as ``ein, eine, der, die, und``.
-    """
-
-    words: Annotated[Names, Field(min_length=1)]
-
-
-class InstructionConfig(WordingConfig):
-    """Instructions added to prompts.
-
-    Attributes:
-        placement: Position of the instruction, after or before the prompt.
-        languages: Wordings by language. The language with most words in the prompt is used, otherwise this wording.
-    """
-
-    placement: Literal["suffix", "prefix"] = "suffix"
-    languages: dict[Name, LanguageConfig] = Field(default_factory=dict)
 
 
 class GuardConfig(ConfigPart):
@@ -468,7 +448,6 @@ HINTS = {
     "instruction": "write instruction: {template: 'It shows {values}.', values: {gender: {woman: a woman}}}",
     "template": "mark the place of the values: template: '(showing: {values})'",
     "part": "mark the place of the value: part: '{group} {value}'",
-    "languages": "write languages: {de: {words: [ein, eine, der, die, und], template: '(zu sehen: {values})'}}",
     "price": "write the price of the generator, such as price: {item: 0.04}",
     "tokens": "write the price of a million input and output tokens, such as tokens: [0.15, 0.60]",
     "budget": "write the maximum cost, such as budget: {request: 0.20, day: 50}",

@@ -226,13 +226,10 @@ class GenerationConfig(ConfigPart):
                 )
 
     def _check_wording(self) -> None:
-        instruction = self.guard.instruction
-        wordings = {f".languages.{name}": wording for name, wording in instruction.languages.items()}
-        for place, wording in {"": instruction, **wordings}.items():
-            for group, words in wording.values.items():
-                location = f"guard.instruction{place}.values.{group}"
-                check_known(group, self.values, "group", location)
-                check_values(group, words, self.values[group], location)
+        for group, words in self.guard.instruction.values.items():
+            location = f"guard.instruction.values.{group}"
+            check_known(group, self.values, "group", location)
+            check_values(group, words, self.values[group], location)
 
     def _check_simulation(self) -> None:
         for group, shares in self.simulation.generator.items():
