@@ -178,17 +178,6 @@ def test_counts_missed_deadlines_by_the_definition(rows, betas, together):
 # Tables as they may look
 
 
-def test_columns_named_like_conditions_say_yes_or_no():
-    table = TABLE.drop(columns="condition").assign(
-        leader=["1", "0", "yes", "true", "no", None, "Y", "n"],
-        poor=[False, True, True, False, True, False, False, True],
-    )
-    expected = [one.labels for one in read_condition_sequences(TABLE, configuration())]
-    assert [one.labels for one in read_condition_sequences(table, configuration())] == expected
-    with pytest.raises(DataError, match="'maybe' in the column 'leader'"):
-        read_condition_sequences(table.assign(leader="maybe"), configuration())
-
-
 def test_other_names_of_columns():
     table = TABLE.rename(columns={"condition": "asked", "sex": "label_sex"}).assign(run=["1", "2"] * 4, picture="x.png")
     columns = ItemColumns(

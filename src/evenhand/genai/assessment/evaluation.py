@@ -24,9 +24,6 @@ NAME_SEPARATOR = ";"
 CONDITION_COLUMNS = ("conditions", "condition")
 """Default columns of the names of conditions."""
 
-FLAGS = {**dict.fromkeys(("1", "yes", "true", "y"), True), **dict.fromkeys(("0", "no", "false", "n"), False)}
-"""Cells of a column that is named like a condition."""
-
 
 @dataclass(frozen=True)
 class ItemColumns:
@@ -34,8 +31,7 @@ class ItemColumns:
 
     Attributes:
         conditions: Column of the names of the conditions, separated by ";". Default: ``conditions`` or ``condition``,
-            or one yes/no column named after each condition, or none if the configuration has only one condition, which
-            every item then meets.
+            or none if the configuration has only one condition, which every item then meets.
         groups: Column of each concept group. Default: the name of the group.
         only: Required value by column. Other rows are ignored.
         sequence: Column of sequence names. Sequences are assessed separately.
@@ -211,9 +207,6 @@ def _rows_by_condition(
     if column is not None:
         cells = [_split_names(cell) for cell in table.column(column)]
         return {name: [i for i in rows if name in cells[i]] for name in names}
-    if all(name in table.columns for name in names):
-        flags = {name: _read_flags(table, name) for name in names}
-        return {name: [i for i in rows if flags[name][i]] for name in names}
     if len(names) == 1:
         return {names[0]: list(rows)}
     raise DataError(
@@ -226,17 +219,3 @@ def _rows_by_condition(
 def _split_names(cell: str | None) -> set[str]:
     """Return the names in a cell, including a single name that contains the separator."""
     return set() if cell is None else {cell, *(part.strip() for part in cell.split(NAME_SEPARATOR))} - {""}
-
-
-def _read_flags(table: ItemTable, name: str) -> list[bool]:
-    flags = []
-    for cell in table.column(name):
-        word = (cell or "no").casefold()
-        if word not in FLAGS:
-            raise DataError(
-                f"{cell!r} in the column {name!r} is neither yes nor no",
-                location=table.name,
-                hint="write 1 or 0, yes or no, true or false",
-            )
-        flags.append(FLAGS[word])
-    return flags
