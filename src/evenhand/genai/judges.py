@@ -15,7 +15,7 @@ from evenhand.genai.backends.openai_service import (
     choice_question,
     quote_text,
 )
-from evenhand.genai.spec.entries import check_known, check_values
+from evenhand.genai.spec.entries import check_values
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.models.language.chat_answers import read_choice
 
@@ -89,9 +89,7 @@ class KeywordJudge:
                 hint="give every condition keywords, or judge prompts by a model or by functions",
             )
         groups = configuration.values
-        for group, values in stated.items():
-            check_known(group, groups, "group", "words")
-            check_values(group, values, groups[group], f"words.{group}")
+        check_values(stated, groups, "words")
         return cls(
             {condition.name: condition.keywords for condition in configuration.conditions},
             {

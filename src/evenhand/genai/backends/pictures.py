@@ -117,6 +117,9 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PLAIN_HEADER = (8, 2, 0, 0, 0)
 """8-bit RGB, the only compression and filter methods, not interlaced."""
 
+_PNG_FRAME = 57
+"""Number of bytes of a PNG without its packed pixels."""
+
 _MAX_PNG_PIXELS = 1 << 24
 """Maximum number of pixels, since a file of a few bytes may claim any size."""
 
@@ -126,51 +129,40 @@ def write_png(pixels: Pixels) -> bytes:
     height, width, _ = pixels.shape
     rows = np.zeros((height, 1 + 3 * width), np.uint8)
     rows[:, 1:] = pixels.reshape(height, -1)
-    head = struct.pack(">II5B", width, height, *_PLAIN_HEADER)
-    return (
-        _SIGNATURE
-        + _png_chunk(b"IHDR", head)
-        + _png_chunk(b"IDAT", zlib.compress(rows.tobytes()))
-        + _png_chunk(b"IEND", b"")
+    return _png_file(width, height, zlib.compress(rows.tobytes()))
+
+
+def _png_file(width: int, height: int, packed: bytes) -> bytes:
+    chunks = ((b"IHDR", struct.pack(">II5B", width, height, *_PLAIN_HEADER)), (b"IDAT", packed), (b"IEND", b""))
+    return _SIGNATURE + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
     )
 
 
-def _png_chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
 def read_png(data: bytes) -> Pixels:
-    """Decode a PNG file whose rows are not filtered, as written by ``write_png``, to pixels ``(height, width, 3)``.
+    """Decode a PNG file that was written by ``write_png`` to pixels ``(height, width, 3)``.
 
     Raises:
         DataError: The file is damaged, or another kind of PNG.
     """
     if not data.startswith(_SIGNATURE):
         raise DataError("this is not a PNG")
-    position, packed, size = len(_SIGNATURE), b"", (0, 0)
-    while position + 12 <= len(data):
-        (length,) = struct.unpack_from(">I", data, position)
-        name, body = data[position + 4 : position + 8], data[position + 8 : position + 8 + length]
-        if data[position + 8 + length : position + 12 + length] != struct.pack(">I", zlib.crc32(name + body)):
-            raise DataError("this PNG is damaged")
-        if name == b"IHDR":
-            if len(body) != 13 or tuple(body[8:]) != _PLAIN_HEADER:
-                raise DataError("expected a PNG with 8-bit RGB pixels that is not interlaced")
-            size = struct.unpack_from(">II", body)
-        elif name == b"IDAT":
-            packed += body
-        position += 12 + length
-    width, height = size
-    if not 0 < width * height <= _MAX_PNG_PIXELS:
-        raise DataError(f"a PNG of {width} x {height} pixels is too large or empty")
+    wrong = DataError("expected an undamaged PNG as the studio writes it")
+    if len(data) < _PNG_FRAME:
+        raise wrong
+    # The frame before and after the packed pixels has a fixed length.
+    width, height = struct.unpack_from(">II", data, 16)
+    packed = data[41:-16]
+    if not 0 < width * height <= _MAX_PNG_PIXELS or _png_file(width, height, packed) != data:
+        raise wrong
     expected = height * (1 + 3 * width)
     try:
         raw = zlib.decompressobj().decompress(packed, expected)
-    except zlib.error as error:
-        raise DataError("this PNG is damaged") from error
+    except zlib.error:
+        raise wrong from None
     if len(raw) != expected:
-        raise DataError("this PNG is damaged")
+        raise wrong
     rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + 3 * width)
     if rows[:, 0].any():
-        raise DataError("expected a PNG whose rows are not filtered")
+        raise wrong  # its rows are filtered
     return rows[:, 1:].reshape(height, width, 3).copy()

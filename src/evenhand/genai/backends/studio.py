@@ -15,7 +15,7 @@ from evenhand.core.typing import Floats
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import Item, parse_instruction
-from evenhand.genai.spec.entries import check_known, check_values
+from evenhand.genai.spec.entries import check_values
 
 Colour: TypeAlias = tuple[int, int, int]
 
@@ -67,8 +67,7 @@ class Studio:
             if not 0 <= chance <= 1:
                 raise OptionError(f"{name} must be between 0 and 1, got {chance}")
         weights = dict(bias or {})
-        for group in weights:
-            check_known(group, GROUPS, "group")
+        check_values(weights, GROUPS, "bias")
         self._weights = {group: _value_weights(group, weights.get(group)) for group in GROUPS}
         self._obeys, self._unrecognised, self._seed = obeys, unrecognised, seed
         self._drawn = count()
@@ -103,7 +102,6 @@ def _value_weights(group: str, bias: Mapping[str, float] | None) -> Floats:
     values = GROUPS[group]
     if bias is None:
         return np.ones(len(values))
-    check_values(group, bias, values, "bias")
     weights = np.array([bias.get(value, 0.0) for value in values], dtype=float)
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
         raise OptionError(f"the weights of {group} must be at least 0 and not all 0, got {dict(bias)}", location="bias")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -36,15 +36,26 @@ def check_known(name: str, names: Collection[str], kind: str, location: str | No
         raise OptionError(f"there is no {kind} {name!r}", location=location, hint=f"one of: {', '.join(names)}")
 
 
-def check_values(group: str, values: Collection[str], names: Collection[str], location: str | None = None) -> None:
-    """Check that values of a group are known.
+def check_values(stated: Mapping[str, Collection[str]], groups: Mapping[str, Collection[str]], location: str) -> None:
+    """Check that groups and their values are known.
+
+    Args:
+        stated: Stated values by group.
+        groups: Known values by group.
+        location: Entry that contains the groups.
 
     Raises:
-        OptionError: A value is unknown.
+        OptionError: A group or a value is unknown.
     """
-    for value in values:
-        if value not in names:
-            raise OptionError(f"{group} has no value {value!r}", location=location, hint=f"one of: {', '.join(names)}")
+    for group, values in stated.items():
+        check_known(group, groups, "group", f"{location}.{group}")
+        for value in values:
+            if value not in groups[group]:
+                raise OptionError(
+                    f"{group} has no value {value!r}",
+                    location=f"{location}.{group}",
+                    hint=f"one of: {', '.join(groups[group])}",
+                )
 
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]

@@ -380,19 +380,15 @@ def check_pipeline(
     match classifier:
         case LexiconClassifierConfig():
             _check_classified(classifier.words, groups, "classifier.words")
-            for group, words in classifier.words.items():
-                check_values(group, words, groups[group], f"classifier.words.{group}")
+            check_values(classifier.words, groups, "classifier.words")
         case OnnxClassifierConfig():
             heads = {group: head.values for group, head in classifier.groups.items()}
             _check_classified(heads, groups, "classifier.groups")
         case ChatClassifierConfig():
-            for group in classifier.questions:
-                check_known(group, groups, "group", f"classifier.questions.{group}")
+            check_values(dict.fromkeys(classifier.questions, ()), groups, "classifier.questions")
     match judge:
         case KeywordJudgeConfig():
-            for group, words in judge.fixed.items():
-                check_known(group, groups, "group", f"judge.fixed.{group}")
-                check_values(group, words, groups[group], f"judge.fixed.{group}")
+            check_values(judge.fixed, groups, "judge.fixed")
         case FunctionJudgeConfig():
             for name in conditions:
                 if name not in judge.functions:

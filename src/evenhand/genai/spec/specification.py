@@ -210,28 +210,6 @@ class GenerationConfig(ConfigPart):
                     f"a group has two or more values, and {name!r} has {len(values)}", location=f"values of {name}"
                 )
             _check_unique(values, f"values of {name}", "value")
-        self._check_simulation()
-        check_pipeline(self.generator, self.classifier, self.judge, groups=self.values, conditions=conditions)
-        self._check_wording()
-        _check_unique([requirement.name for requirement in self.requirements], "specifications", "specification")
-        combined = [" + ".join(requirement.groups) for requirement in self.requirements]
-        for about in self.samples:
-            for group in about.split(" + "):
-                check_known(group, self.values, "group", f"samples.{about}")
-            if about not in self.values and about not in combined:
-                raise OptionError(
-                    f"no specification is about {about}",
-                    location=f"samples.{about}",
-                    hint=f"one of: {', '.join(combined)}",
-                )
-
-    def _check_wording(self) -> None:
-        for group, words in self.guard.instruction.values.items():
-            location = f"guard.instruction.values.{group}"
-            check_known(group, self.values, "group", location)
-            check_values(group, words, self.values[group], location)
-
-    def _check_simulation(self) -> None:
         for group, shares in self.simulation.generator.items():
             location = f"simulation.generator.{group}"
             check_known(group, self.values, "group", location)
@@ -243,6 +221,19 @@ class GenerationConfig(ConfigPart):
             if abs(sum(shares) - 1) > 1e-6:
                 raise OptionError(
                     f"the probabilities add up to {sum(shares):g}", location=location, hint="they must add up to 1"
+                )
+        check_pipeline(self.generator, self.classifier, self.judge, groups=self.values, conditions=conditions)
+        check_values(self.guard.instruction.values, self.values, "guard.instruction.values")
+        _check_unique([requirement.name for requirement in self.requirements], "specifications", "specification")
+        combined = [" + ".join(requirement.groups) for requirement in self.requirements]
+        for about in self.samples:
+            for group in about.split(" + "):
+                check_known(group, self.values, "group", f"samples.{about}")
+            if about not in self.values and about not in combined:
+                raise OptionError(
+                    f"no specification is about {about}",
+                    location=f"samples.{about}",
+                    hint=f"one of: {', '.join(combined)}",
                 )
 
     @cached_property
