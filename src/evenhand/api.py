@@ -250,7 +250,6 @@ class GeneratorSettings(ProgressSettings, total=False):
     """Settings of ``assess_generator`` (see ``evenhand.genai.assess_sequences``)."""
 
     ways: int | None
-    together: Sequence[Sequence[str]]
     confidence: float
     source: str
 

@@ -107,7 +107,6 @@ def assess_sequences(
     *,
     repeated: DeadlineLengths | Mapping[str | tuple[str, ...], DeadlineLengths] | None = None,
     ways: int | None = None,
-    together: Sequence[Sequence[str]] = (),
     confidence: float = 0.95,
     conditions: Mapping[str, str] | None = None,
     source: str = "recorded items",
@@ -119,7 +118,6 @@ def assess_sequences(
         repeated: Number of items within which each value must appear repeatedly: one number, one per value, or these by
             group. A tuple of groups refers to their combined values. None sets no deadline.
         ways: Number of groups in the combinations whose coverage is computed. Default: 2 if there are several groups.
-        together: Groups to assess together without a deadline.
         confidence: Confidence level of each interval. Intervals assume independent items, which the items of a
             generator that is told to vary are not.
         conditions: Value by column for which the items were requested, shown in the result.
@@ -135,8 +133,8 @@ def assess_sequences(
     example = sequences[0]
     named = repeated if isinstance(repeated, Mapping) else dict.fromkeys(example.labels, repeated)
     deadlines = {(key,) if isinstance(key, str) else tuple(key): beta for key, beta in named.items()}
-    sets = list(dict.fromkeys([*(key for key in deadlines if len(key) > 1), *map(tuple, together)]))
-    for groups in [*deadlines, *sets]:
+    sets = [key for key in deadlines if len(key) > 1]
+    for groups in deadlines:
         for group in groups:
             if group not in example.labels:
                 raise OptionError(f"there is no group {group!r}", hint=f"groups: {', '.join(example.labels)}")

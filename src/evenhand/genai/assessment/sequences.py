@@ -267,18 +267,17 @@ def _spelling(label: str) -> str:
 
 
 def _is_misspelt(label: str, value: str) -> bool:
-    """Check whether two labels differ only in case and punctuation, or, with 4 letters or more, by one letter."""
-    short, long = sorted((_spelling(label), _spelling(value)), key=len)
-    if short == long:
+    """Check whether two labels differ only in case and punctuation, or, with 4 letters or more, by one letter.
+
+    The letter is changed, added, removed or moved: then both labels are equal without one letter each.
+    """
+    words = _spelling(label), _spelling(value)
+    if words[0] == words[1]:
         return True
-    if len(short) < 4 or len(long) - len(short) > 1 or any(letter.isdigit() for letter in short + long):
+    if min(map(len, words)) < 4 or any(letter.isdigit() for letter in "".join(words)):
         return False
-    same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    # After the first difference, the rest is equal if one letter was changed, added or removed, or two were swapped.
-    if len(short) < len(long):
-        return short[same:] == long[same + 1 :]
-    swapped = short[same : same + 2] == long[same : same + 2][::-1] and short[same + 2 :] == long[same + 2 :]
-    return swapped or short[same + 1 :] == long[same + 1 :]
+    shortened, others = ({word, *(word[:i] + word[i + 1 :] for i in range(len(word)))} for word in words)
+    return not shortened.isdisjoint(others)
 
 
 def sample_values(column: Iterable[str | None]) -> list[str]:

@@ -174,38 +174,34 @@ def _detect_layout(head: PictureHead, shape: list[int | None], name: str) -> Pic
 
 
 def _detect_size(head: PictureHead, sides: list[int | None], name: str) -> tuple[int, int]:
-    size = []
+    sizes = []
     for side, stated in zip(sides, head.size or (None, None), strict=True):
         if side is not None and stated not in (side, None):
-            stated_size = " x ".join(map(str, head.size or ()))
-            raise ModelError(f"the model's pictures are {sides[0]} x {sides[1]}, not {stated_size}", location=name)
-        if (length := side or stated) is None:
             raise ModelError(
-                "the model leaves the size of its pictures open",
-                location=name,
-                hint="say the size of its training, as size: 224",
+                f"the model's pictures are {sides[0]} x {sides[1]}, and size is {head.size}", location=name
             )
-        size.append(length)
-    return size[0], size[1]
+        sizes.append(side or stated)
+    height, width = sizes
+    if height is None or width is None:
+        raise ModelError(
+            "the model leaves the size of its pictures open",
+            location=name,
+            hint="say the size of its training, as size: 224",
+        )
+    return height, width
 
 
 def _choose_output(head: PictureHead, session: Any, name: str) -> str:
     widths: dict[str, int | None] = {entry.name: _score_width(entry.shape) for entry in session.get_outputs()}
-    listed = ", ".join(f"{output} ({'?' if width is None else width})" for output, width in widths.items())
     fits = [len(head.labels), *([1] if len(head.labels) == 2 else [])]
-    if head.output is not None:
-        if head.output not in widths:
-            raise ModelError(f"the model has no output {head.output!r}", location=name, hint=f"it has: {listed}")
-        if widths[head.output] not in (*fits, None):
-            raise ModelError(
-                f"output {head.output!r} has {widths[head.output]} scores for {len(head.labels)} labels", location=name
-            )
-        return head.output
-    outputs = [output for output, width in widths.items() if width in fits]
-    outputs = outputs or [output for output, width in widths.items() if width is None]
+    outputs = [output for output, width in widths.items() if width in (*fits, None) and head.output in (output, None)]
+    # An output of the right width is preferred to outputs of unknown width.
+    outputs = [output for output in outputs if widths[output] is not None] or outputs
     if len(outputs) != 1:
+        listed = ", ".join(f"{output} ({'?' if width is None else width})" for output, width in widths.items())
+        named = f" named {head.output!r}" if head.output else ""
         raise ModelError(
-            f"{len(outputs)} outputs of the model could have the scores of {len(head.labels)} labels",
+            f"{len(outputs)} outputs of the model{named} can have the scores of {len(head.labels)} labels",
             location=name,
             hint=f"name one as output, and as many labels as it has scores: {listed}",
         )
