@@ -292,7 +292,7 @@ def test_what_the_studio_does_not_know_is_refused() -> None:
         specifications = [{"condition": "leader", "group": next(iter(groups)), "repeated": 6}]
         with pytest.raises(OptionError, match=r"generator: the studio knows no (age 'other'|hair 'grey')"):
             build_pipeline(read(groups=groups, specifications=specifications))
-    with pytest.raises(OptionError, match="generator, bias.age: age has no value 'old'") as caught:
+    with pytest.raises(OptionError, match=r"generator, bias\.age: age has no value 'old'") as caught:
         build_pipeline(read(generator={"kind": "studio", "bias": {"age": {"old": 1}}}))
     assert "child, adult, elderly" in (caught.value.hint or "")
 

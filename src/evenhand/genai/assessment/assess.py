@@ -247,21 +247,22 @@ def assess_group(
     appearances: dict[tuple[str, ...], list[int]] = {
         values: [] for values in product(*(recorded.values[group] for group in groups))
     }
-    for number, values in enumerate((values for values in column if values is not None), start=1):
-        appearances[values].append(number)
+    for number, item in enumerate(items, start=1):
+        appearances[column[item - 1] or ()].append(number)
     counts = [len(own) for own in appearances.values()]
     rates = observed_rates(counts, [length] * len(counts), confidence, if_empty=NO_ITEM)
+    deadlines = beta or (None,) * len(counts)
     findings = tuple(
         ValueFinding(
             value=" + ".join(values),
             appearances=tuple(own),
             longest_wait=longest_wait(own, length),
             smallest_beta=smallest_beta(own, length),
-            beta=None if beta is None else beta[k],
-            missed=() if beta is None else missed_deadlines(own, length, beta[k]),
+            beta=deadline,
+            missed=() if deadline is None else missed_deadlines(own, length, deadline),
             frequency=rate,
         )
-        for k, ((values, own), rate) in enumerate(zip(appearances.items(), rates, strict=True))
+        for (values, own), deadline, rate in zip(appearances.items(), deadlines, rates, strict=True)
     )
     betas = [finding.smallest_beta for finding in findings if finding.smallest_beta is not None]
     smallest = max(betas) if len(betas) == len(findings) else None
@@ -298,25 +299,22 @@ def _count_excluded(
 ) -> dict[str, Any]:
     """Count the items that are not counted for groups, each under one reason."""
     outside: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for i, values in enumerate(column):
-        if values is not None:
-            continue
-        labels = [(group, recorded.labels[group][i]) for group in groups]
-        outside_labels = [
+    reasons: Counter[str] = Counter(unrecognised=0)
+    for i in (i for i, values in enumerate(column) if values is None):
+        unknown = [
             label if len(groups) == 1 else f"{group} {label}"
-            for group, label in labels
-            if label is not None and label not in recorded.values[group]
+            for group in groups
+            if (label := recorded.labels[group][i]) is not None and label not in recorded.values[group]
         ]
         if any(i in recorded.biased.get(group, ()) for group in groups):
             reasons["biased"] += 1
         elif any(i in recorded.fixed.get(group, ()) for group in groups):
             reasons["fixed"] += 1
-        elif outside_labels:
-            outside[outside_labels[0]] += 1
+        elif unknown:
+            outside[unknown[0]] += 1
         else:
             reasons["unrecognised"] += 1
-    return {"outside": dict(outside.most_common()), "unrecognised": 0, **reasons}
+    return {"outside": dict(outside.most_common()), **reasons}
 
 
 def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
