@@ -62,22 +62,6 @@ def test_a_sequence_by_hand():
     assert result.sequences[0].coverage is None
 
 
-def test_every_deadline_that_passes_is_named():
-    result = assess_sequences([recorded(sex=words("mmmmmfmmmmm"))], repeated={"sex": (2, 6)})
-    female, male = result.sequences[0].groups[0].values
-    assert (female.missed, female.overdue) == ((2, 4, 8, 10), 8)
-    assert male.missed == ()
-    repeated = result.sequences[0].verdicts[1]
-    assert (repeated.verdict, repeated.at_fault) == ("violated", ("f",))
-    assert repeated.why == "4 deadlines missed by f; overdue at the end: f since item 8"
-
-
-def test_a_value_that_never_appears_misses_every_deadline():
-    result = assess_sequences([RecordedSequence("s", {"sex": ("m",) * 200}, {"sex": ("f", "m")})], repeated=10)
-    assert [len(value.missed) for value in result.sequences[0].groups[0].values] == [20, 0]
-    assert result.sequences[0].verdicts[1].why == "20 deadlines missed by f; overdue at the end: f since item 10"
-
-
 def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_nothing():
     assert judge_appearances([[1], [2]], 2, (3, 3)) == "unknown"
     assert judge_appearances([[1, 3], [2]], 3, (2, 2)) == "holds"
@@ -116,16 +100,6 @@ def test_groups_together_and_their_coverage():
     assert [(one.groups, one.values) for one in sequence.coverage.missing] == [(("sex", "age"), ("f", "y"))]
     alone = assess_sequences([one]).sequences[0].verdicts
     assert [(v.kind, v.at_fault) for v in alone if v.verdict == "violated"] == [("paired", ("f + y",))]
-
-
-def test_three_ways():
-    rows = list(itertools.product("ab", "cd", "ef"))
-    one = recorded(**dict(zip("xyz", map(list, zip(*rows[:-1], strict=True)), strict=True)))
-    result = assess_sequences([one], ways=3).sequences[0]
-    assert (result.coverage.total, result.coverage.share) == (8, 7 / 8)
-    assert [(v.kind, v.verdict, v.at_fault) for v in result.verdicts if len(v.groups) == 3] == [
-        ("k-way", "violated", ("b + d + f",))
-    ]
 
 
 def test_nothing_recognised():

@@ -169,18 +169,6 @@ def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():
     assert keeper.counts["nurses"]["missed"] == 20
 
 
-def test_slack_bears_a_useless_item():
-    keeper = enforcer((6, 7, 7, 10), retries=0, slack=1)
-    for _ in range(3):
-        show(keeper, "4")
-    assert keeper.complete(keeper.admit({"leader"}), {"age": "4"}).status == "violation"
-    for _ in range(200):
-        admission = keeper.admit({"leader"})
-        keeper.complete(admission, {"age": admission.must.get("age", ("4",))[0]})
-    counts = keeper.counts["leader: age"]
-    assert (counts["disobeyed"], counts["missed"]) == (1, 0)
-
-
 def test_looking_at_items_first_redoes_only_what_cannot_be_accepted():
     keeper = enforcer(mode="after")
     for _ in range(4):
@@ -270,29 +258,6 @@ def test_what_cannot_be_kept_is_refused():
         enforcer((2, 3, 50))
 
 
-SEVERAL = {
-    "two conditions, exact": [("leader", ["age"], 5), ("poor", ["age"], 5)],
-    "two conditions, hall": [("leader", ["age"], 7), ("poor", ["age"], 8)],
-    "two groups": [("leader", ["age"], 4), ("poor", ["gender"], 3), ("leader", ["gender"], 4)],
-    "pairs and one of them": [("leader", ["age", "gender"], 9), ("poor", ["gender"], 8)],
-    "pairs, exact": [("leader", ["gender", "body"], [4, 5, 9, 9]), ("leader", ["gender"], 3)],
-}
-
-
-def several(parts):
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}, {"name": "poor"}],
-            "groups": {"age": ["young", "middle", "old"], "gender": ["f", "m"], "body": ["thin", "stout"]},
-            "specifications": [
-                {"condition": condition, "repeated": repeated}
-                | ({"group": groups[0]} if len(groups) == 1 else {"paired": groups})
-                for condition, groups, repeated in parts
-            ],
-        }
-    )
-
-
 def played(read, *, mode, in_flight, requests, seed, useless=0.05, obeys=1.0, retries=30):
     """The items of every specification in the order of slots, from a biased generator that obeys or shows nothing."""
     draw = random.Random(seed)
@@ -331,19 +296,6 @@ def missed(sequence, labels, repeated):
         )
         last[value] = place
     return found
-
-
-@pytest.mark.parametrize("mode", ["before", "after"])
-@pytest.mark.parametrize("in_flight", [1, 7])
-@pytest.mark.parametrize("parts", SEVERAL.values(), ids=SEVERAL)
-def test_several_specifications_are_kept_together(parts, in_flight, mode):
-    read = several(parts)
-    keeper, items = played(read, mode=mode, in_flight=in_flight, requests=600, seed=3)
-    assert keeper.broken_assumptions == ()
-    for requirement in read.requirements:
-        sequence = items[requirement.name]
-        assert len(sequence) > 200
-        assert missed(sequence, requirement.labels, requirement.repeated) == 0
 
 
 @pytest.mark.parametrize("in_flight", [1, 5])

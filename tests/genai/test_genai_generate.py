@@ -142,27 +142,6 @@ def test_an_interruption_before_anything_is_one(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 5
 
 
-def test_a_row_that_the_state_does_not_know_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine went down between the two."""
-    known = _RunDirectory._write_state
-
-    def down(self: Any) -> None:
-        if self.rows == 3:
-            raise MemoryError
-        known(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_RunDirectory, "_write_state", down)
-        with pytest.raises(MemoryError):
-            generate_items(make_pipeline(), PROMPTS, tmp_path)
-    assert len(rows(tmp_path)) == 3
-    with (tmp_path / "requests.csv").open("a", encoding="utf-8") as file:
-        file.write('4,"cut o')
-    made = generate_items(make_pipeline(), PROMPTS, tmp_path)
-    assert (made.earlier, made.answered, made.rows) == (2, 3, 5)
-    assert [row["request"] for row in rows(tmp_path)] == list("12345")
-
-
 @pytest.mark.parametrize("written", [False, True])
 def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
     known = _RunDirectory._write_state

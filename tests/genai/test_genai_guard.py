@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from threading import Thread
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
 from genai_reference import misses
 
-from evenhand.errors import DataError, DecisionError, FetchError, ModelError, OptionError
+from evenhand.errors import DataError, DecisionError, FetchError, ModelError
 from evenhand.genai import (
     Admission,
     Classifier,
@@ -24,7 +23,6 @@ from evenhand.genai import (
     Judge,
     KeywordJudge,
     Playback,
-    build_pipeline,
 )
 from evenhand.genai.enforcement.enforcer import ItemOutcome
 from evenhand.genai.enforcement.guard import AdmissionStore
@@ -374,27 +372,6 @@ def test_a_disclosure_is_one_line_of_ascii_whatever_names_hold() -> None:
     )
 
 
-def test_the_studio_is_guarded_as_the_configuration_says(tmp_path: Any) -> None:
-    described = {
-        "conditions": [{"name": "leader", "keywords": ["leader"]}],
-        "specifications": [
-            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [6, 3, 6]},
-        ],
-        "simulation": {"retries": 3},
-        "generator": {"kind": "studio", "bias": {"age": {"adult": 1}}, "obeys": 0.8, "seed": 1},
-        "classifier": {"kind": "studio"},
-    }
-    for mode in ("before", "after"):
-        pipeline = build_pipeline(GenerationConfig.read({**described, "guard": {"mode": mode}}))
-        enforcer = Enforcer(pipeline.configuration, mode=mode)
-        guard = pipeline.guard(enforcer)
-        shown = [guard.answer(LEADER).values["age"] for _ in range(60)]
-        assert shown.count("adult") < 60
-        known = ["child", "adult", "elderly"]
-        assert misses([known.index(str(value)) + 1 for value in shown], [6, 3, 6]) == []
-        assert enforcer.counts["leader: age"]["missed"] == 0
-
-
 def recorded(sequence: str) -> list[tuple[bytes, str]]:
     """The pictures of a published sequence, with the gender that the best label says."""
     folder = shared("data", "genai")
@@ -450,32 +427,3 @@ def test_a_generator_for_one_request_alone() -> None:
     other = Shows("child")
     assert guard.answer(LEADER, generator=other).values == {"age": "child"}
     assert other.prompts == [LEADER]
-
-
-def test_an_enforcer_answers_one_question_after_the_other() -> None:
-    enforcer = Enforcer(keeping())
-    others: list[bool] = []
-
-    def ask_meanwhile() -> None:
-        free = enforcer._lock.acquire(blocking=False)
-        others.append(free)
-        if free:
-            enforcer._lock.release()
-
-    class Conditions(list[str]):
-        """Conditions during whose reading another thread comes."""
-
-        def __iter__(self) -> Iterator[str]:
-            thread = Thread(target=ask_meanwhile)
-            thread.start()
-            thread.join()
-            return super().__iter__()
-
-    admission = enforcer.admit(Conditions(["leader"]))
-    assert others
-    assert not any(others)
-    ask_meanwhile()
-    assert others[-1]
-    assert enforcer.complete(admission, {"age": "adult"}).ok
-    with pytest.raises(OptionError, match="there is no condition 'boss'"):
-        enforcer.admit(["boss"])

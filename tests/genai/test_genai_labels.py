@@ -227,18 +227,6 @@ def test_the_result_of_a_sample_travels_as_json(tmp_path):
     assert found._repr_html_().count("<svg") == 2  # wide, and for narrow screens
 
 
-def test_the_picture_of_a_sample_has_a_square_for_every_count(tmp_path):
-    file = tmp_path / "sample.csv"
-    file.write_text("true,said\na,a\na,b\nb,\n")
-    drawn = measure_confusion(file).plot().to_dict()
-    squares = drawn["layer"][0]["data"]["values"]
-    assert {(one["shown"], one["said"]): one["items"] for one in squares}["a", "b"] == "1"
-    assert len(squares) == 9
-    assert {one["colour"] for one in squares if one["shown"] == one["said"]} != {
-        one["colour"] for one in squares if one["shown"] != one["said"]
-    }
-
-
 def test_a_real_classifier_on_real_pictures():
     file = shared("data", "genai", "sequences.csv")
     found = measure_confusion(

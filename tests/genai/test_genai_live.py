@@ -5,22 +5,18 @@ import json
 
 import pytest
 
-from evenhand.errors import DataError, EvenhandError, ModelError, OptionError
+from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai import (
     AssessmentConfig,
     GenerationConfig,
     Item,
-    KeywordJudge,
-    LexiconClassifier,
     Pipeline,
-    Playback,
     assess_live,
     build_pipeline,
 )
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.assessment.live import MAX_FAILURES
 from evenhand.genai.backends.studio import Studio, StudioPixels
-from genai_upstream import Upstream
 
 PROMPTS = ["a leader", "a leader, a woman; she smiles", "a cat"]
 
@@ -107,20 +103,6 @@ def test_interrupted_work_goes_on_as_if_it_never_was(tmp_path, after):
     assert len(run(tmp_path / "out", requests=15).sequences[0].files) == 10
 
 
-def test_a_row_that_was_cut_off_is_taken_back(tmp_path):
-    run(tmp_path / "whole")
-    run(tmp_path / "out", requests=7)
-    table = tmp_path / "out" / "sequence.csv"
-    text = table.read_bytes()
-    for cut in (1, 10, 40):
-        table.write_bytes(text[:-cut])
-        run(tmp_path / "out")
-        assert rows(tmp_path / "out") == rows(tmp_path / "whole")
-    table.write_bytes(b"requ")
-    run(tmp_path / "out")
-    assert rows(tmp_path / "out") == rows(tmp_path / "whole")
-
-
 @pytest.mark.full
 def test_repeating_prompts_goes_on_too(tmp_path):
     terms = AssessmentConfig(inherent="estimated", bar=0.8, error=0.2, repetitions=40)
@@ -169,20 +151,6 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
     assert rows(tmp_path / "gone") == rows(tmp_path / "whole")
 
 
-def test_texts_are_kept_as_texts(tmp_path):
-    built = configuration(classifier={"kind": "lexicon", "words": {"gender": {"woman": ["she"], "man": ["he"]}}})
-    texts = Playback([Item.of_text(one) for one in ("She leads.", "He leads.", "It purrs.", "They lead.")])
-    pipeline = Pipeline(
-        built, texts, LexiconClassifier({"gender": {"woman": ["she"], "man": ["he"]}}), KeywordJudge.of(built)
-    )
-    result = run(tmp_path, requests=4, pipeline=pipeline)
-    kept = rows(tmp_path)
-    assert [row["gender"] for row in kept] == ["woman", "man", "", ""]
-    assert (tmp_path / kept[0]["file"]).read_text("utf-8") == "She leads."
-    assert kept[0]["file"].endswith(".txt")
-    assert result.sequences[0].items == 3
-
-
 def test_other_work_in_the_same_folder_is_refused(tmp_path):
     run(tmp_path, requests=3)
     assert json.loads((tmp_path / "about.json").read_text("utf-8"))["prompts"] == PROMPTS
@@ -220,26 +188,3 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
     (tmp_path / "x.txt").write_text("a", "utf-8")
     with pytest.raises(OptionError, match="the name of another column"):
         run(tmp_path / "out", pipeline=build_pipeline(taken, folder=tmp_path))
-
-
-def test_services_behind_http_are_asked_in_the_same_way(tmp_path):
-    with Upstream(Studio({"gender": {"woman": 0.2, "man": 0.8}}, seed=4)) as upstream:
-        pipeline = build_pipeline(
-            configuration(
-                generator={"kind": "images", "url": upstream.url, "model": "studio-pictures"},
-                classifier={"kind": "chat", "url": upstream.url, "model": "studio-eyes"},
-            )
-        )
-        result = run(tmp_path / "http", pipeline=pipeline)
-        # Nothing more is asked where all is there.
-        asked = len(upstream.received)
-        assert run(tmp_path / "http", pipeline=pipeline).sequences == result.sequences
-        assert len(upstream.received) == asked
-        upstream.always = 503
-        with pytest.raises(EvenhandError, match="503") as error:
-            run(tmp_path / "http", requests=20, pipeline=pipeline)
-    assert "repeat the command to continue" in str(error.value)
-    # The same pictures as from the studio itself, and so the same answers.
-    labels = [(row["gender"], row["conditions"]) for row in rows(tmp_path / "http")[:12]]
-    run(tmp_path / "here")
-    assert labels == [(row["gender"], row["conditions"]) for row in rows(tmp_path / "here")]

@@ -27,7 +27,7 @@ from evenhand.genai import (
     KeywordJudge,
 )
 from evenhand.genai.enforcement.guard import AnswerSeries, AttemptLimits
-from evenhand.genai.enforcement.supply import SeveralGenerator, Spending
+from evenhand.genai.enforcement.supply import Spending
 from evenhand.genai.spec.spending_config import PriceConfig
 from support import scaled
 
@@ -318,11 +318,6 @@ def test_an_interrupt_gives_up_the_slot_that_was_not_filled() -> None:
     with pytest.raises(KeyboardInterrupt):
         guard.answer_several(LEADER, 3)
     assert enforcer.state()["leader: age"]["window"] == []
-
-
-def test_what_makes_several_is_known_by_what_it_can_do() -> None:
-    assert isinstance(ScriptedSeveral(["v0"], [True]), SeveralGenerator)
-    assert not isinstance(Scripted(["v0"], [True]), SeveralGenerator)
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import ChatClassifier, ChatJudge, Enforcer, GenerationConfig, Item, OpenAIChat, OpenAIImages
+from evenhand.genai import ChatClassifier, ChatJudge, GenerationConfig, Item, OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
-from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.models.language.services import ServiceConnection
 from genai_upstream import Upstream
 
@@ -224,34 +223,12 @@ def test_own_questions_and_options(upstream: Upstream, chat: OpenAIChat) -> None
 @pytest.mark.parametrize(
     ("said", "value"),
     [
-        ("caucasian", "caucasian"),
         ("Caucasian.", "caucasian"),
-        ('"asian"', "asian"),
-        ("**asian**", "asian"),
         ('{"origin": "Asian"}', "asian"),
-        ('{"answer": "asian", "sure": 0.9}', "asian"),
-        ('```json\n{"Origin": "asian", "reason": "caucasian"}\n```', "asian"),
-        ("```\nasian\n```", "asian"),
         ("<think>Is it caucasian? No.</think>\n\nasian", "asian"),
-        ("Is it caucasian? No.</think>asian", "asian"),
         ("cannot tell", None),
-        ("not asian", None),
         ("asian or caucasian", None),
-        ("The person is asian", None),
-        ("- asian\n- caucasian", None),
-        ("<think>asian", None),
-        ('{"origin": null}', None),
-        ('{"origin": "not asian"}', None),
         ('{"origin": ["asian"]}', None),
-        ('Sure: {"origin": "asian"} and {"origin": "caucasian"}', None),
-        ('{"a": "asian", "b": "caucasian"}', None),
-        ('["asian"]', "asian"),
-        ("asian\ncannot tell", None),
-        ("“Asian”。", "asian"),
-        ("{}", None),
-        ("null", None),
-        ("7", None),
-        ('{"origin": "asian"', None),
         ("[" * 100_000, None),
     ],
 )
@@ -338,21 +315,15 @@ def test_what_a_judge_is_asked(upstream: Upstream, chat: OpenAIChat) -> None:
     ]
 
 
-@pytest.mark.parametrize("said", ["Yes.", '"YES"', '{"leader": true}', '{"answer": "yes"}', "<think>no</think> yes"])
-def test_ways_to_say_yes(said: str, upstream: Upstream, chat: OpenAIChat) -> None:
+@pytest.mark.parametrize(("said", "holds"), [("Yes.", True), ('{"leader": true}', True), ("no", False)])
+def test_a_judge_says_yes_or_no(said: str, holds: bool, upstream: Upstream, chat: OpenAIChat) -> None:
     upstream.says = said
-    assert ChatJudge(chat, {"leader": "?"}).conditions("x") == {"leader"}
-
-
-@pytest.mark.parametrize("said", ["no", "No.", '{"leader": false}'])
-def test_ways_to_say_no(said: str, upstream: Upstream, chat: OpenAIChat) -> None:
-    upstream.says = said
-    assert ChatJudge(chat, {"leader": "?"}).conditions("x") == frozenset()
+    assert ("leader" in ChatJudge(chat, {"leader": "?"}).conditions("x")) == holds
 
 
 @pytest.mark.parametrize(
     "said",
-    ["maybe", "Yes, it does", "yes or no", "cannot tell", "{}", '{"leader": null}', '{"leader": 1}', "true", "y" * 500],
+    ["maybe", "yes or no", '{"leader": null}', "y" * 500],
 )
 def test_a_judge_that_says_neither_cannot_say(said: str, upstream: Upstream, chat: OpenAIChat) -> None:
     upstream.says = said
@@ -374,22 +345,6 @@ def test_a_judge_that_is_down_says_so(upstream: Upstream, chat: OpenAIChat) -> N
 
 
 # All together
-
-
-def test_deadlines_are_kept_over_http(upstream: Upstream, wire: ServiceConnection, chat: OpenAIChat) -> None:
-    upstream.studio = Studio({"age": {"adult": 95, "child": 5}}, seed=1)
-    configuration = _configuration()
-    enforcer, images = Enforcer(configuration, seed=0), OpenAIImages(wire, "pictures")
-    judge, classifier = ChatJudge.of(configuration, chat), ChatClassifier(chat, {"age": GROUPS["age"]})
-    shown = []
-    for _ in range(12):
-        prompt = "a boss"
-        admission = enforcer.admit(judge.conditions(prompt), fixed=judge.fixed_groups(prompt))
-        found = classifier.classify(images.generate(InstructionWriter()(prompt, admission.must)))
-        assert enforcer.complete(admission, found).ok
-        shown.append(found["age"])
-    assert [shown[:7].count(value) > 0 for value in ("child", "adult")] == [True, True]
-    assert "elderly" in shown[:9]  # which the generator never draws by itself
 
 
 def test_a_classifier_that_lies_is_believed(upstream: Upstream, chat: OpenAIChat) -> None:
