@@ -7,7 +7,6 @@ from typing import Protocol
 
 from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import ModelError, OptionError
-from evenhand.genai.answer_cache import AnswerCache
 from evenhand.genai.backends.generator import WordMatcher
 from evenhand.genai.backends.openai_service import (
     OpenAIChat,
@@ -169,18 +168,11 @@ class ChatJudge:
         chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
         questions: Yes/no question about a prompt by condition.
         groups: Values of each concept group that a prompt may fix. Other groups are never fixed.
-        cache: Cache of the answers. If None, every prompt is judged again.
     """
 
     def __init__(
-        self,
-        chat: OpenAIChat,
-        questions: Mapping[str, str],
-        groups: Mapping[str, Collection[str]] | None = None,
-        *,
-        cache: AnswerCache | None = None,
+        self, chat: OpenAIChat, questions: Mapping[str, str], groups: Mapping[str, Collection[str]] | None = None
     ) -> None:
-        self.cache = cache
         self._chat = at_zero_temperature(chat)
         self._questions = dict(questions)
         self._group_questions = {
@@ -189,13 +181,13 @@ class ChatJudge:
         }
 
     @classmethod
-    def of(cls, configuration: GenerationConfig, chat: OpenAIChat, cache: AnswerCache | None = None) -> ChatJudge:
+    def of(cls, configuration: GenerationConfig, chat: OpenAIChat) -> ChatJudge:
         """Build from the questions (``judge``) or names of the conditions of a configuration, and its groups."""
         questions = {
             condition.name: condition.judge or f"Does this prompt ask for {condition.name!r}?"
             for condition in configuration.conditions
         }
-        return cls(chat, questions, configuration.values, cache=cache)
+        return cls(chat, questions, configuration.values)
 
     @blocks
     async def conditions(self, prompt: str) -> frozenset[str]:
@@ -205,7 +197,7 @@ class ChatJudge:
             FetchError: The service is unavailable, or refuses the request.
             ModelError: The answer is neither yes nor no.
         """
-        return await self._find_affirmed("conditions", prompt, self._questions)
+        return await self._find_affirmed(prompt, self._questions)
 
     @blocks
     async def fixed_groups(self, prompt: str) -> frozenset[str]:
@@ -215,16 +207,12 @@ class ChatJudge:
             FetchError: The service is unavailable, or refuses the request.
             ModelError: The answer is neither yes nor no.
         """
-        return await self._find_affirmed("fixed", prompt, self._group_questions)
+        return await self._find_affirmed(prompt, self._group_questions)
 
-    async def _find_affirmed(self, kind: str, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
+    async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
         """Return the names of the questions that are answered by yes."""
-
-        async def ask() -> list[str]:
-            answers = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
-            return sorted(name for name, yes in zip(questions, answers, strict=True) if yes)
-
-        return frozenset(await ask() if self.cache is None else await self.cache.answer([kind, prompt], ask))
+        answers = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
+        return frozenset(name for name, yes in zip(questions, answers, strict=True) if yes)
 
     async def _ask_yes_no(self, prompt: str, name: str, question: str) -> bool:
         reply = await call(self._chat.reply, quote_text("prompt", prompt, choice_question(question, _ANSWERS)))

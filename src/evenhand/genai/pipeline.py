@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, EvenhandError, OptionError, TrustError
-from evenhand.genai.answer_cache import AnswerCache, open_answers
 from evenhand.genai.backends.generator import Generator, Playback
 from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
@@ -140,8 +139,7 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
             case parts.FunctionClassifierConfig():
                 return FunctionClassifier(_import_function(part.function, trust, Path(folder)), groups)
             case parts.ChatClassifierConfig():
-                cache = _open_cache(part, folder, groups)
-                return ChatClassifier(_build_chat(part), groups, part.questions, cache=cache)
+                return ChatClassifier(_build_chat(part), groups, part.questions)
             case parts.OnnxClassifierConfig():
                 from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
 
@@ -168,20 +166,7 @@ def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder:
                 )
                 return FunctionJudge(functions, fixed)
             case parts.ChatJudgeConfig():
-                questions = [[condition.name, condition.judge] for condition in configuration.conditions]
-                cache = _open_cache(part, folder, configuration.values, questions)
-                return ChatJudge.of(configuration, _build_chat(part), cache)
-
-
-def _open_cache(
-    part: parts.ChatClassifierConfig | parts.ChatJudgeConfig, folder: Path | str, *about: Any
-) -> AnswerCache | None:
-    if part.cache is None:
-        return None
-    # The key contains all entries on which the answers depend.
-    key = part.model_dump(mode="json", exclude={"cache", "key", "timeout"})
-    file = None if part.cache.file is None else Path(folder, part.cache.file)
-    return AnswerCache(open_answers(file, part.cache.entries), [key, *about])
+                return ChatJudge.of(configuration, _build_chat(part))
 
 
 def check_keys(configuration: GenerationConfig) -> None:

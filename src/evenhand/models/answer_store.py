@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
-from evenhand.core.files import write_atomically
 from evenhand.errors import DataError
 
 Tokens: TypeAlias = tuple[int, int]
@@ -48,14 +47,13 @@ class AnswerStore:
 
     Args:
         path: The file. None keeps answers in memory only.
-        most: Maximum number of answers. The least recently used answers are removed first. None disables the limit.
 
     Raises:
         DataError: The file cannot be read or written, or it is not an answers file.
     """
 
-    def __init__(self, path: Path | None, *, most: int | None = None) -> None:
-        self.path, self._most, self._lines = path, most, 0
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
         self._known: dict[str, ModelReply] = {}
         self._charges: dict[str, list[Tokens]] = {}
         self._lock = threading.Lock()
@@ -68,13 +66,7 @@ class AnswerStore:
 
     def get(self, key: str) -> ModelReply | None:
         """Return the reply to a question, or None."""
-        if self._most is None:
-            return self._known.get(key)
-        with self._lock:
-            reply = self._known.pop(key, None)
-            if reply is not None:
-                self._known[key] = reply
-            return reply
+        return self._known.get(key)
 
     def keep(self, key: str, reply: ModelReply) -> None:
         """Store a reply, unless there is one for the key."""
@@ -84,9 +76,7 @@ class AnswerStore:
             if self._file is not None:
                 self._file.write(_to_line(key, reply))
                 self._file.flush()
-                self._lines += 1
             self._known[key] = reply
-            self._forget()
 
     def charge(self, key: str, maximum: Tokens) -> None:
         """Record a call that returned no answer but may have been charged for up to this many tokens."""
@@ -95,22 +85,10 @@ class AnswerStore:
             if self._file is not None:
                 self._file.write(json.dumps({"key": key, "charged": maximum}, separators=(",", ":")).encode() + b"\n")
                 self._file.flush()
-                self._lines += 1
 
     def charges(self, key: str) -> list[Tokens]:
         """Return the maximum number of tokens of each unanswered call for a question."""
         return self._charges.get(key, [])
-
-    def _forget(self) -> None:
-        """Remove the oldest answers beyond the limit, and rewrite the file once half of its lines are obsolete."""
-        if self._most is None:
-            return
-        while len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
-        if self._file is not None and self.path is not None and self._lines > 2 * self._most:
-            self._file.close()
-            write_atomically(self.path, b"".join(_to_line(key, reply) for key, reply in self._known.items()))
-            self._file, self._lines = self.path.open("ab"), len(self._known)
 
     def __del__(self) -> None:
         self.close()
@@ -135,11 +113,10 @@ class AnswerStore:
                 raise DataError(
                     "this is not an answers file", location=str(path), hint="choose a file that can be written"
                 )
-            self._file, self._lines = path.open("ab"), len(lines)
+            self._file = path.open("ab")
             if lines[-1]:
                 self._file.write(b"\n")  # do not append to an incomplete line
                 self._file.flush()
-            self._forget()
         except OSError as error:
             raise DataError(
                 f"the answers file cannot be used: {error.strerror or error}",

@@ -17,10 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import select
 
-from evenhand.genai.classifiers.classifier import ChatClassifier
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AnswerStatus
-from evenhand.genai.judges import ChatJudge
 from evenhand.service.state_machines import GUARD_OPERATIONS, Operation
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import streams
@@ -73,8 +71,6 @@ class Metrics:
         self._cost = counter("evenhand_generator_cost", text, "stream", "used")
         text = "Cost of delivered items by the values that they show"
         self._cost_by_value = counter("evenhand_generator_cost_by_value", text, "stream", "group", "value")
-        text = "Questions to judges and classifiers with a cache"
-        self._remembered = counter("evenhand_judge_answers", text, "stream", "part", "remembered")
         text = "Duration of the generator in a request"
         self._upstream = histogram("evenhand_upstream_seconds", text, ANSWER_BUCKETS, "stream")
         text = "Duration of judge, classifier and store in a request"
@@ -161,10 +157,6 @@ class Metrics:
 
         guard.observers.append(count_answer)
         guard.cost_observers.append(lambda _count, cost: unused.inc(cost))
-        for part_name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
-            if isinstance(part, ChatJudge | ChatClassifier) and part.cache is not None:
-                cached, fresh = (self._remembered.labels(name, part_name, answer) for answer in ("yes", "no"))
-                part.cache.observers.append(partial(_count_cached_answer, cached, fresh))
         self._enforcers[name] = Enforcer(config, mode=config.guard.mode)
 
     def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
@@ -227,10 +219,6 @@ class Metrics:
             for decision, count in TallyOf(output["decision"] for output in decided).items():
                 self._decisions.labels(stream, str(decision)).inc(count)
             self._interventions.labels(stream).inc(sum(output["intervened"] for output in decided))
-
-
-def _count_cached_answer(cached: Counter, fresh: Counter, is_cached: bool) -> None:
-    (cached if is_cached else fresh).inc()
 
 
 COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai.answer_cache import AnswerCache
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.backends.openai_service import (
     OpenAIChat,
@@ -121,7 +119,6 @@ class ChatClassifier:
         chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
         groups: Values of each concept group.
         questions: Question by concept group. Default: "Which age does this picture show?".
-        cache: Cache of the answers. If None, every item is classified again.
 
     Raises:
         OptionError: There are no groups, or a question concerns an unknown one.
@@ -132,10 +129,7 @@ class ChatClassifier:
         chat: OpenAIChat,
         groups: Mapping[str, Collection[str]],
         questions: Mapping[str, str] | None = None,
-        *,
-        cache: AnswerCache | None = None,
     ) -> None:
-        self.cache = cache
         if not groups:
             raise OptionError("a classifier needs at least one concept group")
         self._questions = dict(questions or {})
@@ -153,16 +147,8 @@ class ChatClassifier:
             FetchError: The service is unavailable, or refuses the request.
             ModelError: The answer contains no text, or the model declines.
         """
-
-        async def ask() -> dict[str, str | None]:
-            values = await gather(*(self._ask_value(item, group) for group in self._groups))
-            return dict(zip(self._groups, values, strict=True))
-
-        if self.cache is None:
-            return await ask()
-        question = ["item", item.media_type, hashlib.sha256(item.data).hexdigest()]
-        values: dict[str, str | None] = await self.cache.answer(question, ask)
-        return values
+        values = await gather(*(self._ask_value(item, group) for group in self._groups))
+        return dict(zip(self._groups, values, strict=True))
 
     async def _ask_value(self, item: Item, group: str) -> str | None:
         values = self._groups[group]

@@ -77,18 +77,6 @@ class RemoteConfig(ConfigPart):
     options: Options = Field(default_factory=dict)
 
 
-class CacheConfig(ConfigPart):
-    """Cache of the answers of a model.
-
-    Attributes:
-        entries: Maximum number of answers. The oldest are removed first.
-        file: File of the cache, relative to the configuration. None keeps it in memory.
-    """
-
-    entries: Annotated[int, Field(ge=1)] = 10_000
-    file: Name | None = None
-
-
 class StudioGeneratorConfig(ConfigPart):
     """Built-in studio. See ``Studio``.
 
@@ -147,12 +135,10 @@ class ChatClassifierConfig(RemoteConfig):
 
     Attributes:
         questions: Question by concept group. Default: derived from its name.
-        cache: Cache of its answers. None disables it.
     """
 
     kind: Literal["chat"]
     questions: dict[Name, Name] = Field(default_factory=dict)
-    cache: CacheConfig | None = None
 
 
 class PictureHead(FileModel):
@@ -258,14 +244,9 @@ class KeywordJudgeConfig(ConfigPart):
 
 
 class ChatJudgeConfig(RemoteConfig):
-    """A language model behind an endpoint, asked the question that each condition has as ``judge``.
-
-    Attributes:
-        cache: Cache of its answers. None disables it.
-    """
+    """A language model behind an endpoint, asked the question that each condition has as ``judge``."""
 
     kind: Literal["chat"]
-    cache: CacheConfig | None = None
 
 
 class FunctionJudgeConfig(ConfigPart):
@@ -447,7 +428,6 @@ HINTS = {
     "price": "write the price of the generator, such as price: {item: 0.04}",
     "tokens": "write the price of a million input and output tokens, such as tokens: [0.15, 0.60]",
     "budget": "write the maximum cost, such as budget: {request: 0.20, day: 50}",
-    "cache": "write the size and the file of the cache: cache: {entries: 10000, file: answers.jsonl}",
     "candidates": "write a whole number from 1 to 16, at most one more than retries under simulation",
     "url": "write the base URL, such as url: http://127.0.0.1:8080/v1",
     "model": "name the model, such as model: llava",
