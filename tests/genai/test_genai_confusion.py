@@ -66,13 +66,13 @@ def test_true_deadlines_hold_as_often_as_said_when_labels_err_independently() ->
     rate, deadline = 0.7, 6
     labels = np.where(random.random(400) < rate, "a", "b")
     sample = count_confusion([str(one) for one in labels], ["a"] * 400, ["a", "b"])
-    (worth,) = sample.deadline_successes({"a": deadline}, likely=0.9)
+    (worth,) = sample.deadline_successes({"a": deadline})
     assert worth.true_deadline is not None
     # The worst stream that keeps the deadline: said once every six items, and true at the rate of the sample.
     said = np.arange(60_000) % deadline == deadline - 1
     shown = said & (random.random(60_000) < rate)
     windows = shown[: 60_000 // worth.true_deadline * worth.true_deadline].reshape(-1, worth.true_deadline)
-    assert windows.any(axis=1).mean() >= 0.9
+    assert windows.any(axis=1).mean() >= 0.99
     assert shown.reshape(-1, deadline).any(axis=1).mean() < 0.9  # the deadline itself is not kept as often
 
 
@@ -90,13 +90,3 @@ def test_true_deadlines_hold_as_often_as_said_when_labels_err_independently() ->
 def test_samples_that_cannot_be_counted_are_refused(given: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         count_confusion(**{"values": ["a", "b"], **given})
-
-
-def test_worth_refuses_what_makes_no_sense() -> None:
-    sample = _sample()
-    with pytest.raises(OptionError, match="'old' is not a value"):
-        sample.deadline_successes({"old": 3})
-    with pytest.raises(OptionError, match="at least 1, got 0"):
-        sample.deadline_successes({"adult": 0})
-    with pytest.raises(OptionError, match="not probabilities"):
-        sample.deadline_successes({"adult": 3}, likely=1.0)

@@ -85,7 +85,6 @@ def test_a_configuration_names_samples_beside_it(tmp_path):
     ("more", "said"),
     [
         ({"samples": {"size": "x.csv"}}, "no group 'size'"),
-        ({"samples": {"age + gender": "x.csv"}}, r"no specification is about age \+ gender"),
         ({"tolerated": {"labels": 1.0}}, "got 1.0"),
         ({"tolerated": {"misses": 0}}, "got 0"),
         ({"tolerated": {"label": 0.1}}, "no entry 'label'"),
@@ -149,19 +148,6 @@ def test_added_errors_are_never_less_than_the_true_ones(counts):
     assert right.low <= right.value <= right.high
     if not both:
         assert right.value == pytest.approx(max(0.0, neither / n))
-
-
-def test_a_sample_of_combinations_is_believed_first():
-    pairs = [f"{one} + {other}" for one in GENDER for other in AGE]
-    true = [pair for pair in pairs for _ in range(300)]
-    # Young women are taken for old ones half of the time, which neither group's own sample knows.
-    said = ["female + old" if pair == pairs[0] and i % 2 else pair for i, pair in enumerate(true)]
-    samples = {"gender": gender(), "age": age(), "gender + age": count_confusion(true, said, pairs)}
-    _, both = specification_success(GenerationConfig.read(described()), samples)
-    assert both.samples == ("gender + age",)
-    assert [one.guaranteed for one in both.values] == [True, False, True, True]
-    _, added = specification_success(GenerationConfig.read(described()), {"gender": gender(), "age": age()})
-    assert added.guaranteed is True
 
 
 def test_a_group_without_a_sample_never_makes_a_guarantee():

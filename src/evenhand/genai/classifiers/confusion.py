@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import product
 from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 NO_VALUE = "none"
 """Label of an item that shows no value, or whose value the classifier cannot tell."""
+
+
+LIKELY = 0.99
+"""Probability of each true deadline."""
 
 
 class DeadlineSuccess(ResultPart):
@@ -98,7 +103,7 @@ class ConfusionMatrix(ResultPart):
         return self._rate(self.counts[k][k], sum(self.counts[k]), f"no item of the sample shows {value!r}")
 
     def deadline_successes(
-        self, deadlines: Mapping[str, int], *, tolerated: float = 0.05, likely: float = 0.99
+        self, deadlines: Mapping[str, int], *, tolerated: float = 0.05
     ) -> tuple[DeadlineSuccess, ...]:
         """Compute the effect of wrong labels on deadlines.
 
@@ -112,13 +117,12 @@ class ConfusionMatrix(ResultPart):
         Args:
             deadlines: Deadline by value.
             tolerated: Maximum share of wrong labels with which a deadline is guaranteed.
-            likely: Probability of each true deadline.
 
         Raises:
-            OptionError: A value is unknown, or a number is out of range.
+            OptionError: A value is unknown.
         """
         return tuple(
-            _deadline_success(value, deadline, self.precision(value), tolerated, likely)
+            _deadline_success(value, deadline, self.precision(value), tolerated)
             for value, deadline in deadlines.items()
         )
 
@@ -135,25 +139,17 @@ class ConfusionMatrix(ResultPart):
         return rate.model_copy(update={"confidence": self.confidence, "method": method})
 
 
-def _deadline_success(
-    value: str, deadline: int, right: Observed | Unknown, tolerated: float, likely: float
-) -> DeadlineSuccess:
+def _deadline_success(value: str, deadline: int, right: Observed | Unknown, tolerated: float) -> DeadlineSuccess:
     """Compute the effect of wrong labels on one deadline. See ``ConfusionMatrix.deadline_successes``."""
-    if not (0 <= tolerated < 1 and 0 < likely < 1):
-        raise OptionError(
-            f"tolerated {tolerated} and likely {likely} are not probabilities", hint="give numbers between 0 and 1"
-        )
-    if deadline < 1:
-        raise OptionError(f"the deadline of {value!r} must be at least 1, got {deadline}")
     low = 0.0 if isinstance(right, Unknown) else right.low
-    times = 1 if low >= likely else None if low <= 0 else ceil(log(1 - likely) / log(1 - low))
+    times = 1 if low >= LIKELY else None if low <= 0 else ceil(log(1 - LIKELY) / log(1 - low))
     return DeadlineSuccess(
         value=value,
         deadline=deadline,
         right=right,
         guaranteed=low >= 1 - tolerated,
         true_deadline=None if times is None else times * deadline,
-        likely=likely,
+        likely=LIKELY,
     )
 
 
@@ -199,7 +195,7 @@ class SpecificationSuccess(ResultPart):
 
     Attributes:
         specification: Name of the specification.
-        samples: Names of the samples that were used: groups, or several groups joined with `` + ``.
+        samples: Groups with a sample.
         missing: Groups without a sample, whose labels are assumed to be right.
         tolerated: Maximum share of wrong labels of a guaranteed deadline.
         values: Effect on each deadline. Empty without samples.
@@ -264,55 +260,48 @@ def read_sample(source: str | Path | IntoDataFrame, config: ConfusionConfig) -> 
 
 
 def specification_success(
-    configuration: GenerationConfig, samples: Mapping[str, ConfusionMatrix] | None = None, *, likely: float = 0.99
+    configuration: GenerationConfig, samples: Mapping[str, ConfusionMatrix] | None = None
 ) -> tuple[SpecificationSuccess, ...]:
     """Compute the effect of wrong labels on each specification. See ``ConfusionMatrix.deadline_successes``.
 
-    The label of a combination is wrong if that of any group is. A sample of the combination itself, named by its groups
-    joined with `` + ``, takes precedence. Otherwise the shares of wrong labels of the groups are added, which does not
-    assume independent errors. It assumes that labels of one group are equally reliable for all values of the others.
-    The intervals of the groups hold jointly (Bonferroni).
+    The label of a combination is wrong if that of any group is. The shares of wrong labels of the groups are added,
+    which does not assume independent errors. It assumes that labels of one group are equally reliable for all values of
+    the others. The intervals of the groups hold jointly (Bonferroni).
 
     Args:
         configuration: Configuration with the specifications.
-        samples: Sample by group, or by groups joined with `` + ``. If None, the samples of the configuration are read.
-        likely: Probability of each true deadline.
+        samples: Sample by group. If None, the samples of the configuration are read.
 
     Raises:
-        DataError: A file is unreadable, or a label in it is not a value of its groups.
+        DataError: A file is unreadable, or a label in it is not a value of its group.
     """
     if samples is None:
-        samples = {}
-        for about, file in configuration.samples.items():
-            groups = tuple(about.split(" + "))
-            values = tuple(configuration.values[group] for group in groups)
-            labels = Requirement(about, "", groups, values, None).labels
-            samples[about] = read_sample(file, ConfusionConfig(values=labels))[0]
+        samples = {
+            group: read_sample(file, ConfusionConfig(values=configuration.values[group]))[0]
+            for group, file in configuration.samples.items()
+        }
     return tuple(
-        _requirement_success(requirement, samples, configuration.tolerated.labels, likely)
+        _requirement_success(requirement, samples, configuration.tolerated.labels)
         for requirement in configuration.requirements
         if requirement.repeated is not None
     )
 
 
 def _requirement_success(
-    requirement: Requirement, samples: Mapping[str, ConfusionMatrix], tolerated: float, likely: float
+    requirement: Requirement, samples: Mapping[str, ConfusionMatrix], tolerated: float
 ) -> SpecificationSuccess:
-    combination = " + ".join(requirement.groups)
-    names = (
-        (combination,) if combination in samples else tuple(group for group in requirement.groups if group in samples)
-    )
-    missing = () if combination in samples else tuple(group for group in requirement.groups if group not in samples)
+    groups = tuple(group for group in requirement.groups if group in samples)
+    missing = tuple(group for group in requirement.groups if group not in samples)
     successes = []
-    for label, positions in zip(requirement.labels, requirement.combinations if names else (), strict=bool(names)):
-        values = {group: requirement.values[g][positions[g]] for g, group in enumerate(requirement.groups)}
-        values[combination] = label
-        right = _joint_precision({name: (samples[name], values[name]) for name in names})
-        successes.append(_deadline_success(label, requirement.deadline_by_label[label], right, tolerated, likely))
+    combinations = product(*requirement.values) if groups else ()
+    for label, values in zip(requirement.labels, combinations, strict=bool(groups)):
+        value_of = dict(zip(requirement.groups, values, strict=True))
+        right = _joint_precision({group: (samples[group], value_of[group]) for group in groups})
+        successes.append(_deadline_success(label, requirement.deadline_by_label[label], right, tolerated))
     wrong = any(not success.guaranteed for success in successes)
     return SpecificationSuccess(
         specification=requirement.name,
-        samples=names,
+        samples=groups,
         missing=missing,
         tolerated=tolerated,
         values=tuple(successes),

@@ -153,7 +153,7 @@ class GenerationConfig(ConfigPart):
         classifier: Classifier of items.
         judge: Judge of prompts.
         guard: Configuration of the guard.
-        samples: File of items with known values for a group, or for several groups joined with `` + ``.
+        samples: File of items with known values by group.
         tolerated: Tolerances of guarantees.
     """
 
@@ -194,7 +194,7 @@ class GenerationConfig(ConfigPart):
         configuration = check_configuration(build, cls, location=location, hints=HINTS)
         if folder is None:
             return configuration
-        samples = {about: str(folder / file) for about, file in configuration.samples.items()}
+        samples = {group: str(folder / file) for group, file in configuration.samples.items()}
         return configuration.model_copy(update={"samples": samples})
 
     def check(self) -> None:
@@ -225,16 +225,8 @@ class GenerationConfig(ConfigPart):
         check_pipeline(self.generator, self.classifier, self.judge, groups=self.values, conditions=conditions)
         check_values(self.guard.instruction.values, self.values, "guard.instruction.values")
         _check_unique([requirement.name for requirement in self.requirements], "specifications", "specification")
-        combined = [" + ".join(requirement.groups) for requirement in self.requirements]
-        for about in self.samples:
-            for group in about.split(" + "):
-                check_known(group, self.values, "group", f"samples.{about}")
-            if about not in self.values and about not in combined:
-                raise OptionError(
-                    f"no specification is about {about}",
-                    location=f"samples.{about}",
-                    hint=f"one of: {', '.join(combined)}",
-                )
+        for group in self.samples:
+            check_known(group, self.values, "group", f"samples.{group}")
 
     @cached_property
     def simulated(self) -> SimulationConfig:
