@@ -1,4 +1,4 @@
-"""The words that ask for values: templates, placement, and texts without them."""
+"""The words that ask for values: templates, and texts without them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_writes_the_default_clause(must: dict[str, tuple[str, ...]], clause: str
 @pytest.mark.parametrize(
     ("told", "prompt"),
     [
-        ({"placement": "prefix"}, "(showing: gender woman) a leader"),
+        ({"template": "(showing: {values}) {prompt}"}, "(showing: gender woman) a leader"),
         ({"template": "It shows {values}."}, "a leader It shows gender woman."),
         ({"values": {"gender": {"woman": "a woman"}}}, "a leader (showing: a woman)"),
         ({"part": "{value}"}, "a leader (showing: woman)"),
         ({"template": "{values}: {prompt}, in oil", "part": "{value}"}, "woman: a leader, in oil"),
     ],
 )
-def test_templates_words_and_placement(told: dict[str, Any], prompt: str) -> None:
+def test_templates_and_words(told: dict[str, Any], prompt: str) -> None:
     assert writer(**told)("a leader", MUST) == prompt
     assert writer(**told)("a leader", {}) == "a leader"
 
@@ -68,7 +68,6 @@ def test_several_values_and_groups_are_joined_as_told() -> None:
         ({"template": "showing a woman"}, "has no place for {values}"),
         ({"values": {"hat": {"red": "a red hat"}}}, "there is no group 'hat'"),
         ({"values": {"gender": {"lady": "a lady"}}}, "gender has no value 'lady'"),
-        ({"placement": "middle"}, "placement"),
         ({"templat": "{values}"}, "templat"),
     ],
 )
@@ -85,7 +84,7 @@ class Echo:
         return Item.of_text(f"{prompt}: he led.")
 
 
-@pytest.mark.parametrize("told", [{}, {"placement": "prefix"}, {"template": "[{values}] {prompt} [end]"}])
+@pytest.mark.parametrize("told", [{}, {"template": "{values} {prompt}"}, {"template": "[{values}] {prompt} [end]"}])
 def test_texts_do_not_carry_the_words_that_were_put_in(told: dict[str, Any]) -> None:
     configuration = configured(**told)
     classifier = LexiconClassifier({"gender": {"woman": ["woman", "she"], "man": ["man", "he"]}, "age": {}})

@@ -373,16 +373,6 @@ def test_a_budget_that_is_spent_refuses_and_no_deadline_is_missed() -> None:
     assert enforcer.counts["leader: age"]["missed"] == 0
 
 
-def test_a_budget_that_is_spent_delivers_where_it_is_told_to_and_counts_what_is_missed() -> None:
-    generator = ScriptedSeveral(["v0"], [False])
-    guard, enforcer = guard_with_budget(priced({"request": 0.1, "when_spent": "deliver"}), generator)
-    answers = [guard.answer(LEADER) for _ in range(6)]
-    assert all(answer.item is not None for answer in answers)
-    assert "violation" in {answer.status for answer in answers}
-    shown = [int(answer.values["age"][1:]) + 1 for answer in answers]
-    assert len(misses(shown, [3, 3])) == enforcer.counts["leader: age"]["missed"] > 0
-
-
 @settings(max_examples=scaled(40), deadline=None)
 @given(
     plain=SHOWN,
@@ -391,12 +381,11 @@ def test_a_budget_that_is_spent_delivers_where_it_is_told_to_and_counts_what_is_
     cap=st.sampled_from([0.05, 0.1, 0.17, 0.3]),
     candidates=st.integers(1, 3),
     loop=st.booleans(),
-    deliver=st.booleans(),
 )
 def test_a_budget_is_never_passed(
-    plain: list[str], obeys: list[bool], counts: list[int], cap: float, candidates: int, loop: bool, deliver: bool
+    plain: list[str], obeys: list[bool], counts: list[int], cap: float, candidates: int, loop: bool
 ) -> None:
-    about = priced({"request": cap, "when_spent": "deliver" if deliver else "refuse"}, (3, 4, 9))
+    about = priced({"request": cap}, (3, 4, 9))
     guard, enforcer = guard_with_budget(about, Awaited(plain, obeys), candidates)
 
     async def ask(count: int) -> float:
@@ -407,8 +396,7 @@ def test_a_budget_is_never_passed(
     for count in counts:
         spent = asyncio.run(ask(count)) if loop else run_blocking(ask(count))
         assert spent <= count * cap + 1e-9
-    if not deliver:
-        assert enforcer.counts["leader: age"]["missed"] == 0 or not all(obeys)
+    assert enforcer.counts["leader: age"]["missed"] == 0 or not all(obeys)
     assert enforcer.state()["leader: age"]["window"] == []
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter as TallyOf
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 

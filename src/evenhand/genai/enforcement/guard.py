@@ -59,7 +59,7 @@ class AttemptLimits(NamedTuple):
         candidates: Number of items requested at once. The first that fits is delivered.
         attempts: Maximum number of attempts per request. None if it is unknown.
         price: Prices of the generator.
-        budget: Maximum cost of a request, and what happens when it is reached.
+        budget: Maximum cost of a request.
     """
 
     candidates: int = 1
@@ -318,9 +318,7 @@ class AnswerSeries:
                         # If no specification counts the item, its values have no effect.
                         attempt = await self.supply.take(words, count, look=bool(admission.counts))
                     except BudgetError as error:
-                        spent = error
-                        delivers = attempts and guard.limits.budget.when_spent == "deliver"
-                        attempt = attempts[-1] if delivers else ItemAttempt(words)
+                        spent, attempt = error, ItemAttempt(words)
                     else:
                         attempts.append(attempt)
                         self._watch(attempt)

@@ -1,4 +1,4 @@
-"""Instructions, which request values in a prompt by template and placement."""
+"""Instructions, which request values in a prompt by a template."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class InstructionWriter:
     """Writer of instructions.
 
     Attributes:
-        wording: Words of the instruction, and their placement.
+        wording: Words of the instruction.
 
     >>> words = {"gender": {"woman": "a woman"}}
     >>> writer = InstructionWriter(InstructionConfig(values=words, template="It shows {values}."))
@@ -36,7 +36,7 @@ class InstructionWriter:
         text = self.wording.template.replace(VALUES, self._name_values(must))
         if PROMPT in text:
             return text.replace(PROMPT, prompt)
-        return " ".join(filter(None, (text, prompt) if self.wording.placement == "prefix" else (prompt, text)))
+        return " ".join(filter(None, (prompt, text)))
 
     def clause(self, must: Mapping[str, Sequence[str]]) -> str:
         """Write the instruction alone, for logs. Empty if no value is required."""

@@ -276,8 +276,7 @@ class InstructionConfig(ConfigPart):
     """Instructions added to prompts.
 
     Attributes:
-        template: Text added to a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces the prompt.
-        placement: Position of the instruction, after or before the prompt.
+        template: Text after a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces the prompt.
         part: Name of a value without its own words, with ``{value}`` and optionally ``{group}``.
         values: Words for a value by concept group and value, such as ``a woman``.
         either: Separator between alternative values.
@@ -285,7 +284,6 @@ class InstructionConfig(ConfigPart):
     """
 
     template: Annotated[Name, _needs("{values}")] = "(showing: {values})"
-    placement: Literal["suffix", "prefix"] = "suffix"
     part: Annotated[Name, _needs("{value}")] = "{group} {value}"
     values: dict[Name, dict[Name, Name]] = Field(default_factory=dict)
     either: Name = " or "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -41,17 +41,15 @@ class BudgetConfig(ConfigPart):
     """Maximum cost of a generator, in the currency of the prices.
 
     Attributes:
-        request: Maximum cost of one requested item, including all attempts and candidates.
+        request: Maximum cost of one requested item, including all attempts and candidates. If it allows no further
+            attempt, no item is delivered.
         hour: Maximum cost of a guard of the service in an hour of the clock.
         day: Maximum cost of a guard of the service in 24 hours, including the current hour.
-        when_spent: Reaction if the budget of a request allows no further attempt: ``refuse`` delivers no item,
-            ``deliver`` delivers the last item and counts the broken promise.
     """
 
     request: Cap | None = None
     hour: Cap | None = None
     day: Cap | None = None
-    when_spent: Literal["refuse", "deliver"] = "refuse"
 
     def check(self, price: PriceConfig) -> None:
         """Raise an OptionError if a budget has no effect, or allows no item."""
