@@ -48,7 +48,7 @@ class ConfigurationCheck:
         success: Success rate of instructions.
         settings: Reliability of the configured retries and slack: for everything, or, with counted success rates, for
             each component. Empty if the configuration is not known to be feasible.
-        smallest: Sufficient retries and slack, or the reason why there are none, in the same order.
+        smallest: Sufficient retries, or the reason why there are none, in the same order.
     """
 
     feasibility: Feasibility

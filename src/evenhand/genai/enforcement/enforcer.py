@@ -477,7 +477,9 @@ def _describe_success(enforcer: Enforcer) -> list[str]:
         )
         lines.append(now.statement())
         if not now.enough:
-            better = choose_retries(configuration, success, in_flight=enforcer.in_flight, about=about)
+            better = choose_retries(
+                configuration, success, slack=enforcer.slack, in_flight=enforcer.in_flight, about=about
+            )
             lines.append(
                 f"none are enough: {better.reason}"
                 if isinstance(better, Unknown)

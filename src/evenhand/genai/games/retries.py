@@ -1,4 +1,4 @@
-"""Retries and slack: bounds of the probability of a missed deadline, and the smallest sufficient numbers.
+"""Retries and slack: bounds of the probability of a missed deadline, and the smallest sufficient number of retries.
 
 A deadline is missed only if instructions fail after all retries. The probability of that in a number of requests is
 bounded by the success rate of one attempt.
@@ -7,21 +7,24 @@ bounded by the success rate of one attempt.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from math import ceil, expm1, floor, inf, log1p, log10
 from typing import Any
 
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count
 from evenhand.errors import OptionError
-from evenhand.genai.games.feasibility import RequirementComponent, check_feasibility, find_components
+from evenhand.genai.games.feasibility import RequirementComponent, find_components
+from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, Unknown
 
 MAX_RETRIES = 60
-"""Maximum number of retries, and maximum slack, that are tried."""
+"""Maximum number of retries that are tried."""
+
+CONFIDENCE = 0.95
+"""Joint confidence level of the lower ends of counted success rates."""
 
 MAX_REQUESTS = 10**15
 """Maximum number of requests for which a bound is stated."""
@@ -55,9 +58,7 @@ class AttemptSuccess(ResultPart):
         return cls(rate={}, least=rate, source="simulation" if stated else "nothing")
 
     @classmethod
-    def from_counts(
-        cls, configuration: GenerationConfig, counts: Mapping[str, Mapping[str, int]], *, confidence: float = 0.95
-    ) -> AttemptSuccess:
+    def from_counts(cls, configuration: GenerationConfig, counts: Mapping[str, Mapping[str, int]]) -> AttemptSuccess:
         """Compute success rates from the counts of an ``Enforcer``, for independent and identical attempts.
 
         The lower ends of the intervals hold jointly for all specifications (Bonferroni). Specifications that share
@@ -67,19 +68,15 @@ class AttemptSuccess(ResultPart):
         Args:
             configuration: Configuration of the specifications.
             counts: Counts ``asked`` and ``obeyed`` by specification, as in ``Enforcer.counts``.
-            confidence: Joint confidence level of the lower ends.
 
         Raises:
-            OptionError: A count or the confidence is out of range, or a specification is unknown.
+            OptionError: A count is out of range, or a specification is unknown.
         """
-        if not 0 < confidence < 1:
-            raise OptionError(f"confidence must be between 0 and 1, got {confidence}")
         names = sorted(requirement.name for requirement in configuration.requirements)
         for name in counts:
-            if name not in names:
-                raise OptionError(f"there is no specification {name!r}", hint=f"one of: {', '.join(names)}")
+            check_known(name, names, "specification")
         parts = split_specifications(configuration)
-        level = bonferroni(confidence, max(1, sum(map(len, parts))))
+        level = bonferroni(CONFIDENCE, max(1, sum(map(len, parts))))
         rate = {name: _observed_success(counts.get(name, {}), name, level) for part in parts for name in part}
         failing = 0.0
         for part in parts:
@@ -88,7 +85,7 @@ class AttemptSuccess(ResultPart):
             )
         method = f"Clopper-Pearson, {len(rate)} together"
         joint = {
-            name: success.model_copy(update={"confidence": confidence, "method": method})
+            name: success.model_copy(update={"confidence": CONFIDENCE, "method": method})
             if isinstance(success, Observed)
             else success
             for name, success in rate.items()
@@ -185,8 +182,6 @@ def bound_misses(
     retries: int | None = None,
     slack: int | None = None,
     in_flight: int | None = 1,
-    requests: int | None = None,
-    tolerated: float | None = None,
     about: tuple[str, ...] = (),
 ) -> RetrySettings:
     """Bound the probability that any deadline is missed, given the numbers of retries and slack.
@@ -207,12 +202,10 @@ def bound_misses(
     the others fail.
 
     Args:
-        configuration: Configuration with the deadlines.
+        configuration: Configuration with the deadlines and the tolerated probability of a miss.
         success: Success rate of an attempt.
         retries, slack: If None, those of the configuration.
         in_flight: 1 if a request is complete before the next one. None for any number.
-        requests: Number of requests. If None, that of the tolerance of the configuration.
-        tolerated: Tolerated probability of a miss. If None, that of the configuration.
         about: Names of specifications. Only their deadlines and success rates are used.
 
     Raises:
@@ -221,13 +214,9 @@ def bound_misses(
     success = success.of(about) if about else success
     retries = configuration.simulation.retries if retries is None else retries
     slack = configuration.simulation.slack if slack is None else slack
-    requests = configuration.tolerated.requests if requests is None else requests
-    tolerated = configuration.tolerated.misses if tolerated is None else tolerated
-    if min(retries, slack) < 0 or requests < 1 or not 0 < tolerated < 1:
-        raise OptionError(
-            f"{retries} retries, slack {slack}, {requests} requests and a tolerated {tolerated} are out of range",
-            hint="give retries and slack of 0 or more, 1 request or more, and a tolerated probability between 0 and 1",
-        )
+    requests, tolerated = configuration.tolerated.requests, configuration.tolerated.misses
+    if min(retries, slack) < 0:
+        raise OptionError(f"retries and slack must be 0 or more, got {retries} and {slack}")
     failing = max((1 - success.least) ** (retries + 1), SMALLEST_PROBABILITY) if success.least < 1 else 0.0
     windows = [_slack_window(component, slack, in_flight) for component in _select_components(configuration, about)]
     reasons = [reason for _, reason in windows if reason]
@@ -258,20 +247,16 @@ def choose_retries(
     configuration: GenerationConfig,
     success: AttemptSuccess,
     *,
+    slack: int | None = None,
     in_flight: int | None = 1,
-    requests: int | None = None,
-    tolerated: float | None = None,
     about: tuple[str, ...] = (),
 ) -> RetrySettings | Unknown:
-    """Choose the smallest retries and slack for which the probability of a missed deadline is tolerated.
-
-    The sum of both is minimised, and then the slack, since retries cost a call only after a failure, but slack always
-    changes more prompts. Slack that is infeasible or has no effect is not used.
+    """Choose the smallest number of retries for which the probability of a missed deadline is tolerated.
 
     Args:
-        configuration: Configuration with the deadlines. Its own retries and slack are ignored.
+        configuration: Configuration with the deadlines. Its own number of retries is ignored.
         success: Success rate of an attempt.
-        in_flight, requests, tolerated, about: See ``bound_misses``.
+        slack, in_flight, about: See ``bound_misses``.
 
     Returns:
         The settings, or the reason why there are none.
@@ -279,30 +264,12 @@ def choose_retries(
     success = success.of(about) if about else success
     if success.least <= 0:
         return Unknown(reason="the success rate of instructions is not known, or 0")
-    best: RetrySettings | None = None
-    for slack in range(MAX_RETRIES + 1):
-        # Only smaller sums are of interest.
-        maximum = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
-        if maximum < 0 or not check_feasibility(configuration, slack=slack).feasible:
-            break
-        components = _select_components(configuration, about)
-        if slack and any(_slack_window(component, slack, in_flight)[1] for component in components):
-            break
-        bound = partial(
-            bound_misses,
-            configuration,
-            success,
-            slack=slack,
-            in_flight=in_flight,
-            requests=requests,
-            tolerated=tolerated,
-            about=about,
-        )
-        settings = (bound(retries=retries) for retries in range(maximum + 1))
-        best = next((setting for setting in settings if setting.enough), best)
-    if best is None:
-        return Unknown(reason=f"not even {MAX_RETRIES} retries are enough, if an instruction works so rarely")
-    return best
+    settings = (
+        bound_misses(configuration, success, retries=retries, slack=slack, in_flight=in_flight, about=about)
+        for retries in range(MAX_RETRIES + 1)
+    )
+    few = Unknown(reason=f"not even {MAX_RETRIES} retries are enough, if an instruction works so rarely")
+    return next((setting for setting in settings if setting.enough), few)
 
 
 def split_specifications(
