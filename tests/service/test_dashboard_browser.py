@@ -313,36 +313,6 @@ def test_nothing_sticks_out_of_narrow_screens(page, site, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
-def test_a_chart_of_ten_thousand_is_as_light_as_one_of_ten(page, site):
-    site.decide("many", ("first", "women", 1), ("second", "men", 0))
-    site.pretend("many", 12_000)
-    look(page, site, "many")
-    caption = page.locator(".bias figcaption")
-    expect(caption).to_contain_text("The latest 10,000 of 12,002 entries")
-    expect(caption).to_contain_text("909 interventions")
-    drawn = "document.querySelectorAll('.bias svg *').length"
-    assert page.evaluate(drawn) < 120
-    assert page.locator(".log tbody tr").count() <= 30
-    lines = page.locator(".bias .plot path.with").get_attribute("d")
-    assert len(lines) < 80_000
-    # Two lines are told apart without colours.
-    dashes = [
-        page.locator(f".plot path.{kind}").evaluate("one => getComputedStyle(one).strokeDasharray")
-        for kind in ("with", "without")
-    ]
-    assert dashes[0] == "none" != dashes[1]
-    slider = page.get_by_role("slider", name="Decisions, one by one")
-    slider.focus()
-    page.keyboard.press("Home")
-    assert slider.get_attribute("aria-valuetext").startswith("Number 2,003,")
-    page.keyboard.press("End")
-    assert slider.get_attribute("aria-valuetext").startswith("Number 12,002,")
-    page.get_by_role("button", name="Show older").click()
-    expect(page.locator(".log tbody tr")).to_have_count(125)
-    page.get_by_label("Along").select_option("at")
-    expect(page.locator(".plot svg")).to_be_visible()
-
-
 def test_words_from_outside_are_words(page, site):
     bad = '<img src=x onerror="document.title=1">'
     site.decide("loans", (bad, "women", 1))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from evenhand.errors import AccessError, StoreError
-from evenhand.service.generation.guards import _lost_records_operation
 from evenhand.service.generation.limiter import ConcurrencyLimiter
 from evenhand.service.store import retry_queue
 from evenhand.service.store.retry_queue import RetryQueue
@@ -54,7 +53,7 @@ def test_no_more_than_so_many_are_under_way():
         work.go.set()
         await until(lambda: work.done == 6)
         assert work.most == 2
-        await until(lambda: limiter.work_count == 0)
+        await until(lambda: not limiter.tasks)
 
     asyncio.run(run())
 
@@ -66,26 +65,12 @@ def test_what_waits_is_never_begun_where_it_is_left_and_what_has_begun_goes_on()
         await until(lambda: work.begun == 1)
         for piece in pieces:
             limiter.leave(piece)
-        await until(lambda: limiter.work_count == 1)
+        await until(lambda: len(limiter.tasks) == 1)
         work.go.set()
-        await until(lambda: limiter.work_count == 0)
+        await until(lambda: not limiter.tasks)
         assert (work.begun, work.done) == (1, 1)
         limiter.start(work)
         await until(lambda: work.done == 2)
-
-    asyncio.run(run())
-
-
-def test_a_thousand_pieces_take_no_thread():
-    async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", at_once=1000, waiting=0), Work()
-        before = threading.active_count()
-        for _ in range(1000):
-            limiter.start(work)
-        await until(lambda: work.begun == 1000)
-        assert threading.active_count() == before
-        work.go.set()
-        await until(lambda: limiter.work_count == 0)
 
     asyncio.run(run())
 
@@ -104,20 +89,7 @@ def test_close_waits_for_running_and_queued_work(begun):
         closing = asyncio.create_task(asyncio.to_thread(limiter.close, 30))
         work.go.set()
         assert await closing is True
-        assert (work.done, limiter.work_count) == (3, 0)
-
-    asyncio.run(run())
-
-
-def test_work_that_is_left_before_its_first_step_is_released():
-    async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=0), Work()
-        limiter.leave(limiter.start(work))
-        await until(lambda: limiter.work_count == 0)
-        limiter.start(work)
-        await until(lambda: work.begun == 1)
-        work.go.set()
-        assert await asyncio.to_thread(limiter.close, 30) is True
+        assert (work.done, len(limiter.tasks)) == (3, 0)
 
     asyncio.run(run())
 
@@ -137,7 +109,7 @@ class ClosingMachine(RuleBasedStateMachine):
         for _ in range(number):
             self.loop.run_until_complete(asyncio.sleep(0))
 
-    @precondition(lambda self: self.limiter.work_count < 5)
+    @precondition(lambda self: len(self.limiter.tasks) < 5)
     @rule()
     def start(self) -> None:
         work = Work()
@@ -208,7 +180,7 @@ class Store:
 def test_what_the_store_could_not_take_comes_when_it_is_back(monkeypatch, later):
     monkeypatch.setattr(retry_queue, "RETRY_SECONDS", 0.005)
     store: Any = Store(later=later)
-    left = RetryQueue(store, "guard", _lost_records_operation)
+    left = RetryQueue(store, "guard", lambda lost: {"op": "record", "lost": lost})
     operations = [{"op": "abandon", "call": str(k)} for k in range(3)]
     for operation in operations:
         left.submit(operation)
@@ -228,7 +200,7 @@ def test_of_more_records_than_can_be_kept_their_number_is_and_nothing_stays_open
     monkeypatch.setattr(retry_queue, "MAX_WAITING", 2)
     monkeypatch.setattr(retry_queue, "RETRY_SECONDS", 60)
     store: Any = Store()
-    left = RetryQueue(store, "guard", _lost_records_operation)
+    left = RetryQueue(store, "guard", lambda lost: {"op": "record", "lost": lost})
     for k in range(5):
         left.submit({"op": "record", "note": {"k": k}})
     left.submit({"op": "abandon", "call": "x"})
@@ -236,4 +208,4 @@ def test_of_more_records_than_can_be_kept_their_number_is_and_nothing_stays_open
     store.up = True
     left.close()
     assert [one["op"] for one in store.taken] == ["record", "record", "abandon", "record"]
-    assert store.taken[-1]["note"] == {"what": "lost", "records": 3}
+    assert store.taken[-1]["lost"] == 3

@@ -155,7 +155,7 @@ class KeyCache:
         # With a keyed hash, the duration of a lookup reveals nothing about the hashes of other keys.
         self._secret = secrets.token_bytes(32)
         self._keys: dict[bytes, ApiKey] = {}
-        self._number: int | None = None
+        self._number = -1
         self._read_at = self._tried_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
@@ -213,11 +213,11 @@ class KeyCache:
         self._tried_at = now
         try:
             with self._database.reading() as connection:
-                number = connection.execute(select(streams.c.number).where(streams.c.name == KEY_STREAM)).scalar()
-                if number is not None and number != self._number:
-                    state = connection.execute(select(streams.c.state).where(streams.c.name == KEY_STREAM)).scalar_one()
-                    self._keys = {self._cache_key(key.hash): key for key in parse_keys(json.loads(state))}
-                    self._number = number
+                query = select(streams.c.number, streams.c.state).where(streams.c.name == KEY_STREAM)
+                row = connection.execute(query.where(streams.c.number != self._number)).first()
+            if row is not None:
+                self._keys = {self._cache_key(key.hash): key for key in parse_keys(json.loads(row.state))}
+                self._number = row.number
         except StoreError:
             return
         self._read_at = now

@@ -100,7 +100,9 @@ class ServedGuard:
         self.makes: OutputKind = output_kind(pipeline.generator)
         self.ledger, self.replica, self.pictures = ledger, replica, pictures
         self.limiter = ConcurrencyLimiter(entry.name, at_once=entry.at_once, waiting=entry.waiting)
-        self.retry_queue = RetryQueue(ledger, entry.name, _lost_records_operation)
+        self.retry_queue = RetryQueue(
+            ledger, entry.name, lambda records: {"op": "record", "note": {"what": "lost", "records": records}}
+        )
         self.observers: list[Callable[[ServedAnswer], None]] = []
         self.cost_observers: list[Callable[[int, float], None]] = []
         self.guardrail = Guardrail(entry, pipeline, self.retry_queue, self.enforcer)
@@ -291,10 +293,6 @@ class GuardedRequest:
         self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(cost)})
         for observer in self._guard.cost_observers:
             observer(len(attempts), cost)
-
-
-def _lost_records_operation(records: int) -> dict[str, Any]:
-    return {"op": "record", "note": {"what": "lost", "records": records}}
 
 
 def read_guard_configuration(entry: ServedGuardConfig, folder: Path) -> GenerationConfig:

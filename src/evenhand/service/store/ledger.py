@@ -80,11 +80,6 @@ class _OperationTask:
     durable: bool
     future: Future[OperationResult] | _LoopFuture
 
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether the operation must not be committed."""
-        return isinstance(self.future, _LoopFuture) and self.future.abandoned
-
 
 class _AbandonedError(Exception):
     """Roll a transaction back because a caller has abandoned one of its operations."""
@@ -344,7 +339,7 @@ class Ledger:
         tasks = []
         by_stream: dict[str, list[_OperationTask]] = defaultdict(list)
         for task in queued:
-            if task.is_abandoned:
+            if isinstance(task.future, _LoopFuture) and task.future.abandoned:
                 continue
             if task.request.stream in self._waiting_for_plan:
                 self._waiting_for_plan[task.request.stream].append(task)

@@ -20,7 +20,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from evenhand.errors import MissingExtraError, StoreError
 
@@ -148,13 +147,6 @@ def migrate_store(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-
-
-def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """Build an insertion that skips rows with existing keys."""
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(table).on_conflict_do_nothing()
-    return postgresql.insert(table).on_conflict_do_nothing()
 
 
 def read_revision(connection: Connection) -> str | None:
