@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
@@ -26,8 +26,8 @@ from evenhand.shields.synthesis.plans import synthesize
 PATIENCE_SECONDS = 2.0
 """Seconds after which a recommendation passes unless the decision is being committed."""
 
-MAX_REMEMBERED = 2 * MAX_WAITING
-"""Maximum number of remembered replies: those that wait to be logged, and as many earlier ones."""
+Replies: TypeAlias = OrderedDict[str, tuple[dict[str, Any], "DecisionReply"]]
+"""Latest operations and their replies by ID, at most `MAX_WAITING`."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class ShieldDecider:
         self._groups, self._when_down = groups, when_down
         # By ID of a request that is being decided, a future that is done afterwards.
         self._running: dict[str, asyncio.Future[None]] = {}
-        self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
+        self._decided, self._passed = Replies(), Replies()
         self.queue = RetryQueue(ledger, stream, lambda number: {"op": "unguarded", "missing": number})
         self.passed = 0
 
@@ -177,7 +177,7 @@ class ShieldDecider:
         finally:
             del self._running[id]
             running.set_result(None)
-        self._remember(operation, reply)
+        _remember(self._decided, operation, reply)
         return reply
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
@@ -186,7 +186,7 @@ class ShieldDecider:
             raise DecisionError(
                 f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self._groups)}"
             )
-        earlier, reply = self._recent.get(id, (operation, None))
+        earlier, reply = self._decided.get(id) or self._passed.get(id) or (operation, None)
         if earlier != operation:
             raise DecisionError(
                 f"the id {id!r} was used for another request", code="repeated", hint="give every request its own id"
@@ -196,14 +196,15 @@ class ShieldDecider:
         self.passed += 1
         reply = DecisionReply(unguarded_output(operation), None, repeated=False, guarded=False)
         if self.queue.keep({**operation, "op": "unguarded"}, id=id, answered=operation):
-            self._remember(operation, reply)
+            _remember(self._passed, operation, reply)
         return reply
 
-    def _remember(self, operation: dict[str, Any], reply: DecisionReply) -> None:
-        """Remember a reply for repeated requests while the store is unavailable."""
-        self._recent[operation["id"]] = (operation, reply)
-        if len(self._recent) > MAX_REMEMBERED:
-            self._recent.popitem(last=False)
+
+def _remember(replies: Replies, operation: dict[str, Any], reply: DecisionReply) -> None:
+    """Remember a reply for repeated requests while the store is unavailable."""
+    replies[operation["id"]] = (operation, reply)
+    if len(replies) > MAX_WAITING:
+        replies.popitem(last=False)
 
 
 def _guarded_reply(result: OperationResult) -> DecisionReply:
