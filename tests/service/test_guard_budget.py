@@ -70,7 +70,7 @@ def test_an_hour_ends_and_a_day_does_after_24_of_them() -> None:
 def test_what_is_under_way_is_set_aside() -> None:
     kept = machine()
     kept.apply(admit(1, 60, hour=100), 1)
-    with pytest.raises(DecisionError, match="set aside for requests under way"):
+    with pytest.raises(DecisionError, match="reserved for running requests"):
         kept.apply(admit(1, 60, hour=100), 2)
     kept.apply(complete(1, 20, 1), 2)
     kept.apply(admit(1, 60, hour=100), 3)
