@@ -4,12 +4,10 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import individual, population
-from evenhand.individual.wording import flip_answers
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import scaled
@@ -32,7 +30,7 @@ CHILD, HUSBAND, WIFE, WIDOW = range(4)
 
 def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:
     n = len(individuals)
-    return People(schema, individuals, np.zeros(n, dtype=np.int64), np.arange(n), 0, None)
+    return People(schema, individuals, np.zeros(n, dtype=np.int64), np.arange(n), None)
 
 
 def measure(model: object, them: np.ndarray, *protected: str, **more: object) -> individual.IndividualResult:
@@ -182,22 +180,3 @@ def test_no_one_with_a_counterpart_is_unknown_and_not_fair():
     assert rate.counterfactual is not None
     assert rate.counterfactual.rate.kind == "unknown"
     assert (rate.counterfactual.without, rate.counterfactual.breaking) == (1, 1)
-
-
-@pytest.mark.parametrize("as_published", [False, True])
-def test_the_screen_has_the_plausible_rate_first_and_the_published_beside_it(as_published):
-    model = linear(0.0, 1.0, [0, 0, 1, 0], -0.5)
-    them = np.array([[1, 1, HUSBAND, 0], [1, 0, WIFE, 0], [1, 1, CHILD, 0], [1, 0, HUSBAND, 0]], dtype=float)
-    result = measure(model, them, "sex", as_published=as_published)
-    (answer,) = flip_answers(result)
-    if as_published:
-        assert answer.number.text == "75.0 %"
-        assert not any("published" in note for note in answer.notes)
-    else:
-        assert answer.number.text == "33.3 %"
-        assert answer.explanation[0].startswith("observed 1 of 3, 95 % interval")
-        assert answer.notes[:3] == (
-            "plausible counterparts: 3 of 4",
-            "as published, only the attribute changes: 75.0 %",
-            "66.7 % of these flips need a person who breaks a rule",
-        )

@@ -32,7 +32,7 @@ SCHEMA = Schema.parse(
 
 def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:
     n = len(individuals)
-    return People(schema, individuals, np.zeros(n, dtype=np.int64), np.arange(n), 0, None)
+    return People(schema, individuals, np.zeros(n, dtype=np.int64), np.arange(n), None)
 
 
 def linear(weights: list[float], bias: float, schema: Schema = SCHEMA) -> AdditiveNetwork:

@@ -25,8 +25,8 @@ from evenhand.individual.flips import (
     build_variants,
     confirm_flips,
     find_flips,
+    first_difference,
     merge_by_unprotected,
-    select_sides,
 )
 from evenhand.individual.noise import MAX_REPEATED, FlipNoise, NoiseRecorder, rate_of
 from evenhand.individual.result import IndividualResult, Profile
@@ -290,9 +290,11 @@ class _FlipMeter:
         at = queries = 0
         interrupted = False
         counting = limit.share(COUNT_SHARE) if varies else limit
-        singles = [_SingleFlips() for _ in range(1 + schema.constrains_people)]
         # With rules, people have counterparts as well as published variants. A noisy model is queried once more.
-        cost = m * len(singles) * (1 if recorder is None else answers + 1)
+        kinds = 1 + schema.constrains_people
+        cost = m * kinds * (1 if recorder is None else answers + 1)
+        # The two assignments of each flip that are queried again, and their labels.
+        pairs, pair_labels = np.zeros((2, kinds, len(flags), 2), dtype=np.int64)
         reserve = 2 * RESERVED_ROUNDS * answers if varies else 0
 
         def predict(variants: Floats) -> Integers:
@@ -302,11 +304,12 @@ class _FlipMeter:
 
         try:
             while at < len(flags) and not (at and counting.passed()):
-                reserved = reserve * sum(map(len, singles))
-                affordable = int(min(rows, (allowance.left - reserved) / (cost + reserve * len(singles))))
+                reserved = reserve * np.count_nonzero(flags[:, :kinds])
+                affordable = int(min(rows, (allowance.left - reserved) / (cost + reserve * kinds)))
                 if affordable < 1:
                     break
-                chunk = distinct.individuals[at : at + affordable]
+                part = slice(at, at + affordable)
+                chunk = distinct.individuals[part]
                 variants = Variants.of(schema, protected, chunk)
                 published, counterparts = variants.labels(predict)
                 flips = PersonFlips.of(schema, chunk, variants, published, counterparts)
@@ -314,12 +317,11 @@ class _FlipMeter:
                     comparable = np.flatnonzero(flips.compared)
                     labels, plausible = counterparts[comparable], variants.plausible[comparable]
                     recorder.add(variants.counterparts[comparable], labels, plausible, find_flips(labels, plausible))
-                if varies:
-                    every = np.ones_like(variants.plausible)
-                    singles[0].add(at, flips.published, variants.published, published, every)
-                    if schema.constrains_people:
-                        singles[1].add(at, flips.flips, variants.counterparts, counterparts, variants.plausible)
-                flags[at : at + len(chunk)] = np.stack(flips, axis=1)
+                answered = ((published, np.ones_like(variants.plausible)), (counterparts, variants.plausible))
+                for kind, (labels, compared) in enumerate(answered[: kinds * varies]):
+                    pairs[kind, part] = first_difference(labels, compared)
+                    pair_labels[kind, part] = np.take_along_axis(labels, pairs[kind, part], axis=1)
+                flags[part] = np.stack(flips, axis=1)
                 at += len(chunk)
         except BudgetError:
             pass  # retries after failures cost more than expected
@@ -329,15 +331,25 @@ class _FlipMeter:
         repeated_queries = 0
         if varies:
             try:
-                for number, pairs in enumerate(singles):
-                    confirmed, check = pairs.confirm(model, self.config.confidence, allowance, limit)
+                for kind in range(kinds):
+                    flipping = np.flatnonzero(flags[:, kind])
+                    variants = Variants.of(schema, protected, distinct.individuals[flipping])
+                    people = (variants.published, variants.counterparts)[kind]
+                    confirmed, _, check = confirm_flips(
+                        model,
+                        np.take_along_axis(people, pairs[kind, flipping][:, :, None], axis=1),
+                        pair_labels[kind, flipping],
+                        confidence=self.config.confidence,
+                        left=lambda: allowance.left,
+                        limit=limit,
+                    )
                     repeated_queries += check.queries
-                    at = min([at, *pairs.rows[check.tested : check.tested + 1].tolist()])
-                    columns = slice(0, 2) if len(singles) == 1 else slice(number, number + 1)
-                    flags[pairs.rows[~confirmed], columns] = False
+                    at = min([at, *flipping[check.tested : check.tested + 1].tolist()])
+                    columns = slice(0, 2) if kinds == 1 else slice(kind, kind + 1)
+                    flags[flipping[~confirmed], columns] = False
                 flags[:, 4] &= flags[:, 0]
             except BudgetError:
-                at = min([at, *(int(pairs.rows[0]) for pairs in singles if len(pairs))])
+                at = min([at, *np.flatnonzero(single[:, :kinds].any(axis=1))[:1].tolist()])
             except KeyboardInterrupt:
                 at, interrupted = 0, True
         flags[at:] = False
@@ -403,45 +415,3 @@ class _FlipMeter:
             recorder.add(variants.counterparts, labels, variants.plausible, find_flips(labels, variants.plausible))
         sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
         return recorder.result(self.config.confidence, sampled_from)
-
-
-class _SingleFlips:
-    """Flips of single answers, to be confirmed.
-
-    Attributes:
-        rows: Positions of the people whose label flips, in ascending order, shape (n,).
-    """
-
-    def __init__(self) -> None:
-        self.rows: Integers = np.zeros(0, dtype=np.int64)
-        self._sides: list[Floats] = []
-        self._labels: list[Integers] = []
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def add(self, at: int, flips: Booleans, variants: Floats, labels: Integers, compared: Booleans) -> None:
-        """Add the people whose label flips.
-
-        Args:
-            at: Position of the first person.
-            flips: Whether the label of each person flips, shape (n,).
-            variants: Variants of each, shape (n, m, attributes).
-            labels: Labels of the variants, shape (n, m).
-            compared: Variants that are compared, shape (n, m).
-        """
-        self.rows = np.concatenate([self.rows, at + np.flatnonzero(flips)])
-        sides, pairs = select_sides(variants[flips], labels[flips], compared[flips])
-        self._sides.append(sides)
-        self._labels.append(pairs)
-
-    def confirm(
-        self, scorer: Scorer, confidence: float, allowance: _Allowance, limit: TimeLimit
-    ) -> tuple[Booleans, RepeatCheck]:
-        """Mark the flips that repeat, shape (n,), and count them."""
-        if not self._sides:
-            none = RepeatCheck(differed=0, tested=0, repeated=0, queries=0, confidence=confidence)
-            return np.zeros(0, dtype=np.bool_), none
-        sides, labels = np.concatenate(self._sides), np.concatenate(self._labels)
-        flips = confirm_flips(scorer, sides, labels, confidence=confidence, left=lambda: allowance.left, limit=limit)
-        return flips.confirmed, flips.check

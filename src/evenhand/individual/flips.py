@@ -170,7 +170,7 @@ class Variants:
         """Build the variants of individuals (n, attributes)."""
         assignments = schema.assignments(protected)
         published = build_variants(individuals, schema.positions(protected), assignments)
-        published = published.reshape(len(individuals), len(assignments), -1)
+        published = published.reshape(len(individuals), len(assignments), individuals.shape[1])
         if not schema.constrains_people:
             return cls(published, published, np.ones(published.shape[:2], dtype=np.bool_))
         return cls(published, *counterparts_of(schema, protected).of(individuals))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, Scorer, load_model
 from evenhand.models.additive.network import network_from_dense
+from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from evenhand.schema.attribute import Value
+from support import shared
 
 SCHEMA = Schema.parse(
     {
@@ -31,7 +34,7 @@ DOMAIN = np.array(list(itertools.product(range(6), range(3), range(7), range(3))
 def people(n: int, seed: int, schema: Schema = SCHEMA) -> People:
     rng = np.random.default_rng(seed)
     columns = [rng.integers(0, int(attribute.last) + 1, size=n) for attribute in schema.attributes]
-    return People(schema, np.stack(columns, axis=1).astype(float), None, np.arange(n), 0, None)
+    return People(schema, np.stack(columns, axis=1).astype(float), None, np.arange(n), None)
 
 
 def network(seed: int, schema: Schema = SCHEMA, outputs: int = 1) -> AdditiveNetwork:
@@ -106,3 +109,19 @@ def flipping(model: Scorer, space: ProfileSpace) -> set[tuple[float, ...]]:
     """All profiles of the domain that discriminate, by asking about everybody."""
     labels = model.predict(space.rows(DOMAIN)).reshape(len(DOMAIN), -1)
     return {tuple(profile) for profile, row in zip(DOMAIN.tolist(), labels.tolist(), strict=True) if len(set(row)) > 1}
+
+
+def published_network(dataset: str, column: int, file: str | None = None) -> tuple[AdditiveNetwork, People, np.ndarray]:
+    """Load a published network, the people of its training data, and the published seeds."""
+    domain = json.loads(shared("data", "testing", "domains.json").read_text())[dataset]
+    names = domain["attributes"] or [f"x{i}" for i in range(len(domain["bounds"]))]
+    attributes = [
+        {"name": name, "kind": "integer", "lower": low, "upper": high, "protected": i == column}
+        for i, (name, (low, high)) in enumerate(zip(names, domain["bounds"], strict=True))
+    ]
+    target = {"name": "label", "favourable": "1", "values": ["0", "1"]}
+    schema = Schema.parse({"target": target, "attributes": attributes})
+    with np.load(shared("data", "testing", "data", f"{dataset}.npz")) as arrays:
+        rows, seeds = arrays["X_train"].astype(float), arrays["seeds_100"].astype(float)
+    model = npz.read_npz(shared("data", "testing", file or f"models/{dataset}.npz"), schema)
+    return model, People(schema, rows, None, np.arange(len(rows)), None), seeds

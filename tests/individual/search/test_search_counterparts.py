@@ -174,7 +174,7 @@ def couples(n: int, errors: int) -> People:
             ],
         }
     )
-    return People(schema, np.stack([age, sex, role], axis=1).astype(float), None, np.arange(n), 0, None)
+    return People(schema, np.stack([age, sex, role], axis=1).astype(float), None, np.arange(n), None)
 
 
 @pytest.mark.parametrize("errors", [0, 1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, tree
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, published_network, tree
 
 from evenhand.individual import search
 from evenhand.individual.search.confirmation import confirm_findings
@@ -19,7 +19,6 @@ from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import QuestionLedger
 from evenhand.models.additive.network import network_from_dense
-from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from support import scaled, shared
 
@@ -108,7 +107,7 @@ ROWS = [[0, 9, 1, 0], [0, 9, 0, 1], [1, 10, 1, 0], [1, 10, 0, 1], [2, 11, 0, 1]]
 
 def tied(**more):
     rows = np.array([[*row, sex] for row in ROWS for sex in (0, 1)], dtype=float)
-    return ProfileSpace(People(TIED, rows, None, np.arange(len(rows)), 0, None), **more)
+    return ProfileSpace(People(TIED, rows, None, np.arange(len(rows)), None), **more)
 
 
 def test_moves_by_hand():
@@ -135,7 +134,7 @@ def test_tied_attributes_are_searched_through():
     model = network_from_dense(TIED, [(np.array([[0.0], [1.0], [0.0], [0.0], [1.0]]), np.array([-10.5]))])
     space = tied()
     rows = np.array(ROWS, dtype=float)
-    source = People(TIED, space.rows(rows), None, np.arange(2 * len(rows)), 0, None)
+    source = People(TIED, space.rows(rows), None, np.arange(2 * len(rows)), None)
     result = search.search(model, source, budget=1000, samples=0)
     assert profiles(result) == {(1, 10, 1, 0), (1, 10, 0, 1)}
 
@@ -172,7 +171,7 @@ def test_numbers_with_many_values_move_between_those_of_the_data():
     )
     rng = np.random.default_rng(0)
     rows = np.stack([rng.random(500) * 1e6, rng.integers(0, 1001, 500), rng.integers(0, 2, 500)], axis=1)
-    data = People(wide, rows.astype(float), None, np.arange(500), 0, None)
+    data = People(wide, rows.astype(float), None, np.arange(500), None)
     moves = Moves.of(ProfileSpace(data))
     assert [len(levels) for levels in moves.levels] == [64, 64]
     assert set(moves.levels[0]) <= set(rows[:, 0])
@@ -304,17 +303,7 @@ def test_what_two_assignments_say_moves_the_others():
 
 def published(name, column):
     described = json.loads(shared("data", "testing", "models.json").read_text())[name]
-    domain = json.loads(shared("data", "testing", "domains.json").read_text())[described["dataset"]]
-    attributes = [
-        {"name": each, "kind": "integer", "lower": low, "upper": high, "protected": i == column}
-        for i, (each, (low, high)) in enumerate(zip(domain["attributes"], domain["bounds"], strict=True))
-    ]
-    target = {"name": "label", "favourable": "1", "values": ["0", "1"]}
-    schema = Schema.parse({"target": target, "attributes": attributes})
-    with np.load(shared("data", "testing", "data", f"{described['dataset']}.npz")) as arrays:
-        rows = arrays["X_train"].astype(float)
-    model = npz.read_npz(shared("data", "testing", described["file"]), schema)
-    return model, People(schema, rows, None, np.arange(len(rows)), 0, None)
+    return published_network(described["dataset"], column, described["file"])[:2]
 
 
 @pytest.mark.parametrize(("name", "column"), [("adult", 7), ("german", 6), ("diabetes", 7)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, network, people, tree
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, network, people, published_network, tree
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.errors import OptionError
@@ -28,8 +28,7 @@ from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import predict_labels
 from evenhand.models.additive.network import network_from_dense
-from evenhand.models.readers import npz
-from evenhand.schema import People, Schema
+from evenhand.schema import Schema
 from support import scaled, shared
 
 GRADIENTS = {"adf", "eidig", "eidig-inf"}
@@ -185,6 +184,16 @@ def test_momentum_keeps_half_of_former_slopes():
     assert visited == [[[5, 5]], [[4, 4]], [[3, 5]]]
 
 
+class Noting(Oracle):
+    def __init__(self, model, space, questions):
+        super().__init__(model, space, FindingCollector(space, 2))
+        self.questions = questions
+
+    def scores_at(self, unprotected, which):
+        self.questions.append(unprotected.copy())
+        return super().scores_at(unprotected, which)
+
+
 class Watching(Oracle):
     def __init__(self, model, space, visited):
         super().__init__(model, space, FindingCollector(space, 2))
@@ -207,16 +216,10 @@ def test_slopes_from_answers_never_leave_the_domain():
     model = network_from_dense(HAND, [(np.array([[0.3], [-0.2], [0.5]]), np.array([-1.0]))])
     space = ProfileSpace(HAND)
     questions: list[np.ndarray] = []
-
-    class Noting(Oracle):
-        def scores_at(self, unprotected, which):
-            questions.append(unprotected.copy())
-            return super().scores_at(unprotected, which)
-
     rows = np.array([[9.0, 0.0], [0.0, 9.0], [4.0, 4.0]])
     which = np.zeros(3, dtype=np.int64)
     for h in (1e-6, 0.01, 1.0, 10.0):
-        oracle = Noting(model, space, FindingCollector(space, 2))
+        oracle = Noting(model, space, questions)
         scores = oracle.ask(rows).scores[:, 0]
         slopes = estimate_slopes(oracle, h)(rows, which, scores)
         exact = oracle.gradient(rows, which)
@@ -233,13 +236,7 @@ def test_categories_are_asked_about_whole_steps_away():
     space = ProfileSpace(SCHEMA)
     model = network(5)
     questions: list[np.ndarray] = []
-
-    class Noting(Oracle):
-        def scores_at(self, unprotected, which):
-            questions.append(unprotected.copy())
-            return super().scores_at(unprotected, which)
-
-    oracle = Noting(model, space, FindingCollector(space, 2))
+    oracle = Noting(model, space, questions)
     rows = DOMAIN[:4]
     estimate_slopes(oracle, 0.25)(rows, np.zeros(4, dtype=np.int64), oracle.ask(rows).scores[:, 0])
     steps = (questions[0].reshape(4, 4, 4) - rows[:, None, :]).sum(axis=2)
@@ -261,28 +258,9 @@ def test_a_tree_explains_the_last_profile():
 CENSUS = {"C-a": 0, "C-r": 6, "C-g": 7}
 
 
-@pytest.fixture(scope="module")
-def census():
-    domain = json.loads(shared("data", "testing", "domains.json").read_text())["adult"]
-    data = np.load(shared("data", "testing", "data", "adult.npz"))
-
-    def case(column: int):
-        attributes = [
-            {"name": name, "kind": "integer", "lower": low, "upper": high, "protected": i == column}
-            for i, (name, (low, high)) in enumerate(zip(domain["attributes"], domain["bounds"], strict=True))
-        ]
-        target = {"name": "income", "favourable": "high", "values": ["low", "high"]}
-        schema = Schema.parse({"target": target, "attributes": attributes})
-        rows = data["X_train"].astype(float)
-        model = npz.read_npz(shared("data", "testing", "models", "adult.npz"), schema)
-        return model, People(schema, rows, None, np.arange(len(rows)), 0, None), data["seeds_100"].astype(float)
-
-    return case
-
-
 @pytest.mark.parametrize("name", ["MAFT", "EIDIG", "ADF"])
 @pytest.mark.parametrize("bench", sorted(CENSUS))
-def test_as_many_as_the_published_programs_find(census, bench, name):
+def test_as_many_as_the_published_programs_find(bench, name):
     expected = json.loads(shared("data", "testing", "expected.json").read_text())
     published = next(
         row["uniq_profiles"]
@@ -290,7 +268,7 @@ def test_as_many_as_the_published_programs_find(census, bench, name):
         if (row["bench"], row["method"], row["g"], row["l"]) == (bench, name, 100, 100)
     )
     mean, deviation = expected["seed_noise_100x50_five_seeds_mean_std"][bench].get(name, (1, 0.1))
-    model, data, seeds = census(CENSUS[bench])
+    model, data, seeds = published_network("adult", CENSUS[bench])
     result = search.search(
         model, data, method=name.lower(), seeds=seeds, local=100, allow_infeasible=True, as_published=True, samples=0
     )
@@ -300,9 +278,9 @@ def test_as_many_as_the_published_programs_find(census, bench, name):
     assert (labels != labels[:, :1]).any(axis=1).all()
 
 
-def test_validity_agrees_with_an_independent_count(census):
+def test_validity_agrees_with_an_independent_count():
     # Of MAFT's published census finds for age 16 % are valid (2-way occurrence), protected attribute included.
-    model, data, seeds = census(CENSUS["C-a"])
+    model, data, seeds = published_network("adult", CENSUS["C-a"])
     result = search.search(model, data, method="maft", seeds=seeds, allow_infeasible=True, as_published=True, samples=0)
     assert 0.08 < result.valid / result.profiles < 0.25
     known, found = data.individuals[:, 1:], result.table.profiles

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from search_cases import DOMAIN, network, people
+from search_cases import DOMAIN, network, people, published_network
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.individual import search
@@ -19,7 +19,6 @@ from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, QuestionLedger
 from evenhand.models.additive.network import network_from_dense
-from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from support import shared
 
@@ -242,35 +241,17 @@ def test_symbolic_generation_asks_those_who_wait_where_no_tree_is_affordable():
 PUBLISHED = {"C-a": "adult", "B-a": "bank", "G-a": "german", "D-a": "diabetes"}
 
 
-@pytest.fixture(scope="module")
-def published_case():
-    domains = json.loads(shared("data", "testing", "domains.json").read_text())
+def published_case(bench):
+    dataset = PUBLISHED[bench]
+    (column,) = json.loads(shared("data", "testing", "domains.json").read_text())[dataset]["benchmarks"][bench]
     expected = json.loads(shared("data", "testing", "expected.json").read_text())
-
-    def case(bench):
-        dataset = PUBLISHED[bench]
-        domain = domains[dataset]
-        (column,) = domain["benchmarks"][bench]
-        names = domain["attributes"] or [f"x{i}" for i in range(len(domain["bounds"]))]
-        attributes = [
-            {"name": name, "kind": "integer", "lower": low, "upper": high, "protected": i == column}
-            for i, (name, (low, high)) in enumerate(zip(names, domain["bounds"], strict=True))
-        ]
-        schema = Schema.parse(
-            {"target": {"name": "label", "favourable": "1", "values": ["0", "1"]}, "attributes": attributes}
-        )
-        data = np.load(shared("data", "testing", "data", f"{dataset}.npz"))
-        rows = data["X_train"].astype(float)
-        model = npz.read_npz(shared("data", "testing", "models", f"{dataset}.npz"), schema)
-        runs = itertools.chain(expected["effectiveness"], expected["keras_runs"])
-        known = {row["method"]: row for row in runs if (row["bench"], row["g"], row["l"]) == (bench, 100, 100)}
-        return model, People(schema, rows, None, np.arange(len(rows)), 0, None), data["seeds_100"].astype(float), known
-
-    return case
+    runs = itertools.chain(expected["effectiveness"], expected["keras_runs"])
+    known = {row["method"]: row for row in runs if (row["bench"], row["g"], row["l"]) == (bench, 100, 100)}
+    return (*published_network(dataset, column), known)
 
 
 @pytest.mark.parametrize("bench", sorted(PUBLISHED))
-def test_a_walk_of_aequitas_finds_as_many_as_the_published_program(published_case, bench):
+def test_a_walk_of_aequitas_finds_as_many_as_the_published_program(bench):
     # How many of 100 draws discriminate is chance (C-a: 15 in the published run, 11.7 on average): walks are compared.
     model, data, _, known = published_case(bench)
     space = ProfileSpace(data, allow_infeasible=True, as_published=True)
@@ -287,7 +268,7 @@ def test_a_walk_of_aequitas_finds_as_many_as_the_published_program(published_cas
     assert found / walks == pytest.approx(theirs, rel=0.2)
 
 
-def test_symbolic_generation_finds_more_of_those_asked_about_than_the_published_program(published_case):
+def test_symbolic_generation_finds_more_of_those_asked_about_than_the_published_program():
     model, data, seeds, known = published_case("C-a")
     published = known["SG"]
     result = search.search(

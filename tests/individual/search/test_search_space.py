@@ -32,7 +32,7 @@ rows = st.lists(st.integers(0, len(DOMAIN) - 1), min_size=1, max_size=12).map(la
 def people(profiles: np.ndarray, schema: Schema = SCHEMA) -> People:
     """People who have these unprotected parts; their sexes alternate."""
     individuals = np.insert(profiles, 1, np.arange(len(profiles)) % 2, axis=1)
-    return People(schema, individuals, None, np.arange(len(profiles)), 0, None)
+    return People(schema, individuals, None, np.arange(len(profiles)), None)
 
 
 def valid_by_definition(profile: np.ndarray, data: np.ndarray) -> bool:
@@ -120,7 +120,7 @@ def test_where_hardly_anybody_is_possible_a_walk_from_people_in_the_data_samples
     sex = {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}
     schema = Schema.parse({"target": {"name": "t", "favourable": 1}, "attributes": [sex, *attributes]})
     rows = np.concatenate([np.zeros((1, 15)), np.eye(15)])
-    data = People(schema, np.insert(rows, 0, 0.0, axis=1), None, np.arange(16), 0, None)
+    data = People(schema, np.insert(rows, 0, 0.0, axis=1), None, np.arange(16), None)
     space = ProfileSpace(data, constraints=[" + ".join(names) + " <= 1"])
     sample = space.uniform(4800, np.random.default_rng(0))
     assert len(sample) == 4800

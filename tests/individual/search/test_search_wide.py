@@ -36,7 +36,7 @@ def random_people(rng: np.random.Generator) -> People:
     attributes[0]["protected"] = True
     target = {"name": "t", "favourable": "1", "values": ["0", "1"]}
     schema = Schema.parse({"target": target, "attributes": attributes})
-    return People(schema, np.stack(entries, axis=1).astype(float), None, np.arange(n), 0, None)
+    return People(schema, np.stack(entries, axis=1).astype(float), None, np.arange(n), None)
 
 
 def absent(seen: int, expected: float, people: int, *, unseen: bool) -> bool:

@@ -191,7 +191,7 @@ def _find_dependent_levels(
     clash: NDArray[np.uint64], possible: Booleans, attribute: Integers, start: Integers
 ) -> Integers:
     """Find ``Moves.dependent_levels`` from the levels that occur together."""
-    dependent_levels = np.full((len(attribute), len(start)), -1, dtype=np.int64)
+    dependent_levels = np.full((len(attribute), len(start)), -1, dtype=np.int32)  # the largest array of wide tables
     several = np.add.reduceat(possible.astype(np.int64), start) > 1
     for source in np.flatnonzero(several).tolist():
         check_time()

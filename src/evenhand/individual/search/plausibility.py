@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,6 +219,11 @@ class _GroupedPeople:
     assigned: Booleans
     limits: Floats
 
+    @cached_property
+    def members(self) -> Integers:
+        """Number of people in each group, shape (groups,)."""
+        return np.bincount(self.groups.ravel(), minlength=len(self.owner))
+
     def find_ranges(self, number: int) -> tuple[Integers, Integers]:
         """Find the first and the last cell of a number that occurs with each group, each of shape (groups,)."""
         check_time()
@@ -244,8 +250,7 @@ class _GroupedPeople:
         limits, n = self.limits[:-1, None], len(order)
         positions = self._find_first_people(order, len(limits))
         ends = np.append(cells, len(counts))[positions]
-        members = np.bincount(self.groups.ravel(), minlength=len(self.owner))
-        expected = members * (np.append(0, np.cumsum(counts)) / n)[ends]
+        expected = self.members * (np.append(0, np.cumsum(counts)) / n)[ends]
         absent = (expected > limits) & (np.diff(ends, axis=0, prepend=0) > 0)
         absent[0] |= ~unseen
         return np.asarray(np.where(absent, ends, 0).max(axis=0))
@@ -255,7 +260,6 @@ class _GroupedPeople:
         n, depth = len(order), FIRST_DEPTH
         positions = np.full((count, len(self.owner)), n)
         attributes = np.arange(len(self.groups))
-        members = np.bincount(self.groups.ravel(), minlength=len(self.owner))
         while len(attributes):
             groups = self.groups[attributes[:, None], order[:depth]].ravel()
             position = np.tile(np.arange(min(depth, n)), len(attributes))
@@ -263,7 +267,7 @@ class _GroupedPeople:
                 row[groups[::-1]] = position[::-1]  # the first position overwrites all later ones
                 others = row[groups] != position
                 groups, position = groups[others], position[others]
-            incomplete = (positions < n).sum(axis=0) < np.minimum(members, count)
+            incomplete = (positions < n).sum(axis=0) < np.minimum(self.members, count)
             attributes = np.unique(self.owner[incomplete])
             depth *= 8
         return positions
