@@ -37,7 +37,7 @@ DEFAULT_BOXES = 1_000_000
 COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
 Prover: TypeAlias = Literal["linear", "arrays", "trees"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
-COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20}
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 30}
 """Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
 """Minimum number of boxes of any effort."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.leaves import LeafTable
+from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable
 from evenhand.core.kernels import compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
@@ -46,11 +46,13 @@ class TreeWorkspace(NamedTuple):
         lo, hi: Cells of the current box.
         inner, outer: First and last cells of the part that is entered, and of the boxes around it.
         effect, gap: Effect of each cell on the margin, and gain of a cut before it.
+        single: Whether a cell of a set has a row of its own in a table.
         total: Gain of all cuts of each attribute.
         place, weight: Row of each cell in a table, and weight of the rows.
         table: Sums at the points.
         group, first: Assignments that reach the same leaves, and the first of each group.
         corner, sign: Corners of a leaf, in two buffers.
+        move, turn: Rows and signs of the corners along one attribute.
         tails: Sums of tail means; worst: those of the worst assignment for a tree.
     """
 
@@ -77,6 +79,7 @@ class TreeWorkspace(NamedTuple):
     outer: Integers
     effect: Floats
     gap: Floats
+    single: Booleans
     total: Floats
     axis: Integers
     size: Integers
@@ -91,6 +94,8 @@ class TreeWorkspace(NamedTuple):
     labels: Integers
     corner: Integers
     sign: Integers
+    move: Integers
+    turn: Integers
     tails: Floats
     worst: Floats
     low_tail: Floats
@@ -115,10 +120,11 @@ def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
             "stride": n + 1,
             "inner": (2, n),
             "outer": (64, 2, n),
-            "effect gap place weight": cells,
+            "effect gap single place weight": cells,
             "table": TABLE_NUMBERS,
             "group first size_of inside labels": assignments,
             "corner sign": (2, MAX_CORNERS),
+            "move turn": SET_CELLS + 1,
             "tails": (4, tails),
             "worst": (2, tails),
             "low_tail high_tail": tails,
@@ -182,6 +188,20 @@ def next_run(f, i, key, cell, hi):
     while cell <= hi and (key >> np.uint64(cell)) & one:
         cell += 1
     return first, cell - 1
+
+
+@jit
+def names_cells(key, cells):
+    """Check whether a set is described by the cells inside, which are at most as many as those outside."""
+    inside = outside = 0
+    part, rest, one = key & cells, cells & ~key, np.uint64(1)
+    while part:
+        part &= part - one
+        inside += 1
+    while rest:
+        rest &= rest - one
+        outside += 1
+    return inside <= outside
 
 
 @compile_kernel(nogil=True, error_model="numpy")

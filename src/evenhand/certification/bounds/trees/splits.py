@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from evenhand.certification.bounds.trees.lists import FAR, cells_between, jit, meet, next_run, range_weight
+import numpy as np
+
+from evenhand.certification.bounds.trees.lists import FAR, cells_between, jit, meet, names_cells, next_run, range_weight
 
 TABLE_GAIN = 0.5
 """Weight of a smaller table against a smaller gap."""
@@ -35,6 +37,7 @@ def score_cuts(f, w, depth):
         w.total[i] = 0.0
         for c in range(at + w.lo[i], at + w.hi[i] + 2):
             w.effect[c] = w.gap[c] = 0.0
+            w.single[c] = False
     k = w.start[depth]
     end = k + w.length[depth]
     while k < end:
@@ -52,10 +55,15 @@ def score_cuts(f, w, depth):
             moved, gain = chance * (f.values[m, leaf] - mean), chance * (high - low)
             for i in range(n):
                 key, lo, hi = f.keys[i, leaf], w.lo[i], w.hi[i]
-                _, everything, weight = meet(f, i, key, lo, hi, cells_between(f, i, lo, hi))
+                cells = cells_between(f, i, lo, hi)
+                _, everything, weight = meet(f, i, key, lo, hi, cells)
                 if everything:
                     continue
                 at = f.offsets[i]
+                if f.is_set[i]:
+                    inside = names_cells(key, cells)
+                    for c in range(lo, hi + 1):
+                        w.single[at + c] |= (((key >> np.uint64(c)) & np.uint64(1)) != 0) == inside
                 w.total[i] += gain
                 part = moved / weight if weight > 0 else 0.0
                 first, last = next_run(f, i, key, lo, hi)
@@ -76,18 +84,27 @@ def score_cuts(f, w, depth):
 
 @jit
 def count_rows(f, w, i):
-    """Count the parts between the cuts of an attribute."""
+    """Count the rows of an attribute in a table: the parts between cuts, or the named cells and all others."""
     rows = 1
-    for c in range(f.offsets[i] + w.lo[i] + 1, f.offsets[i] + w.hi[i] + 1):
-        if w.gap[c] > 0:
-            rows += 1
+    for c in range(f.offsets[i] + w.lo[i], f.offsets[i] + w.hi[i] + 1):
+        rows += w.single[c] if f.is_set[i] else w.gap[c] > 0
     return rows
 
 
 @jit
-def table_gain(share, rows, left):
-    """Compute by how much a cut shrinks a table, on average, as a logarithm."""
-    return share * math.log(rows / left) + (1 - share) * math.log(rows / (rows - left))
+def table_gain(is_set, share, rows, parts, singles, cells):
+    """Compute by how much a cut shrinks a table, on average, as a logarithm.
+
+    Args:
+        is_set: Whether the rows are named cells and all others.
+        share: Share of the box below the cut.
+        rows: Number of rows.
+        parts, singles, cells: Number of parts, named cells, and cells below the cut.
+    """
+    left, right = parts, rows - parts
+    if is_set:
+        left, right = max(1, singles + (cells > singles)), rows - singles
+    return share * math.log(rows / left) + (1 - share) * math.log(rows / right)
 
 
 @jit
@@ -105,12 +122,13 @@ def choose_cut(f, w, points, limit):
         if rows == 1:
             continue
         at, lo, hi = f.offsets[i], w.lo[i], w.hi[i]
-        mass, left, gain = range_weight(f, i, lo, hi), 1, 0.0
+        mass, parts, singles, gain = range_weight(f, i, lo, hi), 1, 0, 0.0
         for c in range(lo + 1, hi + 1):
+            singles += w.single[at + c - 1]
             if w.gap[at + c] > 0:
                 share = range_weight(f, i, lo, c - 1) / mass
-                gain = max(gain, table_gain(share, rows, left))
-                left += 1
+                gain = max(gain, table_gain(f.is_set[i], share, rows, parts, singles, c - lo))
+                parts += 1
         score = w.total[i] / all_gain + TABLE_GAIN * gain / excess
         if score > best:
             best, chosen, chosen_gain, chosen_rows = score, i, gain, rows
@@ -133,8 +151,9 @@ def choose_cut(f, w, points, limit):
     best, cut = -1.0, lo + 1
     for attempt in range(2):
         share = between = passed = 0.0
-        left = 1
+        parts, singles = 1, 0
         for c in range(lo + 1, hi + 1):
+            singles += w.single[at + c - 1]
             part = range_weight(f, chosen, c - 1, c - 1) / mass
             share += part
             between += part * (w.effect[at + c - 1] - mean)
@@ -152,8 +171,9 @@ def choose_cut(f, w, points, limit):
                 worth += variance / spread
             worth *= 1 - for_table
             if chosen_gain > 0:
-                worth += for_table * 3 * table_gain(share, chosen_rows, left) / chosen_gain
-            left += 1
+                smaller = table_gain(f.is_set[chosen], share, chosen_rows, parts, singles, c - lo)
+                worth += for_table * 3 * smaller / chosen_gain
+            parts += 1
             if worth > best:
                 best, cut = worth, c
     return chosen, cut

@@ -7,6 +7,8 @@ intermediate ones may wrap around.
 
 from __future__ import annotations
 
+import numpy as np
+
 from evenhand.certification.bounds.trees.lists import (
     FAIR,
     FAR,
@@ -17,6 +19,7 @@ from evenhand.certification.bounds.trees.lists import (
     decide_margins,
     jit,
     meet,
+    names_cells,
     next_run,
     range_weight,
 )
@@ -80,16 +83,19 @@ def lay_out_table(f, w):
     for a in range(axes):
         i = w.axis[a]
         at, lo, hi = f.offsets[i], w.lo[i], w.hi[i]
-        mass, row, begin = range_weight(f, i, lo, hi), 0, lo
+        mass, row = range_weight(f, i, lo, hi), 0
+        for r in range(held, held + w.size[a]):
+            w.weight[r] = 0.0
         for c in range(lo, hi + 1):
-            if c > lo and w.gap[at + c] > 0:
-                w.weight[held + row] = range_weight(f, i, begin, c - 1) / mass
-                row, begin = row + 1, c
-            w.place[at + c] = row
-        w.weight[held + row] = range_weight(f, i, begin, hi) / mass
-        for r in range(held, held + row + 1):
-            massless |= w.weight[r] == 0.0
-        held += row + 1
+            if w.single[at + c] if f.is_set[i] else c > lo and w.gap[at + c] > 0:
+                row += 1
+            # Sums of whole numbers are exact.
+            w.place[at + c] = row if w.single[at + c] or not f.is_set[i] else 0
+            w.weight[held + w.place[at + c]] += range_weight(f, i, c, c)
+            massless |= range_weight(f, i, c, c) == 0.0
+        for r in range(held, held + w.size[a]):
+            w.weight[r] /= mass
+        held += w.size[a]
     return axes, points, massless
 
 
@@ -101,26 +107,33 @@ def find_corners(f, w, leaf, axes):
     for a in range(axes):
         i = w.axis[a]
         at, lo, hi, key = f.offsets[i], w.lo[i], w.hi[i], f.keys[i, leaf]
-        _, everything, _ = meet(f, i, key, lo, hi, cells_between(f, i, lo, hi))
+        cells = cells_between(f, i, lo, hi)
+        _, everything, _ = meet(f, i, key, lo, hi, cells)
         if everything:
             continue
-        other, listed = 1 - buffer, 0
-        first, last = next_run(f, i, key, lo, hi)
-        while first <= hi:
-            if listed + 2 * count > MAX_CORNERS:
-                return 0, 0
-            start = w.place[at + first] * w.stride[a]
-            for x in range(count):
-                w.corner[other, listed + x] = w.corner[buffer, x] + start
-                w.sign[other, listed + x] = w.sign[buffer, x]
-            listed += count
+        # Moves along the attribute: to the ends of a range; to each cell of a set, or to all cells less the others.
+        moves = 0
+        if f.is_set[i]:
+            inside = names_cells(key, cells)
+            if not inside:
+                w.move[0], w.turn[0], moves = 0, 1, 1
+            for c in range(lo, hi + 1):
+                if (((key >> np.uint64(c)) & np.uint64(1)) != 0) == inside:
+                    w.move[moves], w.turn[moves] = w.place[at + c], 1 if inside else -1
+                    moves += 1
+        else:
+            first, last = next_run(f, i, key, lo, hi)
+            w.move[0], w.turn[0], moves = w.place[at + first], 1, 1
             if last < hi:
-                stop = w.place[at + last + 1] * w.stride[a]
-                for x in range(count):
-                    w.corner[other, listed + x] = w.corner[buffer, x] + stop
-                    w.sign[other, listed + x] = -w.sign[buffer, x]
-                listed += count
-            first, last = next_run(f, i, key, last + 1, hi)
+                w.move[1], w.turn[1], moves = w.place[at + last + 1], -1, 2
+        if moves * count > MAX_CORNERS:
+            return 0, 0
+        other, listed = 1 - buffer, 0
+        for k in range(moves):
+            for x in range(count):
+                w.corner[other, listed + x] = w.corner[buffer, x] + w.move[k] * w.stride[a]
+                w.sign[other, listed + x] = w.sign[buffer, x] * w.turn[k]
+            listed += count
         buffer, count = other, listed
     return buffer, count
 
@@ -143,19 +156,15 @@ def fill_table(f, w, depth, groups, axes, points):
                     value, at = f.values[m, leaf], (m * groups + g) * points
                     for x in range(corners):
                         w.table[at + w.corner[buffer, x]] += w.sign[buffer, x] * value
-    # Running sums along each attribute.
+    # Running sums along each range; in a set, what all cells have is added to each named cell.
     for a in range(axes):
-        stride = w.stride[a]
-        block = stride * w.size[a]
-        for at in range(0, margins * groups * points, block):
-            if stride == 1:
-                running = w.table[at]
-                for c in range(at + 1, at + block):
-                    running += w.table[c]
-                    w.table[c] = running
-            else:
-                for c in range(at + stride, at + block):
-                    w.table[c] += w.table[c - stride]
+        stride, is_set = w.stride[a], f.is_set[w.axis[a]]
+        for at in range(0, margins * groups * points, stride * w.size[a]):
+            for row in range(1, w.size[a]):
+                to = at + row * stride
+                source = at if is_set else to - stride
+                for x in range(stride):
+                    w.table[to + x] += w.table[source + x]
     return True
 
 
