@@ -232,6 +232,7 @@ def _measure(
         ordered=ordered,
         min_group_size=config.min_group_size,
         overall=everyone,
+        label_coverage=everyone.label_coverage,
         breakdowns=break_down(sample, config),
         seed=config.seed,
         seconds=time.perf_counter() - started,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.core.document import Document
@@ -77,6 +77,7 @@ class GroupedResult(Result):
         weights: Source of the sample weights; None without weights.
         effective_size: Kish's effective size of all people; None without weights.
         min_group_size: Minimum denominator of a compared metric.
+        label_coverage: Number of people with a true label by decision. None if all or none have one.
         breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
     """
 
@@ -84,6 +85,7 @@ class GroupedResult(Result):
     weights: str | None = None
     effective_size: float | None = None
     min_group_size: int = SMALL
+    label_coverage: LabelCoverage | None = None
     breakdowns: tuple[Breakdown, ...]
 
     @property
@@ -97,8 +99,17 @@ class GroupedResult(Result):
         reason = f"left out: {self.too_few}"
         return {"breakdowns": tuple(breakdown.without_small_groups(reason) for breakdown in self.breakdowns)}
 
-    def _breakdown_numbers(self) -> Iterator[ResultNumber]:
-        """Yield the metrics of each group, then the gaps. The attribute of a gap of one label includes the label."""
+    def label_caution(self, name: str) -> str:
+        """Describe the selective true labels that a metric of all people depends on; empty if there are none."""
+        return "" if name in DECISION_METRICS else find_caution(self.label_coverage)
+
+    def _measured_numbers(self, overall: Mapping[str, Quantity]) -> Iterator[ResultNumber]:
+        """Yield the metrics of all people and of each group, then the gaps.
+
+        The attribute of a gap of one label includes the label.
+        """
+        for name, quantity in overall.items():
+            yield ResultNumber(name, "", "", quantity, caution=self.label_caution(name))
         for breakdown in self.breakdowns:
             for group in breakdown.groups:
                 caution = find_caution(group.label_coverage)
@@ -156,16 +167,9 @@ class LabelMetrics(GroupedResult):
     ordered: bool
     overall: Group
 
-    @property
-    def label_coverage(self) -> LabelCoverage | None:
-        """Number of people with a true label by decision. None if all or none have one."""
-        return self.overall.label_coverage
-
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the metrics of all people and of each group, then the gaps."""
-        for name, quantity in self.overall.metrics.items():
-            yield ResultNumber(name, "", "", quantity, caution=find_caution(self.label_coverage))
-        yield from self._breakdown_numbers()
+        yield from self._measured_numbers(self.overall.metrics)
 
     def document(self) -> Document:
         """Build a document with the gaps, then the labels of each group."""
@@ -178,7 +182,6 @@ class GroupMetrics(GroupedResult):
     Attributes:
         favourable: Favourable label; for numbers ``higher`` or ``lower``.
         overall: Metrics of all people, as in ``Group``, and ``auc`` if there are scores and true labels.
-        label_coverage: Number of people with a true label by decision. None if all or none have one.
         calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
             the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
@@ -197,7 +200,6 @@ class GroupMetrics(GroupedResult):
     kind: Literal["groups"] = "groups"
     favourable: str
     overall: dict[str, Quantity]
-    label_coverage: LabelCoverage | None = None
     calibration: tuple[CalibrationBin, ...] = ()
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
@@ -208,29 +210,9 @@ class GroupMetrics(GroupedResult):
     proxies: tuple[ProxyRates, ...] = ()
     labels: LabelMetrics | None = None
 
-    def label_caution(self, name: str, by: str = "", group: str = "") -> str:
-        """Describe the selective true labels that a number depends on; empty if there are none.
-
-        Args:
-            name: Metric or gap.
-            by: Attributes of the groups, joined by ``_x_``; empty for all people.
-            group: Label of the group; empty for a gap.
-        """
-        if name in DECISION_METRICS:
-            return ""
-        breakdown = next((breakdown for breakdown in self.breakdowns if breakdown.key == by), None)
-        if breakdown is None:
-            return "" if by else find_caution(self.label_coverage)
-        if not group:
-            gap = breakdown.gap(name)
-            return "" if gap is None else gap.caution
-        return next((find_caution(part.label_coverage) for part in breakdown.groups if part.label == group), "")
-
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the metrics of all people and of each group, then the gaps between groups."""
-        for name, quantity in self.overall.items():
-            yield ResultNumber(name, "", "", quantity, caution=self.label_caution(name))
-        yield from self._breakdown_numbers()
+        yield from self._measured_numbers(self.overall)
         if self.labels is not None:
             yield from self.labels.numbers()
         for proxies in self.proxies:

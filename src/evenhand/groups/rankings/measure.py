@@ -81,21 +81,23 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     measured = Measured({}, [], 0)
     for measure, table in below.items():
         values = _divide(above[measure].sum(axis=0), table.sum(axis=0))
-        numbers, known = _describe_numbers(ranked, measure, values), _find_compared(ranked, measure, values)
+        numbers, compared = _describe_numbers(ranked, measure, values), _find_compared(ranked, measure, values)
         ends: dict[int, tuple[float, float]] = {}
-        if known.any():
-            lists = _count_lists(ranked, measure, table)[known]
-            low, high = (np.broadcast_to(limit, known.shape)[known] for limit in _typical_range(ranked, measure, below))
-            sums = SummedLists(above[measure][:, known], table[:, known], lists, low, high)
+        if compared.any():
+            lists = _count_lists(ranked, measure, table)[compared]
+            low, high = (
+                np.broadcast_to(limit, compared.shape)[compared] for limit in _typical_range(ranked, measure, below)
+            )
+            sums = SummedLists(above[measure][:, compared], table[:, compared], lists, low, high)
             reach = clustered_ratios(sums).critical(ranked.config.confidence, rng)
             # With few lists, Student's quantile is large because of the few degrees of freedom. This widens the
             # intervals sufficiently, so the number of added lists is capped.
             needed = min(reach, 1.5 * float(normal_quantile(ranked.config.confidence)))
             ratios = clustered_ratios(sums, critical=needed)
             limits = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
-            for (column, place), ends_of in zip(np.argwhere(known).tolist(), limits.T.tolist(), strict=True):
+            for (column, place), ends_of in zip(np.argwhere(compared).tolist(), limits.T.tolist(), strict=True):
                 numbers[column][place] = numbers[column][place].within(*ends_of)
-            ends = _gap_ends(ranked, measure, np.nonzero(known)[1], ratios, reach, rng)
+            ends = _gap_ends(ranked, measure, np.nonzero(compared)[1], ratios, reach, rng)
         measured.numbers[measure] = numbers
         for place, gap in enumerate(_find_gaps(ranked, measure, values[None])):
             number = gap.number
@@ -196,11 +198,14 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
         above = [numerators(codes) for codes in orders]
         for measure, table in below.items():
             values = _divide(np.array([sums[measure][0] for sums in above]), table[0])
-            numbers, known = _describe_numbers(ranked, measure, values[0]), _find_compared(ranked, measure, values[0])
-            if count and known.any():
-                even = even_orders(values[0][known], values[1:, known], confidence)
+            numbers, compared = (
+                _describe_numbers(ranked, measure, values[0]),
+                _find_compared(ranked, measure, values[0]),
+            )
+            if count and compared.any():
+                even = even_orders(values[0][compared], values[1:, compared], confidence)
                 limits = np.clip((even.low, even.high), 0.0, 1.0 if measure in SHARES else np.inf)
-                columns = zip(np.argwhere(known).tolist(), *limits.tolist(), even.p.tolist(), strict=True)
+                columns = zip(np.argwhere(compared).tolist(), *limits.tolist(), even.p.tolist(), strict=True)
                 for i, ((column, place), low, high, p) in enumerate(columns):
                     if even.high[i] > even.low[i]:
                         ends = {"even_low": low, "even_high": high, "p": p}
@@ -229,8 +234,8 @@ def _compare_with_even(number: RankedNumber, drawn: Floats, confidence: float, *
 
 def _find_compared(ranked: RankedLists, measure: str, values: Floats) -> Booleans:
     """Return a mask of the known numbers of compared groups, shape (groups or pairs, places)."""
-    known = ~np.isnan(values)
-    return np.asarray(known if measure == PAIRS else known & ranked.large[:, None])
+    defined = ~np.isnan(values)
+    return np.asarray(defined if measure == PAIRS else defined & ranked.large[:, None])
 
 
 def _list_places(ranked: RankedLists, measure: str) -> tuple[int | None, ...]:
@@ -265,9 +270,9 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[_G
     """
     if measure not in GAPS or len(ranked.compared) < 2:
         return
-    known = _find_compared(ranked, measure, values[0])
+    compared = _find_compared(ranked, measure, values[0])
     for place, at in enumerate(_list_places(ranked, measure)):
-        columns = np.flatnonzero(known[:, place])
+        columns = np.flatnonzero(compared[:, place])
         table, reason, ends = values[:, columns, place], "", (0, 0)
         gaps = np.full(len(values), np.nan)
         if measure == PAIRS:

@@ -17,7 +17,6 @@ from evenhand.core.document import (
 )
 from evenhand.core.text import format_count, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import LabelMetrics
 from evenhand.groups.wording.tables import (
     advise,
@@ -101,8 +100,7 @@ def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
     """Yield the labels of all people, then gaps, rates and confusions by each attribute."""
     overall, levels = result.overall, confidence_levels(result)
     if overall.metrics:
-        caution = find_caution(result.label_coverage)
-        yield overall_table(overall.metrics, weighted_by(result), levels, lambda name: caution)
+        yield overall_table(result, overall.metrics, weighted_by(result))
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, level, levels)
 
@@ -129,8 +127,7 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
         )
     if any(group.metrics for group in breakdown.groups):
         caption = f"Agreement with the true {result.target} by {by}: {interval}"
-        columns = metric_columns(breakdown)
-        yield group_table(caption, breakdown, columns, result.too_few, weighted=result.weights is not None)
+        yield group_table(caption, result, breakdown, metric_columns(breakdown))
     yield Fold(f"All rates by {by}", tuple(_rate_tables(result, breakdown, levels)))
 
 
@@ -144,7 +141,7 @@ def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Ite
     for name, title in RATE_TITLES.items():
         columns = {label: column(label, name) for label in result.labels if name in result.overall.rates[label]}
         if columns:
-            yield group_table(f"Each label, {title}: {suffix}", breakdown, columns, result.too_few)
+            yield group_table(f"Each label, {title}: {suffix}", result, breakdown, columns)
 
 
 def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:

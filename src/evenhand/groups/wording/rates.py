@@ -96,7 +96,7 @@ def build_document(result: GroupMetrics) -> Document:
 
 def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield the metrics of all people, then figures, gaps and metrics by each attribute, calibration and thresholds."""
-    yield rate_table(result)
+    yield overall_table(result, result.overall, unit_and_weights(result))
     for breakdown in result.breakdowns:
         yield from breakdown_blocks(result, breakdown, level=level)
     yield from proxy_blocks(result.proxies, weighted_by(result), level=level)
@@ -154,11 +154,6 @@ def four_fifths_sentence(gap: Gap) -> str:
     return sentence
 
 
-def rate_table(result: GroupMetrics) -> Table:
-    """Build the table of the metrics of all people."""
-    return overall_table(result.overall, unit_and_weights(result), confidence_levels(result), result.label_caution)
-
-
 def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int) -> Iterator[Block]:
     """Yield the figure, the gaps and all metrics by the given attributes."""
     by, levels, suffix = join_names(breakdown.by), confidence_levels(result), unit_and_weights(result)
@@ -168,13 +163,8 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int) 
     tables = [*reference_table(breakdown, levels, suffix)]
     if breakdown.gaps:
         tables.insert(0, gap_table(f"Gaps by {by}, observed{suffix}, each with its {levels} interval", breakdown.gaps))
-    table = group_table(
-        f"Metrics by {by}: observed{suffix}, each with its {levels} interval",
-        breakdown,
-        metric_columns(breakdown),
-        result.too_few,
-        weighted=result.weights is not None,
-    )
+    caption = f"Metrics by {by}: observed{suffix}, each with its {levels} interval"
+    table = group_table(caption, result, breakdown, metric_columns(breakdown))
     yield Fold(f"Gaps and all numbers by {by}", (*tables, table))
 
 

@@ -151,7 +151,7 @@ def small_group_notes(result: GroupedResult) -> Iterator[Note]:
             undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
             if undefined and gap.name not in METRICS:  # the gap of a custom metric is not in the summary
                 text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
-                yield Note(f"{text}, where {gap.metric} is unknown", "caution")
+                yield Note(f"{text}, where {gap.metric} is unknown or too few people have a true label", "caution")
 
 
 def _describe_small(group: Group) -> str:
@@ -163,22 +163,24 @@ def _describe_small(group: Group) -> str:
     return f"{group.label} ({people}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
 
 
-def overall_table(metrics: Mapping[str, Quantity], suffix: str, levels: str, caution: Callable[[str], str]) -> Table:
+def overall_table(result: GroupedResult, metrics: Mapping[str, Quantity], suffix: str) -> Table:
     """Build the table of the metrics of all people.
 
     Args:
-        metrics: Metrics by name.
+        result: Metrics by group.
+        metrics: Metrics of all people, by name.
         suffix: Unit and weights, as a suffix of the caption.
-        levels: Confidence level of the intervals.
-        caution: Function that returns the caveat for a metric, or an empty string.
     """
-    rows = [(title_metric(name), show_metric(name, metrics[name]), caution(name)) for name in order_names(metrics)]
+    names = order_names(metrics)
     return Table(
-        f"All people together, observed{suffix}; with {levels} intervals",
+        f"All people together, observed{suffix}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
-        tuple(TableRow((title, number), note) for title, number, note in rows),
+        tuple(
+            TableRow((title_metric(name), show_metric(name, metrics[name])), result.label_caution(name))
+            for name in names
+        ),
         usual="observed",
-        tiles=not any(note for _, _, note in rows),
+        tiles=not any(result.label_caution(name) for name in names),
     )
 
 
@@ -257,23 +259,27 @@ def reference_table(breakdown: Breakdown, levels: str, suffix: str) -> Iterator[
 
 def group_table(
     caption: str,
+    result: GroupedResult,
     breakdown: Breakdown,
     columns: Mapping[str, Callable[[Group], ReportedNumber | str]],
-    too_few: str,
-    *,
-    weighted: bool = False,
 ) -> Table:
     """Build a table of groups.
 
     Args:
         caption: Caption.
+        result: Metrics by group. With weights, the table has a column of effective sizes.
         breakdown: Groups, one per row.
         columns: Title -> function that formats the cell of a group.
-        too_few: Description of a small group.
-        weighted: Whether effective sizes are shown.
     """
-    effective = {"effective size": lambda group: f"{group.effective_size or 0:,.0f}"} if weighted else {}
-    cells: dict[str, Callable[[Group], ReportedNumber | str]] = effective | dict(columns)
+    cells: dict[str, Callable[[Group], ReportedNumber | str]] = dict(columns)
+    if result.weights is not None:
+        cells = {"effective size": lambda group: f"{group.effective_size or 0:,.0f}", **cells}
+
+    def row(group: Group) -> TableRow:
+        notes = f"{result.too_few}: in no gap" if group.small else "", find_caution(group.label_coverage)
+        texts = (group.label, group.size, *(show(group) for show in cells.values()))
+        return TableRow(texts, "; ".join(filter(None, notes)), faint=group.small)
+
     return Table(
         caption,
         (
@@ -281,18 +287,7 @@ def group_table(
             Column("people", numeric=True),
             *(Column(title, numeric=True) for title in cells),
         ),
-        tuple(
-            TableRow(
-                (group.label, group.size, *(show(group) for show in cells.values())),
-                "; ".join(
-                    part
-                    for part in (f"{too_few}: in no gap" if group.small else "", find_caution(group.label_coverage))
-                    if part
-                ),
-                faint=group.small,
-            )
-            for group in breakdown.listed
-        ),
+        tuple(map(row, breakdown.listed)),
         usual="observed",
         order="lowest selection rate first",
     )
