@@ -214,23 +214,6 @@ def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, nam
         assert (ran.json["decisions"], ran.json["labels"]) == (8, 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "complaints"),
-    [
-        ("log.csv", "group,recommendation,decision\na,1\n", ["line 2", "another number of values"]),
-        ("log.csv", "group,recommendation,decision\na,maybe,1\n", ["line 2", "recommendation 'maybe' is not a number"]),
-        ("log.csv", "name,age\nx,1\n", ["columns", "name, age"]),
-        ("log.csv", "", ["columns", "none"]),
-        ("log.csv", "group,recommendation,decision\na,,1\n", ["entry 1", "no 'recommendation'"]),
-        ("log.jsonl", "{", ["line 1", "not JSON"]),
-        ("log.jsonl", '{"group": "a", "decision": 1}', ["entry 1", "no 'recommendation'"]),
-    ],
-)
-def test_logs_that_are_none(evenhand, policy, tmp_path, name, text, complaints):
-    (tmp_path / name).write_text(text)
-    refused(evenhand("shield", "replay", policy, tmp_path / name), *complaints)
-
-
 def test_a_log_that_is_not_there(evenhand, policy, tmp_path):
     refused(evenhand("shield", "replay", policy, tmp_path / "log.csv"), "log cannot be read")
     refused(evenhand("shield", "replay", policy, tmp_path / "log.jsonl"), "log cannot be read")

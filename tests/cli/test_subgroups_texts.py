@@ -66,14 +66,6 @@ def test_options_reach_the_search(evenhand, comments):
     assert [one["rules"] for one in ran.json["judged"]] == [{"religion": ["Hindu"]}]
 
 
-def test_terms_of_ones_own(evenhand, comments):
-    (comments / "jobs.yaml").write_text("groups: [neighbours, teachers]\nrows: [[neighbour, teacher]]\n")
-    ran = evenhand(*COMMAND, "--terms", "jobs.yaml", "--json", "-")
-    assert ran.code == 0, ran.err
-    assert [one["name"] for one in ran.json["attributes"]] == ["jobs"]
-    assert ran.json["found"] == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -50,15 +50,6 @@ def gap(model, individuals, column):
     return abs(favoured[individuals[:, column] == 0].mean() - favoured[individuals[:, column] == 1].mean())
 
 
-def test_parameters_are_got_set_and_cloned():
-    model = FairClassifier("hsic", strength=3.0, hidden=(4,), seed=5)
-    assert model.get_params()["strength"] == 3.0
-    again = clone(model.set_params(strength=7.0))
-    assert again.get_params() == model.get_params()
-    assert again.strength == 7.0
-    assert repr(FairClassifier()) == "FairClassifier()"
-
-
 def test_labels_stay_in_the_words_of_the_data(german):
     schema, frame, labels = german
     model = FairClassifier(schema=schema, **SMALL).fit(frame, labels)

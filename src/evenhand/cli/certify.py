@@ -44,6 +44,15 @@ class DomainOptions(ModelOptions):
     data: Annotated[str | None, typer.Option(help="Data of the population: a table, or a data set's name.")] = None
     protected: ProtectedOption = None
 
+    def load_white_box(
+        self, model: str, schema: Schema, people: DataSource | People | None
+    ) -> AdditiveNetwork | TreeEnsemble:
+        """Load the white box of a model, with the types of the data, if there are any."""
+        from evenhand import models
+
+        like, untyped = (None, False) if people is None else (people.frame, people.untyped)
+        return models.load_white_box(model, schema, like=like, trust=self.trust, untyped=untyped, output=self.output)
+
 
 @dataclass(frozen=True)
 class CertificateSource(DomainOptions):
@@ -108,7 +117,7 @@ def check_certificate(
 
     The file, the model, the question, the totals and the proofs of the boxes are checked.
     """
-    from evenhand import checker, models
+    from evenhand import checker
     from evenhand.checker.refutation import is_refutation
     from evenhand.schema.people import encode
     from evenhand.schema.schema import read_schema
@@ -128,11 +137,7 @@ def check_certificate(
         described = stated if source.schema is None else read_schema(source.schema)
         if people is not None and people.schema is not None:
             described = encode(people.schema, people.frame, location=people.name).schema
-        like = None if people is None else people.frame
-        untyped = people is not None and people.untyped
-        return models.load_white_box(
-            model, described, like=like, trust=source.trust, untyped=untyped, output=source.output
-        )
+        return source.load_white_box(model, described, people)
 
     with output.progress() as progress:
         result = checker.check_certificate(
@@ -250,16 +255,11 @@ def certify(
     The result is the share of the population whose decision provably does not depend on protected attributes.
     """
     from evenhand import certification as certifying
-    from evenhand import models
     from evenhand.population.mixture import choose_population
 
     config = SETTINGS.read(settings, seed=domain.seed)
     described, people = domain.describe()
-    like = people.frame if people is not None else None
-    untyped = people is not None and people.untyped
-    network = models.load_white_box(
-        model, described, like=like, trust=domain.trust, untyped=untyped, output=domain.output
-    )
+    network = domain.load_white_box(model, described, people)
     wider = None
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"

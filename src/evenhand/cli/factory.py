@@ -161,7 +161,7 @@ class TitledCommand(TyperCommand):
         for parameter in parameters:
             record = parameter.get_help_record(ctx)
             if record is not None:
-                groups.setdefault(_title(parameter), []).append(record)
+                groups.setdefault(_place(parameter)[0], []).append(record)
         options = sum(map(len, groups.values())) - len(groups.get("Arguments", ()))
         if options <= FEW_OPTIONS:
             flat = [record for title, records in groups.items() if title != "Arguments" for record in records]
@@ -172,16 +172,16 @@ class TitledCommand(TyperCommand):
                     formatter.write_dl(groups[title])
 
 
-def _title(parameter: Any) -> str:
-    return "Arguments" if parameter.param_type_name == "argument" else PLACES.get(parameter.name, ("Analysis", 0))[0]
+def _place(parameter: Any) -> tuple[str, int]:
+    """Return the title of a parameter in the help, and its position below the title."""
+    is_argument = parameter.param_type_name == "argument"
+    return ("Arguments", 0) if is_argument else PLACES.get(parameter.name, ("Analysis", 0))
 
 
 def _position(parameter: Any) -> tuple[int, int]:
     """Return the position of a parameter in the help: of its title, and below the title."""
-    if parameter.param_type_name == "argument":
-        return -1, 0
-    title, place = PLACES.get(parameter.name, ("Analysis", 0))
-    return list(TITLES).index(title), place
+    title, place = _place(parameter)
+    return ["Arguments", *TITLES].index(title), place
 
 
 class TitledCommands(TyperGroup):
