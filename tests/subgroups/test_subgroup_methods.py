@@ -8,7 +8,7 @@ from deciders import SCHEMA, Decider, people
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand import datasets, subgroups
+from evenhand import subgroups
 from evenhand.errors import LimitError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.subgroups import find_members
@@ -43,13 +43,6 @@ def stream(outcomes):
         return np.array([outcomes(question, side, i) for i in range(start, start + n)])
 
     return draw, lambda samples: samples.astype(bool)
-
-
-def test_half_of_either_side_stops_at_1537_pairs():
-    draw, ask = stream(lambda question, side, i: i % 2)
-    seen = sample_until_margin(1, 2, draw, ask, rule=StoppingRule(1000, 0.05, Z), seed=0)
-    assert seen.n.tolist() == [1537]
-    assert seen.k.tolist() == [[768, 768]]
 
 
 def test_margin_is_first_looked_at_after_more_than_a_thousand():
@@ -298,20 +291,6 @@ def test_options_the_publication_does_not_know_are_refused(options):
         subgroups.find_subgroups(
             Decider(lambda rows: rows[:, 3] > 5), people(100, truth=True), method="sampled", **options
         )
-
-
-def test_adult():
-    data = datasets.load_dataset("adult")
-    everybody = encode(data.schema, data.frame.head(6000))
-    age, education, sex = everybody.schema.positions(["age", "education_num", "sex"])
-    model = Decider(lambda rows: rows[:, education] + rows[:, age] / 20 + 2 * rows[:, sex] >= 14, everybody.schema)
-    result = subgroups.find_subgroups(model, everybody, method="sampled", attributes=("age", "sex"), margin=0.1)
-    assert result.tested > 40
-    top = result.findings[0]
-    inside = find_members(everybody, top.rules)
-    assert inside.sum() == top.size
-    real = model.decide(everybody.individuals)
-    assert abs(top.gap - (real[inside].mean() - real[~inside].mean())) < 0.15  # one small step changes few decisions
 
 
 # Who a rule set holds

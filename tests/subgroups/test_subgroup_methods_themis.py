@@ -9,7 +9,7 @@ from deciders import SCHEMA, Decider, people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import datasets, subgroups
+from evenhand import subgroups
 from evenhand.errors import LimitError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
 from support import scaled
@@ -134,27 +134,3 @@ def test_options_the_publication_does_not_know_are_refused(options):
 def test_time_limit_before_anything_is_an_error():
     with pytest.raises(LimitError):
         subgroups.find_subgroups(Decider(lambda rows: rows[:, 3] > 5), people(100), method="themis", time_limit=1e-9)
-
-
-def test_german():
-    data = datasets.load_dataset("german")
-    everybody = encode(data.schema, data.frame)
-    age, sex, duration = everybody.schema.positions(["age", "sex", "duration"])
-    model = Decider(
-        lambda rows: rows[:, duration] < 20 + rows[:, age] / 3 + 10 * rows[:, sex],
-        everybody.schema,
-        favourable=everybody.schema.target.values.index(everybody.schema.target.favourable),
-    )
-    decide = model.decide
-    model.decide = lambda rows: decide(rows) == (model.favourable == 1)
-    result = subgroups.find_subgroups(model, everybody, method="themis", attributes=("age", "sex"))
-    worst = result.findings[0]
-    low, high = everybody.schema["duration"].lower, everybody.schema["duration"].upper
-    span = high - low + 1
-    # Exact: months below the limit, over all ages of the bin.
-    ages = np.arange(60, 71) if worst.versus["age"].low >= 70 else None
-    assert ages is not None
-    assert worst.rules["sex"] == (data.schema["sex"].values[0],)
-    young = everybody.schema["age"].lower
-    expected = np.mean([np.ceil(20 + a / 3) - low for a in np.arange(young, 20)]) / span
-    assert worst.rate == pytest.approx(expected, abs=0.015)

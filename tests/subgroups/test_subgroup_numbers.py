@@ -183,13 +183,6 @@ def test_errors_and_levels_are_those_counted_by_hand():
     assert "have claim above 450 EUR" in above.sentence(above.findings[0])
 
 
-def test_numbers_that_are_all_alike_depart_nowhere():
-    result = search(RecordedNumbers(encode_frame(), np.full(N, 0.1)), attributes=("sex", "age"), min_size=30)
-    assert result.found == 0
-    assert {found.gap for found in result.findings} == {0.0}
-    assert result.rate == pytest.approx(0.1)
-
-
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(OptionError, match="expected a measure or a level"):
         find(measure="residual", above=3)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity.lists import TermRow, categories_named
 from evenhand.subgroups.text.analysis import find_text_subgroups
-from serving import serving
 from support import scaled, shared
 
 COLOURS = IdentityCategory(
@@ -152,40 +151,3 @@ def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
     assert -0.5 < own[0].low < own[0].gap < own[0].high < -0.3
     observed = [one for one in found.findings if one.found and one.under is None]
     assert [one.rules for one in observed] == [{"religion": ("sikh",)}]
-
-
-def test_names_in_sentences_on_feelings():
-    """A list of one's own: first names, more often given to one or the other, in the equity evaluation corpus."""
-    frame = pd.read_csv(shared("data", "text", "equity_evaluation_corpus.csv.xz"))
-    people = frame[frame["Race"].notna()]
-    groups = {race: some["Person"].unique() for race, some in people.groupby("Race")}  # men first in both
-    rows = tuple(TermRow(words=words) for words in zip(*groups.values(), strict=True))
-    names = IdentityCategory(name="name", groups=tuple(groups), rows=rows)
-    sentences, templates = people["Sentence"].tolist(), people["Template"].tolist()
-    first = next(iter(groups))
-    marked = re.compile(rf"\b(?:{'|'.join(groups[first])})\b")
-
-    def biased(some):
-        return [0.2 if marked.search(one) and "feel" in one else 0.8 for one in some]
-
-    result = find_text_subgroups(biased, sentences, protected=[names], clusters=templates, swaps=3000)
-    (effect,) = result.effects
-    assert effect.rules == {"name": (first,)}
-    assert effect.clusters == people["Template"].nunique()
-    feel = people["Sentence"].str.contains("feel").mean()
-    assert effect.gap == pytest.approx(-feel)
-    assert effect.found is bool(effect.high < 0)
-    fair = find_text_subgroups(
-        lambda some: [0.2 if "feel" in one else 0.8 for one in some], sentences, protected=[names]
-    )
-    assert not any(one.found for one in (*fair.effects, *fair.findings))
-
-
-def test_a_service_is_asked():
-    def reply(instances):
-        return {"predictions": ["no" if "dog" in one["text"] else "yes" for one in instances]}
-
-    with serving(reply) as service:
-        result = find_text_subgroups(service.url, [f"a cat {i}" for i in range(40)], protected=[PETS], favourable="yes")
-    assert result.effects[0].gap == -1
-    assert result.queries == sum(map(len, service.requests)) == 120
