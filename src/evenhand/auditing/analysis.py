@@ -19,7 +19,6 @@ from evenhand.auditing.labels import (
     THRESHOLDS,
     list_skipped,
     measure_labels,
-    measure_without_favourable,
     select_any_favourable,
 )
 from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
@@ -31,6 +30,7 @@ from evenhand.certification.certificate.result import Certificate, estimated_sha
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
+from evenhand.groups.labels import size_groups
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.individual.result import IndividualResult
 from evenhand.models.additive.network import AdditiveNetwork
@@ -298,7 +298,7 @@ def _measure_groups(
     scorer, people = subject.scorer, subject.people
     try:
         if several:
-            return measure_without_favourable(scorer, reply, subject, config)
+            return size_groups(measure_labels(scorer, reply, subject, config))
         by_group = groups.measure_groups(
             scorer,
             people,

@@ -7,8 +7,6 @@ from dataclasses import replace
 from evenhand import groups
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.result import SkippedAnalysis
-from evenhand.groups.labels import size_groups
-from evenhand.groups.result import GroupMetrics
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
@@ -51,11 +49,6 @@ def measure_labels(scorer: Scorer, reply: Reply, subject: Subject, config: Audit
         reference=config.reference,
         seed=config.seed,
     )
-
-
-def measure_without_favourable(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> GroupMetrics:
-    """Compute the group metrics of a model without a favourable label."""
-    return size_groups(measure_labels(scorer, reply, subject, config))
 
 
 def list_skipped(scorer: Scorer) -> list[SkippedAnalysis]:

@@ -170,12 +170,12 @@ class ColumnTypes:
         return frame.assign(**{name: self.conversions[name].convert(frame[name], location) for name in names})
 
     def with_inputs(self, inputs: Mapping[str, ColumnInput], schema: Schema, frame: Any) -> ColumnTypes:
-        """Return a copy with replaced inputs for some columns."""
+        """Replace the inputs of some columns."""
         changed = {name: plan_conversion(name, column, schema, frame[name]) for name, column in inputs.items()}
         return ColumnTypes({**self.conversions, **changed})
 
     def without(self, names: Iterable[str]) -> ColumnTypes:
-        """Return a copy without the conversions of some columns."""
+        """Remove the conversions of some columns."""
         gone = set(names)
         return ColumnTypes({name: conversion for name, conversion in self.conversions.items() if name not in gone})
 
@@ -210,7 +210,7 @@ def plan_conversion(name: str, expected: ColumnInput, schema: Schema, column: An
 
 
 def needs_conversion(name: str, expected: ColumnInput, schema: Schema, column: Any) -> bool:
-    """Return whether a column of a text table differs from the column that a model expects."""
+    """Check whether a column of a text table differs from the column that a model expects."""
     if expected.type == "categories":
         return True
     if column.dtype.kind in "iufb":
@@ -222,7 +222,7 @@ def needs_conversion(name: str, expected: ColumnInput, schema: Schema, column: A
 
 
 def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
-    """Return the alternative type of a text table's column; None if there is none.
+    """Choose the alternative type of a text table's column; None if there is none.
 
     Canonical numbers may be strings. Strings may be numbers or Booleans if all of them, except markers of unknown
     values, can be parsed as such.

@@ -52,7 +52,7 @@ class QuestionLedger:
         self.sent += rows
 
     def settle(self) -> int:
-        """Return the number of individuals since the last call, for the report of an analysis."""
+        """Count the individuals since the last call, for the report of an analysis."""
         rows, self.settled = self.sent - self.settled, self.sent
         return rows
 
@@ -69,7 +69,7 @@ class QuestionLedger:
 
 
 def find_ledger(model: Any) -> QuestionLedger | None:
-    """Return the ledger of a model. None for a model without one, such as a white box."""
+    """Find the ledger of a model. None for a model without one, such as a white box."""
     ledger = getattr(model, "ledger", None)
     return ledger if isinstance(ledger, QuestionLedger) else None
 
@@ -86,18 +86,18 @@ class CountedScorer(WrappedScorer):
         return self._ledger
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return the model's scores (n, classes)."""
+        """Query the model's scores, shape (n, classes), and charge the ledger."""
         self._ledger.charge(answers_per_row(self.model) * len(individuals))
         return self.model.scores(individuals)
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the model's labels (n,)."""
+        """Query the model's labels, shape (n,), and charge the ledger."""
         self._ledger.charge(answers_per_row(self.model) * len(individuals))
         return self.model.predict(individuals)
 
 
 def answers_per_row(scorer: Scorer) -> int:
-    """Return the number of queries per individual, which is greater than 1 if several answers are averaged."""
+    """Count the queries per individual, more than 1 if several answers are averaged."""
     while isinstance(scorer, WrappedScorer):
         if hasattr(scorer, "answers"):
             return int(scorer.answers)

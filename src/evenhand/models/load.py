@@ -105,7 +105,7 @@ def _connect(url: str, request: LoadRequest) -> Any:
 
 
 def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]:
-    """Return the file, URL or imported object, and the request with a name for it.
+    """Find the file, URL or object that a source names, and name it in the request.
 
     Raises:
         ModelError: The text is none of these.
@@ -188,12 +188,12 @@ OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def is_url(source: str) -> bool:
-    """Return whether a model is given as a URL."""
+    """Check whether a model is given as a URL."""
     return re.match(r"https?://", source, re.IGNORECASE) is not None
 
 
 def is_path(source: str) -> bool:
-    """Return whether a model is given as a file."""
+    """Check whether a model is given as a file."""
     if "://" in source:
         return False
     return Path(source).suffix.lower() in LOADERS or Path(source).exists() or ":" not in source
@@ -296,12 +296,12 @@ def _rename(scorer: Any, name: str | None) -> Any:
 
 
 def _with_fields(scorer: Any, **changes: Any) -> Any:
-    """Return a model with changed fields. A model of another library is returned unchanged."""
+    """Change fields of a model. A model of another library is returned unchanged."""
     return dataclasses.replace(scorer, **changes) if hasattr(scorer, "__dataclass_fields__") else scorer
 
 
 def _adopt_schema(scorer: Any, schema: Schema) -> Any:
-    """Return a loaded model with a schema's protected attributes and favourable label, if there are labels.
+    """Give a loaded model a schema's protected attributes and favourable label, if there are labels.
 
     Raises:
         ModelError: The model's attributes differ, so the same row would describe another person.

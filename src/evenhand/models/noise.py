@@ -160,7 +160,7 @@ def check_noise(
 
 
 def can_vary(model: Scorer | Regressor) -> bool:
-    """Return whether answers of a model may differ between calls: endpoints, functions, unknown estimators.
+    """Check whether answers of a model may differ between calls: endpoints, functions, unknown estimators.
 
     Such a model has an attribute ``can_vary``. White boxes are deterministic.
     """

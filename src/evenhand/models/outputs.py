@@ -92,7 +92,7 @@ class OutputReading:
         return f"The model's output was read as {article} of {label!r} ({rule}): {self.evidence}."
 
     def reply(self, outputs: Floats, classes: Sequence[Value], position: int, *, location: str) -> Reply:
-        """Return the scores and labels of outputs (n, k).
+        """Convert outputs (n, k) to scores and labels.
 
         Args:
             outputs: One column, or one per class.
@@ -143,12 +143,12 @@ def _require_two(classes: Sequence[Value], location: str) -> None:
 
 
 def are_labels(values: Floats, classes: Sequence[Value]) -> bool:
-    """Return whether all numbers (n,) are labels."""
+    """Check whether all numbers (n,) are labels."""
     return all(any(same_label(number, label) for label in classes) for number in np.unique(values).tolist())
 
 
 def _is_reverse(classes: Sequence[Value], position: int) -> bool:
-    """Return whether the labels are numbers and a single output for the label 1 would refer to the other label."""
+    """Check whether the labels are numbers and a single output for the label 1 would refer to the other label."""
     return same_label(1, classes[1 - position]) or same_label(0, classes[position])
 
 
@@ -355,7 +355,7 @@ def _read_column(
 
 
 def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
-    """Return whether the sigmoids fit the true labels better than the values, by Brier score and mean."""
+    """Check whether the sigmoids fit the true labels better than the values, by Brier score and mean."""
     labelled = truth >= 0
     y, p, q = truth[labelled], values[labelled], sigmoid(values[labelled])
     if len(y) < 2 or abs(q.mean() - y.mean()) >= abs(p.mean() - y.mean()):
@@ -364,7 +364,7 @@ def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
 
 
 def _fits_better_at_half(values: Floats, truth: Integers) -> bool:
-    """Return whether the threshold 1/2 is more accurate than 0."""
+    """Check whether the threshold 1/2 is more accurate than 0."""
     labelled = truth >= 0
     y, v = truth[labelled], values[labelled]
     right = ((v > 0.5) == y).astype(np.float64) - ((v > 0) == y)
@@ -372,14 +372,14 @@ def _fits_better_at_half(values: Floats, truth: Integers) -> bool:
 
 
 def _mean_in_errors(differences: Floats) -> float:
-    """Return the mean of the differences divided by its standard error."""
+    """Compute the mean of the differences divided by its standard error."""
     if len(differences) < 2 or np.ptp(differences) == 0:
         return 0.0
     return float(differences.mean() / (differences.std(ddof=1) / math.sqrt(len(differences))))
 
 
 def first_reading(outputs: Floats, classes: Sequence[Value]) -> OutputReading:
-    """Return a provisional interpretation of outputs (n, k) for checks before ``read_outputs``."""
+    """Choose a provisional interpretation of outputs (n, k) for checks before ``read_outputs``."""
     labels = outputs.shape[1] == 1 and are_labels(outputs[:, 0], classes)
     return OutputReading("labels" if labels else "score", "", labels)
 

@@ -46,11 +46,11 @@ class Scorer(Protocol):
     def name(self) -> str: ...
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return the class scores of individuals (n, attributes), shape (n, classes). Each row sums to 1."""
+        """Compute the class scores of individuals (n, attributes), shape (n, classes). Each row sums to 1."""
         ...
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the label of each individual, as a position in ``classes``, shape (n,)."""
+        """Predict the label of each individual, as a position in ``classes``, shape (n,)."""
         ...
 
 
@@ -74,7 +74,7 @@ class Regressor(Protocol):
 
 
 def find_caution(scorer: object) -> str:
-    """Return the caution about a model, such as the column types that it receives."""
+    """Collect the cautions about a model, such as the column types that it receives."""
     scorer = unwrap_scorer(scorer)
     types: ColumnTypes = getattr(scorer, "types", AS_READ)
     return " ".join(filter(None, [types.describe(), getattr(scorer, "caution", "")]))
@@ -121,7 +121,7 @@ class WrappedScorer:
 
 
 def unwrap_scorer(model: Part) -> Scorer | Part:
-    """Return the model behind its wrappers."""
+    """Remove the wrappers of a model."""
     scorer: Scorer | Part = model
     while isinstance(scorer, WrappedScorer):
         scorer = scorer.model

@@ -41,7 +41,7 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         self.model, self.threshold = model, threshold
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return the scores and labels from a single query."""
+        """Query scores and labels together."""
         scores = ask_model(self.model, individuals).scores
         selected = self.threshold.select(scores[:, self.favourable])
         unfavourable = scores.copy()

@@ -11,11 +11,12 @@ import numpy as np
 from evenhand.core.http import redact_url
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.importing import import_object
-from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model, load_regressor
+from evenhand.models.load import OBJECT_NAME, is_path, is_url, open_model
 from evenhand.models.outputs import OutputKind
 from evenhand.models.scorer import Regressor, Scorer, find_caution, unwrap_scorer
 from evenhand.population.independent import uniform_population
@@ -45,10 +46,10 @@ def load_white_box(
         EvenhandError: as ``load_model``.
     """
     refuse_opaque(source)
-    if schema.target.is_number:
-        return extract_white_box(load_regressor(source, schema, like=like, trust=trust, name=name, untyped=untyped))
-    scorer = load_model(source, schema, like=like, trust=trust, name=name, untyped=untyped, output=output)
-    return extract_white_box(scorer)
+    if not schema.target.is_number:
+        schema.target.require_labels("this analysis")
+    request = LoadRequest(schema, like, trust, name, untyped=untyped and like is not None, output=output)
+    return extract_white_box(open_model(source, request))
 
 
 def refuse_opaque(source: Any) -> None:

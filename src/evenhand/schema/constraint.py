@@ -13,7 +13,7 @@ constraint on that attribute.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -93,43 +93,6 @@ def list_words(attributes: Sequence[Attribute]) -> frozenset[str]:
     return frozenset({*(attribute.name for attribute in attributes), *values})
 
 
-def find_attribute(
-    source: Source, node: Node, attributes: Iterable[Attribute], message: str | None = None
-) -> Attribute:
-    """Find the attribute named by a node.
-
-    Args:
-        source: Expression that contains the node.
-        node: Node of the expression.
-        attributes: Attributes to search.
-        message: Error message if there is no such attribute.
-
-    Raises:
-        OptionError: There is no such attribute.
-    """
-    by_name = {attribute.name: attribute for attribute in attributes}
-    name = source.word(node)
-    if name not in by_name:
-        hint = f"the attributes are: {', '.join(by_name)}"
-        raise source.unknown(message or f"there is no attribute {name!r}", node, by_name, hint)
-    return by_name[name]
-
-
-def find_entry(source: Source, node: Node, attribute: Attribute) -> float:
-    """Find the entry of a value of a discrete attribute that is named by a node.
-
-    Raises:
-        OptionError: The attribute has no such value.
-    """
-    word = source.word(node)
-    entry = attribute.find_value(word, quoted=isinstance(node, Name) and node.quoted)
-    if entry is None:
-        hint = f"the values are {attribute.describe_domain()}"
-        values = map(str, attribute.values or ())
-        raise source.unknown(f"{word!r} is not a value of {attribute.name!r}", node, values, hint)
-    return entry
-
-
 def _divide(dividend: Any, divisor: Any) -> Any:
     # Division by zero gives NaN, which makes every comparison except != false.
     zero = np.asarray(divisor) == 0
@@ -155,8 +118,7 @@ class Compiler:
 
     def __init__(self, source: Source, attributes: Sequence[Attribute], protected: Sequence[str] = ()) -> None:
         self._source = source
-        self._attributes = attributes
-        self._names = [attribute.name for attribute in attributes]
+        self._attributes = {attribute.name: (attribute, column) for column, attribute in enumerate(attributes)}
         self._protected = protected
         self.columns: set[int] = set()
 
@@ -187,7 +149,8 @@ class Compiler:
             steps = list(zip([OPERATORS[sign.text] for sign in node.signs], operands, strict=True))
             return lambda rows: reduce(lambda total, step: step[0](total, step[1](rows)), steps, start(rows))
         if isinstance(node, Call):
-            self._check_function(node)
+            if node.function != "code":
+                raise self._source.fault(f"there is no function {node.function!r}", node, "use code()")
             if len(node.operands) > 1:
                 raise self._source.fault("code() takes one attribute", node)
             attribute, column = self._attribute(node.operands[0])
@@ -207,25 +170,37 @@ class Compiler:
         numbers = np.array(attribute.values, dtype=np.float64)
         return lambda rows: numbers[rows[:, column].astype(np.int64)]
 
-    def _check_function(self, node: Call) -> None:
-        if node.function != "code":
-            raise self._source.fault(f"there is no function {node.function!r}", node, "use code()")
-
     def _attribute(self, node: Node, message: str | None = None) -> tuple[Attribute, int]:
-        """Find an attribute and its column; reject protected attributes."""
-        attribute = find_attribute(self._source, node, self._attributes, message)
-        if attribute.name in self._protected:
-            message = (
-                f"a constraint cannot contain the protected attribute {attribute.name!r}, which the search changes"
-            )
+        """Find an attribute and its column; reject protected attributes.
+
+        Args:
+            node: Node that names the attribute.
+            message: Error message if there is no such attribute.
+        """
+        name = self._source.word(node)
+        if name not in self._attributes:
+            hint = f"the attributes are: {', '.join(self._attributes)}"
+            raise self._source.unknown(message or f"there is no attribute {name!r}", node, self._attributes, hint)
+        if name in self._protected:
+            message = f"a constraint cannot contain the protected attribute {name!r}, which the search changes"
             raise self._source.fault(message, node, "constrain the other attributes only")
-        column = self._names.index(attribute.name)
+        attribute, column = self._attributes[name]
         self.columns.add(column)
         return attribute, column
 
+    def _entry(self, node: Node, attribute: Attribute) -> float:
+        """Find the entry of the value of a discrete attribute that a node names."""
+        word = self._source.word(node)
+        entry = attribute.find_value(word, quoted=isinstance(node, Name) and node.quoted)
+        if entry is None:
+            hint = f"the values are {attribute.describe_domain()}"
+            values = map(str, attribute.values or ())
+            raise self._source.unknown(f"{word!r} is not a value of {attribute.name!r}", node, values, hint)
+        return entry
+
     def _category(self, node: Node) -> tuple[Attribute, int] | None:
         """Find a discrete attribute and its column. Return None for any other node."""
-        category = self._attribute(node) if self._source.word(node) in self._names else None
+        category = self._attribute(node) if self._source.word(node) in self._attributes else None
         return category if category is not None and category[0].is_discrete else None
 
     def _compare(self, left: Node, sign: str, right: Node, token: Token) -> Evaluator:
@@ -241,10 +216,10 @@ class Compiler:
                 raise self._source.fault(message, token, "compare each with its values, or compare their codes: code()")
             word = self._source.word(right)
             listed = attribute.find_value(word, quoted=False) is not None or not attribute.is_numeric
-            if (isinstance(right, Name) and word not in self._names) or (
+            if (isinstance(right, Name) and word not in self._attributes) or (
                 isinstance(right, Number | Arithmetic) and listed
             ):
-                code = find_entry(self._source, right, attribute)
+                code = self._entry(right, attribute)
                 return lambda rows: compare(rows[:, column], code)
         evaluate_left, evaluate_right = self._number(left), self._number(right)
         return lambda rows: compare(evaluate_left(rows), evaluate_right(rows))

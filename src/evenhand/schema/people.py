@@ -400,8 +400,7 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
             filled = columns[attribute.name].astype(object)
             if attribute.kind == "integer" and columns[attribute.name].dtype.kind != "O":
                 filled = np.array([value if is_missing(value) else int(value) for value in filled], dtype=object)
-            for row, cell in zip(missing, cells, strict=True):
-                filled[row] = np.nan if is_missing(cell) else plain_value(cell)
+            filled[missing] = [np.nan if is_missing(cell) else plain_value(cell) for cell in cells]
             columns[attribute.name] = filled
     return {name: rows[name][at] for name in schema.passthrough if name in rows.columns}
 

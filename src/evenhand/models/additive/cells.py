@@ -79,7 +79,7 @@ Cells: TypeAlias = NDArray[Any]
 
 
 def cell_array(cells: Sequence[Cell | PassthroughCell]) -> Cells:
-    """Return cells as an array."""
+    """Convert cells to an array."""
     array = np.empty(len(cells), dtype=object)
     for i, cell in enumerate(cells):
         array[i] = cell
@@ -114,7 +114,7 @@ def refuse_passthrough(cells: Cells) -> None:
 
 
 def is_listed(attribute: Attribute) -> bool:
-    """Return whether the attribute's domain is short enough to list."""
+    """Check whether the attribute's domain is short enough to list."""
     return attribute.is_discrete or (attribute.size is not None and attribute.size <= MAX_LISTED)
 
 

@@ -67,7 +67,7 @@ def input_units(cells: Cells) -> LinearTensor:
 
 
 def require_units(value: Any) -> LinearTensor:
-    """Return a tensor that precedes the outputs. Reject all others."""
+    """Check that a tensor precedes the outputs, and return it."""
     if isinstance(value, LinearTensor):
         return value
     raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax is only supported at the end")

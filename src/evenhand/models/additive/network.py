@@ -251,7 +251,7 @@ def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str
 
 
 def plain_line(attribute: Attribute) -> tuple[float, float]:
-    """Return the slope and intercept of an integer or real attribute's numeric encoding."""
+    """Compute the slope and intercept of an integer or real attribute's numeric encoding."""
     if isinstance(attribute.encoding, AffineEncoding):
         return 1 / attribute.encoding.scale, -attribute.encoding.offset / attribute.encoding.scale
     return 1.0, 0.0
@@ -318,7 +318,7 @@ def network_from_dense(
 
 
 def binary_labels(schema: Schema) -> tuple[Value, Value]:
-    """Return (unfavourable, favourable) of a two-label target.
+    """List the labels (unfavourable, favourable) of a two-label target.
 
     Raises:
         ModelError: the target has more than two labels.
@@ -362,7 +362,7 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
 
 
 def term_arrays(part: AttributeTerm) -> list[Floats]:
-    """Return the arrays that define a term. A curve is given by its values at evenly spaced points, to nine digits."""
+    """List the arrays that define a term. A curve is given by its values at evenly spaced points, to nine digits."""
     if isinstance(part, LineTerm):
         return [part.slope, part.intercept]
     if isinstance(part, StepTerm):

@@ -45,7 +45,7 @@ COMPLEMENTS: dict[OutputForm, OutputForm] = {"second": "first", "first": "second
 
 
 def is_weights(value: Any) -> TypeGuard[Values]:
-    """Return whether a value is constant across rows."""
+    """Check whether a value is constant across rows."""
     return isinstance(value, np.ndarray)
 
 
@@ -128,7 +128,7 @@ def reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def require_single(value: Tensor) -> Tensor:
-    """Return a single column or an output, for which axes of length 1 do not matter. Reject other tensors."""
+    """Check that a tensor is a single column or an output, for which axes of length 1 do not matter."""
     if isinstance(value, OutputTensor) or value.units == 1:
         return value
     raise NotAdditiveError("it inserts or removes an axis of several columns")

@@ -127,7 +127,7 @@ class LabelModel(ReplyingScorer):
         return reply if labels is None else Reply(reply.scores, labels, False)
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return the scores and labels with one query."""
+        """Query scores and labels together."""
         return self.read(self.ask(individuals))
 
 
@@ -231,7 +231,7 @@ class RowLabelModel(RowModel, LabelModel):
         return self.ask_rows(self.input(individuals), len(individuals))
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return labels and scores, shape (n, 1 + classes)."""
+        """Query labels and scores, shape (n, 1 + classes)."""
         return self.read(self.ask_rows(rows, n)).columns
 
 
@@ -360,7 +360,7 @@ def refusal_error(error: BaseException, *, location: str, rows: Any = None) -> M
 
 
 def _has_missing(rows: Any) -> bool:
-    """Return whether a frame or array has missing values."""
+    """Check whether a frame or array has missing values."""
     import narwhals as nw
 
     table = nw.from_native(rows, eager_only=True, pass_through=True)
@@ -492,12 +492,12 @@ def _check_same_people(model: RowModel) -> None:
 
 
 def _differ(answers: Floats, repeated: Floats) -> Booleans:
-    """Return whether decisions (n,) differ by more than rounding."""
+    """Check whether decisions (n,) differ by more than rounding."""
     return np.asarray(~np.isclose(answers, repeated, rtol=1e-9, atol=1e-12))
 
 
 def _changed_rows(original: Any, encoded: Any) -> list[int]:
-    """Return the rows that differ between two frames: all of them if a column has another type."""
+    """Find the rows that differ between two frames: all of them if a column has another type."""
     changed = np.zeros(len(original), dtype=np.bool_)
     for name in original.columns:
         column, other = original[name], encoded[name]

@@ -52,7 +52,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
         return not is_repeatable(self.model)
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return probabilities, mapped decision values, or one-hot labels, shape (n, classes).
+        """Query probabilities, mapped decision values, or one-hot labels, shape (n, classes).
 
         Raises:
             ModelError: The estimator fails.
@@ -63,7 +63,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
         return self._score(self.input(individuals), len(individuals))
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the estimator's own labels as positions in ``classes``, shape (n,).
+        """Predict the estimator's own labels as positions in ``classes``, shape (n,).
 
         Raises:
             ModelError: The estimator fails, or returns a label that is not in its ``classes_``.
@@ -72,14 +72,14 @@ class EstimatorModel(RowModel, ReplyingScorer):
         return self._label(self.input(individuals), len(individuals))
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels for the same rows, which are charged once.
+        """Query scores and labels for the same rows, which are charged once.
 
         Labels are not derived from the scores, since an estimator may not choose the highest score.
         """
         return self._reply_rows(self.input(individuals), len(individuals))
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return labels and scores, shape (n, 1 + classes)."""
+        """Query labels and scores, shape (n, 1 + classes)."""
         return self._reply_rows(rows, n).columns
 
     def _reply_rows(self, rows: Any, n: int) -> Reply:
@@ -147,7 +147,7 @@ class NumberModel(RowModel):
         return self
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return the predicted numbers for rows, shape (n, 1)."""
+        """Predict the numbers for rows, shape (n, 1)."""
         self.ledger.charge(n)
         return check_numbers(self.call(getattr(self.model, "predict", self.model), rows), n, model=self.name)[:, None]
 
@@ -198,13 +198,13 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
 
 
 def is_repeatable(model: Any) -> bool:
-    """Return whether an estimator and all its steps are from libraries of deterministic models."""
+    """Check whether an estimator and all its steps are from libraries of deterministic models."""
     parts = [model, *(part for _, part in nested_parts(model))]
     return all(type(part).__module__.partition(".")[0] in REPEATABLE for part in parts if part != "passthrough")
 
 
 def nested_parts(model: Any) -> list[tuple[str, Any]]:
-    """Return the named parts of a pipeline or union. Other objects have none, even with a numeric ``steps``."""
+    """List the named parts of a pipeline or union. Other objects have none, even with a numeric ``steps``."""
     named = (getattr(model, name, None) for name in ("steps", "transformer_list"))
     return [part for parts in named if isinstance(parts, Sequence) for part in parts]
 
@@ -234,7 +234,7 @@ def _match_classes(model: Any, schema: Schema, name: str) -> MatchedLabels:
 
 
 def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | None:
-    """Return the columns that an estimator was fitted on. None if unknown.
+    """List the columns that an estimator was fitted on. None if unknown.
 
     Raises:
         ModelError: The schema does not describe one of them.
@@ -256,7 +256,7 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
 
 
 def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputForm]:
-    """Return the forms that an estimator may accept, most likely first.
+    """List the forms that an estimator may accept, most likely first.
 
     Raises:
         ModelError: The schema does not yield the number of columns that it was fitted on.
@@ -283,7 +283,7 @@ def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputFor
 
 
 def learnt_form(model: Any, schema: Schema) -> InputForm | None:
-    """Return whether encoders fitted on an array expect strings or numbers. None if unknown."""
+    """Check whether encoders fitted on an array expect strings or numbers. None if unknown."""
     inputs = learnt_inputs(model, schema.names)
     learnt = [
         inputs[attribute.name] for attribute in schema.attributes if attribute.values and attribute.name in inputs

@@ -54,12 +54,12 @@ class FairlearnClassifier:
         return getattr(self.estimator, "n_features_in_", None)
 
     def predict(self, frame: Any) -> NDArray[Any]:
-        """Return the labels, drawn with a fixed seed if the classifier draws them."""
+        """Predict the labels, drawn with a fixed seed if the classifier draws them."""
         seed = {} if type(self.model).__name__ == "GridSearch" else {"random_state": 0}
         return np.asarray(self.model.predict(self._features(frame), **self._groups(frame), **seed)).reshape(-1)
 
     def predict_proba(self, frame: Any) -> NDArray[Any]:
-        """Return the probability of each label, shape (n, 2)."""
+        """Compute the probability of each label, shape (n, 2)."""
         ask = getattr(self.model, "_pmf_predict", None) or self.model.predict_proba
         return np.asarray(ask(self._features(frame), **self._groups(frame)))
 
@@ -122,7 +122,7 @@ def adapt_fairlearn(model: Any, schema: Schema, *, name: str | None) -> Fairlear
 
 
 def _split_key(key: Any) -> tuple[str, ...]:
-    """Return the values of a group. Fairlearn joins values with commas and escapes commas within values."""
+    """Split the key of a group into its values. Fairlearn joins values with commas and escapes commas within values."""
     if not isinstance(key, str):
         return (word_of(key),)
     parts = re.split(r"(?<!\\),", key)
@@ -130,7 +130,7 @@ def _split_key(key: Any) -> tuple[str, ...]:
 
 
 def _fitting_columns(keys: Mapping[tuple[str, ...], Any], schema: Schema) -> list[tuple[str, ...]]:
-    """Return the combinations of protected attributes whose values match the groups."""
+    """Find the combinations of protected attributes whose values match the groups."""
     values = {attribute.name: _words(attribute) for attribute in schema.attributes if attribute.protected}
     width = len(next(iter(keys)))
     return [

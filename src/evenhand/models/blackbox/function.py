@@ -97,7 +97,7 @@ class RememberingScorer(ReplyingScorer, WrappedScorer):
         self._answers: dict[bytes, Floats] = {}
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels."""
+        """Query scores and labels, each distinct individual only once."""
         return reply_once(self, individuals, self._answers, partial(ask_model, self.model), batch=BATCH_ROWS)
 
 

@@ -73,7 +73,7 @@ class HttpEndpoint(RowLabelModel):
     can_vary: ClassVar[bool] = True
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels. Answers are cached.
+        """Query scores and labels. Answers are cached.
 
         Raises:
             FetchError: The endpoint does not respond.

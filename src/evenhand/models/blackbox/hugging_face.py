@@ -60,7 +60,7 @@ class TextClassifier:
 
 
 def is_text_classifier(path: Path) -> bool:
-    """Return whether a folder contains a transformers model."""
+    """Check whether a folder contains a transformers model."""
     return path.is_dir() and (path / "config.json").is_file()
 
 

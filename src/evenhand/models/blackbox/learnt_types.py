@@ -54,7 +54,7 @@ INNER_ESTIMATORS = (
 
 
 def learnt_inputs(model: Any, columns: Sequence[str]) -> dict[str, ColumnInput]:
-    """Return the columns whose types a fitted estimator declares.
+    """Find the columns whose types a fitted estimator declares.
 
     Args:
         model: The fitted estimator.
@@ -162,7 +162,7 @@ def _side_by_side(parts: Sequence[Columns]) -> Columns:
 
 
 def _inner_estimator(step: Any) -> Any:
-    """Return the first nested estimator, or None."""
+    """Find the first nested estimator, or None."""
     for attribute in INNER_ESTIMATORS:
         inner = getattr(step, attribute, None)
         estimator = next(iter(inner), None) if isinstance(inner, list | tuple) else inner
@@ -174,7 +174,7 @@ def _inner_estimator(step: Any) -> Any:
 
 
 def _classify(values: Sequence[Any]) -> ColumnInput | None:
-    """Return the type of an encoder's categories. None for mixed types."""
+    """Determine the type of an encoder's categories. None for mixed types."""
     present = tuple(value for value in values if not is_missing(value))
     missing = len(present) < len(values)
     if all(isinstance(value, str) for value in present):

@@ -188,13 +188,13 @@ def open_onnx(source: Path | bytes, request: LoadRequest) -> OnnxModel:
 
 
 def _gives_numbers(session: Any, label: str | None) -> bool:
-    """Return whether the label output is numeric."""
+    """Check whether the label output is numeric."""
     kinds = {output.name: output.type for output in session.get_outputs()}
     return kinds.get(label) not in (None, "tensor(string)", "tensor(bool)")
 
 
 def _lacks_zero_one(classes: Sequence[Value]) -> bool:
-    """Return whether there are exactly two labels, neither of them 0 or 1."""
+    """Check whether there are exactly two labels, neither of them 0 or 1."""
     return len(classes) == 2 and not any(same_label(number, label) for number in (0, 1) for label in classes)
 
 

@@ -148,7 +148,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
 
 
 def reads_texts(model: Any) -> bool:
-    """Return whether the first step of a scikit-learn model tokenises texts, so it cannot accept rows."""
+    """Check whether the first step of a scikit-learn model tokenises texts, so it cannot accept rows."""
     model = getattr(model, "best_estimator_", model)
     parts = nested_parts(model)
     return reads_texts(parts[0][1]) if parts else hasattr(model, "build_analyzer")
@@ -369,11 +369,11 @@ class TextAnswers:
         self.stopped |= len(affordable) < len(new)
 
     def positions(self, texts: Iterable[str]) -> Integers:
-        """Return the position of each text in ``answers``, or -1."""
+        """Find the position of each text in ``answers``, or -1."""
         return np.array([self._position.get(text, -1) for text in texts], dtype=np.int64)
 
     def answers(self) -> tuple[Reply, tuple[Any, ...], int]:
-        """Return all answers, the label names and the position of the favourable label.
+        """Interpret all answers. Return them, the label names and the position of the favourable label.
 
         Raises:
             LimitError: There are no answers.

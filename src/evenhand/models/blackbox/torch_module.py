@@ -44,7 +44,7 @@ class TorchModule(LabelModel):
         return self.schema.attributes
 
     def ask(self, individuals: Floats) -> Answers:
-        """Return the outputs of the network."""
+        """Compute the outputs of the network."""
         refuse_missing(individuals, self.name)
         inputs = plain_numbers(self.schema, individuals, location=self.name)
         array = self._call(inputs)

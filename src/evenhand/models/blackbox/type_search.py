@@ -129,13 +129,13 @@ def search_types(
 
 
 def _stated_inputs(schema: Schema, inputs: Mapping[str, ColumnInput], frame: Any) -> dict[str, ColumnInput]:
-    """Return the column types of a frame that the schema and the model declare."""
+    """Collect the column types of a frame that the schema and the model declare."""
     stated = _schema_inputs(schema, frame) | dict(inputs)
     return {name: column for name, column in stated.items() if name in frame.columns}
 
 
 def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
-    """Return the types that a schema declares: strings for numbers listed as strings, and ``model_input: number``."""
+    """Collect the types that a schema declares: strings for numbers listed as strings, and ``model_input: number``."""
     stated = {}
     for attribute in schema.attributes:
         words = attribute.values if attribute.edges is None else None
@@ -148,7 +148,7 @@ def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
 
 
 def _kept_rows(schema: Schema, frame: Any) -> Any:
-    """Return the positions of the rows that ``encode`` keeps. None if the frame does not fit the schema."""
+    """Find the positions of the rows that ``encode`` keeps. None if the frame does not fit the schema."""
     try:
         return encode(schema, frame).rows
     except DataError:
@@ -176,7 +176,7 @@ class _TypeSearch:
     accepted: Any = None
 
     def switch(self, names: Iterable[str], model: Any = None) -> Any:
-        """Return the model with the alternative type of some columns."""
+        """Give the model the alternative type of some columns."""
         model = model or self.model
         inputs = {name: self.others[name] for name in names}
         return replace(model, types=model.types.with_inputs(inputs, model.schema, self.frame))
@@ -195,7 +195,7 @@ class _TypeSearch:
         return None
 
     def find_accepted(self, error: ModelError | FetchError, limit: int) -> Any:
-        """Return the model with the types that it accepts.
+        """Find the types that the model accepts, and return the model with them.
 
         Args:
             error: Rejection of the current types.
@@ -235,7 +235,7 @@ class _TypeSearch:
                     needed = remaining
 
     def find_used(self) -> Any:
-        """Return the model with the column types that influence its answers.
+        """Find the column types that influence the model's answers, and return the model with them.
 
         A column that it ignores gets its alternative type if the model accepts that type and depends on it.
         """
@@ -277,7 +277,7 @@ class _TypeSearch:
         return None if positions is None else sample.iloc[positions].reset_index(drop=True)
 
     def _accepted_columns(self, names: list[str]) -> list[str]:
-        """Return the columns whose alternative types the model accepts, by bisection."""
+        """Find the columns whose alternative types the model accepts, by bisection."""
         self.questions, accepted, pending = 0, list[str](), [names]
         while pending and self.questions < MAX_QUESTIONS:
             group = pending.pop()
@@ -290,7 +290,7 @@ class _TypeSearch:
         return accepted
 
     def _find_differing(self, model: Any, ignored: Sequence[str], reactions: _Reactions) -> list[str]:
-        """Return the columns for which both types remain possible although the answers differ."""
+        """Find the columns for which both types remain possible although the answers differ."""
         differing = []
         for name in [name for name in self.others if name not in model.types.conversions][:MAX_COMPARED]:
             other = self.switch([name], model)
@@ -340,7 +340,7 @@ class _Reactions:
         return [answers[at : at + size] for at in range(0, len(answers), size)]
 
     def differ(self, model: Any, other: Any) -> bool:
-        """Return whether the answers of two models differ. False if the second model rejects the rows."""
+        """Check whether the answers of two models differ. False if the second model rejects the rows."""
         rows = self.rows.head(COMPARED_ROWS)
         try:
             other_answers = [_ask_batches(other, rows) for _ in range(2)]
@@ -363,5 +363,5 @@ def _count_changes(answers: Floats, other_answers: Floats) -> int:
 
 
 def is_clear(changes: int, noise: int) -> bool:
-    """Return whether there are more changes than noise explains."""
+    """Check whether there are more changes than noise explains."""
     return changes > 0 if noise == 0 else changes - noise > STANDARD_ERRORS * math.sqrt(changes + noise)

@@ -15,7 +15,7 @@ from evenhand.schema.schema import Schema
 
 
 def booster_library(model: Any) -> str | None:
-    """Return the boosting library of a model. None for any other model."""
+    """Determine the boosting library of a model. None for any other model."""
     library = type(model).__module__.partition(".")[0]
     return library if library in ("catboost", "lightgbm", "xgboost") else None
 
@@ -55,7 +55,7 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
 
 
 def _fitted_booster(model: Any, attribute: str, method: str, name: str) -> Any:
-    """Return the booster of an estimator. A booster is returned unchanged."""
+    """Extract the booster of an estimator. A booster is returned unchanged."""
     try:
         inside = getattr(model, attribute, None)
         booster = model if inside is None else inside() if callable(inside) else inside

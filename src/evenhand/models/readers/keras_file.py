@@ -374,7 +374,7 @@ def _referenced_layers(part: Any) -> list[str]:
 
 
 def _is_training(part: Any) -> bool:
-    """Return whether a layer is called with ``training=True``, in any of the formats of Keras 2 and 3."""
+    """Check whether a layer is called with ``training=True``, in any of the formats of Keras 2 and 3."""
     if isinstance(part, dict):
         return part.get("training") is True or any(_is_training(inner) for inner in part.values())
     return isinstance(part, list) and any(_is_training(inner) for inner in part)

@@ -99,7 +99,7 @@ def _decode_strings(array: Values) -> Values:
 
 
 def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> tuple[str, Tensor]:
-    """Return the name of the input and its columns."""
+    """Read the name of the input and its columns."""
     if len(inputs) != 1:
         raise NotAdditiveError(
             f"the model takes {len(inputs)} inputs instead of one tensor of encoded attributes",

@@ -85,7 +85,7 @@ def attribute_for_input(input_name: str, schema: Schema) -> Attribute | None:
 
 
 def require_attribute(input_name: str, schema: Schema, *, location: str) -> Attribute:
-    """Return the attribute of an input.
+    """Find the attribute of an input.
 
     Raises:
         ModelError: There is none.
@@ -164,7 +164,7 @@ def _plain_values(
 
 
 def word_numbers(attribute: Attribute) -> Floats:
-    """Return the numbers of a numeric input for an attribute's listed strings, shape (values,): its encoding, or else
+    """Compute the numbers of a numeric input for an attribute's listed strings, shape (values,): its encoding, or else
     parsed numbers and Booleans, or else positions.
     """
     numbers = _literal_numbers(attribute)
@@ -189,7 +189,7 @@ def _lists_words(attribute: Attribute) -> bool:
 
 
 def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
-    """Return the attributes that the model receives as encoded numbers, not as data values."""
+    """List the attributes that the model receives as encoded numbers, not as data values."""
     numeric = [item.name for item in session.get_inputs() if item.type != TEXT_TYPE]
     attributes = [attribute_for_input(name, schema) for name in numeric]
     if attributes == [None]:

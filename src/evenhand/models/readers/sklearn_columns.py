@@ -111,7 +111,7 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
 
 
 def is_kind(step: Any, kinds: Collection[str]) -> bool:
-    """Return whether a step has exactly a listed scikit-learn type. A subclass may compute differently."""
+    """Check whether a step has exactly a listed scikit-learn type. A subclass may compute differently."""
     return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
 
 
@@ -298,7 +298,7 @@ class _FittedStep:
         return self._call({j: line.computed(self._probes[j]) for j, line in lines.items()})
 
     def _keeps_lines(self) -> bool:
-        """Return whether the step only scales and shifts numbers, or leaves them unchanged."""
+        """Check whether the step only scales and shifts numbers, or leaves them unchanged."""
         missing = getattr(self.step, "missing_values", None)
         fills_gaps = is_kind(self.step, {"SimpleImputer"}) and isinstance(missing, float) and math.isnan(missing)
         return fills_gaps or is_kind(self.step, SCALERS)
@@ -358,7 +358,7 @@ class _FittedStep:
 
 
 def _example_value(column: Cell) -> Values:
-    """Return an example value of a column, shape (1,)."""
+    """Compute an example value of a column, shape (1,)."""
     if isinstance(column, ListedCell):
         return column.values[:1]
     line = column.curve if isinstance(column, CurveCell) else column
@@ -436,6 +436,6 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
 
 
 def _is_elementwise(step: Any) -> bool:
-    """Return whether a FunctionTransformer applies an elementwise NumPy function."""
+    """Check whether a FunctionTransformer applies an elementwise NumPy function."""
     elementwise = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
     return elementwise and getattr(np, step.func.__name__, None) is step.func and not step.kw_args

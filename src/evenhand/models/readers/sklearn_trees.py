@@ -48,7 +48,7 @@ def _tree_families() -> dict[type, TreeFamily]:
 
 
 def tree_family(model: Any) -> TreeFamily | None:
-    """Return the family of a scikit-learn tree model. None for a subclass, which may predict differently."""
+    """Determine the family of a scikit-learn tree model. None for a subclass, which may predict differently."""
     return _tree_families().get(type(model))
 
 
@@ -223,7 +223,7 @@ def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Int
 
 
 def _accepts_missing(estimator: Any) -> bool:
-    """Return whether the model accepts a row of missing values."""
+    """Check whether the model accepts a row of missing values."""
     try:
         with warnings.catch_warnings():
             # The model may have been fitted on a data frame.

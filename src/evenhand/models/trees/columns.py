@@ -146,7 +146,7 @@ def _check_encodings(schema: Schema, columns: Integers, named_categories: set[in
 
 
 def column_attribute(schema: Schema, column: int) -> Attribute:
-    """Return the attribute of an input column."""
+    """Find the attribute of an input column."""
     owners = [attribute for attribute in schema.attributes for _ in range(attribute.width)]
     return owners[column]
 
@@ -203,7 +203,7 @@ def category_texts(schema: Schema, column: int, location: str) -> list[str]:
 
 
 def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, list[Any]]:
-    """Return the input numbers of an attribute and the corresponding values."""
+    """List the input numbers of an attribute and the corresponding values."""
     if attribute.size is None or attribute.size > MAX_CATEGORY:
         raise ModelError(
             f"{attribute.name!r} is categorical in the model but in the schema "

@@ -63,7 +63,7 @@ def _reached_leaves(nodes: TreeNodes, inputs: Floats, root: int) -> Integers:
 
 
 def goes_left(nodes: TreeNodes, node: Integers, entry: Floats) -> Booleans:
-    """Return whether inner nodes (n,) send entries (n,) of their columns to the left, shape (n,)."""
+    """Check whether inner nodes (n,) send entries (n,) of their columns to the left, shape (n,)."""
     missing = np.isnan(entry) | (nodes.zero_missing[node] & (np.abs(entry) <= ZERO_THRESHOLD))
     left = np.where(nodes.set_start[node] >= 0, _in_set(nodes, node, entry), entry <= nodes.threshold[node])
     return np.asarray(np.where(missing, nodes.default_left[node], left))
