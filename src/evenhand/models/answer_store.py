@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from evenhand.errors import DataError
 
@@ -35,8 +35,8 @@ _BEGINS = b'{"key":'
 """Prefix of each line of the file."""
 
 
-def _to_line(key: str, reply: ModelReply) -> bytes:
-    return json.dumps({"key": key, **reply._asdict()}, separators=(",", ":")).encode() + b"\n"
+def _to_line(key: str, **fields: Any) -> bytes:
+    return json.dumps({"key": key, **fields}, separators=(",", ":")).encode() + b"\n"
 
 
 class AnswerStore:
@@ -73,22 +73,23 @@ class AnswerStore:
         with self._lock:
             if key in self._known:
                 return
-            if self._file is not None:
-                self._file.write(_to_line(key, reply))
-                self._file.flush()
+            self._append(_to_line(key, **reply._asdict()))
             self._known[key] = reply
 
     def charge(self, key: str, maximum: Tokens) -> None:
         """Record a call that returned no answer but may have been charged for up to this many tokens."""
         with self._lock:
             self._charges.setdefault(key, []).append(maximum)
-            if self._file is not None:
-                self._file.write(json.dumps({"key": key, "charged": maximum}, separators=(",", ":")).encode() + b"\n")
-                self._file.flush()
+            self._append(_to_line(key, charged=maximum))
 
     def charges(self, key: str) -> list[Tokens]:
         """Return the maximum number of tokens of each unanswered call for a question."""
         return self._charges.get(key, [])
+
+    def _append(self, line: bytes) -> None:
+        if self._file is not None:
+            self._file.write(line)
+            self._file.flush()
 
     def __del__(self) -> None:
         self.close()

@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.core.text import summarize_error
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, EvenhandError, ModelError
-from evenhand.models.blackbox.type_search import apply_stated_types, is_clear, search_types
+from evenhand.models.blackbox.type_search import is_clear, settle_types
 from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import (
@@ -319,12 +319,14 @@ def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floa
         if (attribute.encoding == "one-hot" or isinstance(attribute.encoding, tuple)) and np.isnan(
             individuals[:, i]
         ).any():
-            raise ModelError(
-                f"attribute {attribute.name!r} has missing values, and its encoding has no number for them",
-                location=location,
-                hint=f"set `missing: drop` for {attribute.name!r} in the schema",
-            )
+            raise missing_values_error(attribute.name, "and its encoding has no number for them", location)
     return schema.inputs(individuals)
+
+
+def missing_values_error(attribute: str, reason: str, location: str) -> ModelError:
+    """Build the error for missing values that a model does not accept."""
+    message = f"attribute {attribute!r} has missing values, {reason}"
+    return ModelError(message, location=location, hint=f"set `missing: drop` for {attribute!r} in the schema")
 
 
 def refusal_error(error: BaseException, *, location: str, rows: Any = None) -> ModelError:
@@ -399,9 +401,8 @@ def settle_input(
             if form != "numbers" and (untyped or model.like is None):
                 frame = decode(model.schema, people) if model.like is None else model.like
                 inputs = learnt_inputs()
-                candidate = apply_stated_types(candidate, inputs, frame)
-                if model.like is not None:
-                    candidate = search_types(candidate, inputs, frame, people, compare=form == "frame")
+                compare = None if model.like is None else form == "frame"
+                candidate = settle_types(candidate, inputs, frame, people, compare=compare)
             candidate = candidate.probe(people)
         except ModelError as error:
             refused.append(error)

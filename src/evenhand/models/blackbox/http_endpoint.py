@@ -50,7 +50,7 @@ from evenhand.models.blackbox.base import (
     probe_individuals,
     settle_outputs,
 )
-from evenhand.models.blackbox.type_search import apply_stated_types, search_types
+from evenhand.models.blackbox.type_search import settle_types
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import refuse_stated
 from evenhand.models.replies import Answers, Reply
@@ -124,7 +124,7 @@ def connect_model(
     )
     people = np.unique(probe_individuals(schema), axis=0)  # queries may cost money
     if request.untyped:
-        endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, people, compare=False)
+        endpoint = settle_types(endpoint, {}, like, people, compare=False)
     answers = endpoint.probed or endpoint.ask(people)
     if answers.outputs is None:
         refuse_stated(request.output, name)

@@ -70,50 +70,34 @@ REFUSED_STATUSES = (400, 422)
 """HTTP statuses of rejected inputs."""
 
 
-def apply_stated_types(model: ModelT, inputs: Mapping[str, ColumnInput], frame: Any) -> ModelT:
-    """Apply the column types that the schema and the model declare.
+def settle_types(
+    model: ModelT, inputs: Mapping[str, ColumnInput], frame: Any, people: Floats, *, compare: bool | None
+) -> ModelT:
+    """Apply the column types that the schema and the model declare, and infer the others by queries.
 
     Args:
         model: The model.
         inputs: The model's declared types by column.
         frame: The text table.
-
-    Raises:
-        ModelError: A value of the table cannot be converted to its declared type.
-    """
-    schema = model.schema
-    stated = _stated_inputs(schema, inputs, frame)
-    columns = {name: column for name, column in stated.items() if needs_conversion(name, column, schema, frame[name])}
-    if not columns:
-        return model
-    types = AS_READ.with_inputs(columns, schema, frame)
-    rows = _kept_rows(schema, frame)
-    types.convert((frame if rows is None else frame.iloc[rows])[list(columns)], model.name)
-    return replace(model, types=types)
-
-
-def search_types(
-    model: ModelT,
-    inputs: Mapping[str, ColumnInput],
-    frame: Any,
-    people: Floats,
-    *,
-    compare: bool,
-) -> ModelT:
-    """Infer the undeclared column types of a text table by queries.
-
-    Args:
-        model: Model with the declared types.
-        inputs: The model's declared types by column.
-        frame: The text table.
         people: A few individuals for which each candidate model is queried.
-        compare: Whether answers for rows of the table are compared. Otherwise only rejections count.
+        compare: Whether answers for rows of the table are compared. If False, only rejections count; if None, no query
+            is sent.
 
     Raises:
-        ModelError: The model rejects every tested combination of types.
+        ModelError: A value of the table cannot be converted to its declared type, or the model rejects every tested
+            combination of types.
     """
     schema = model.schema
-    stated = _stated_inputs(schema, inputs, frame)
+    declared = _schema_inputs(schema, frame) | dict(inputs)
+    stated = {name: column for name, column in declared.items() if name in frame.columns}
+    columns = {name: column for name, column in stated.items() if needs_conversion(name, column, schema, frame[name])}
+    if columns:
+        types = AS_READ.with_inputs(columns, schema, frame)
+        rows = _kept_rows(schema, frame)
+        types.convert((frame if rows is None else frame.iloc[rows])[list(columns)], model.name)
+        model = replace(model, types=types)
+    if compare is None:
+        return model
     unstated = [name for name in schema.columns if name in frame.columns and name not in stated]
     others = {name: other_input(name, schema, frame[name]) for name in unstated}
     search = _TypeSearch(model, frame, {name: other for name, other in others.items() if other is not None}, people)
@@ -126,12 +110,6 @@ def search_types(
     elif compare:
         result = search.find_used()
     return result
-
-
-def _stated_inputs(schema: Schema, inputs: Mapping[str, ColumnInput], frame: Any) -> dict[str, ColumnInput]:
-    """Collect the column types of a frame that the schema and the model declare."""
-    stated = _schema_inputs(schema, frame) | dict(inputs)
-    return {name: column for name, column in stated.items() if name in frame.columns}
 
 
 def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:

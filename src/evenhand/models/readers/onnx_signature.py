@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
-from evenhand.models.blackbox.base import plain_numbers
+from evenhand.models.blackbox.base import missing_values_error, plain_numbers
 from evenhand.models.column_types import read_number
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import decode
@@ -137,11 +137,7 @@ def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any
     words = values.astype(object)
     for i, value in enumerate(words):
         if value != value:
-            raise ModelError(
-                f"attribute {attribute!r} has missing values, but the model accepts only strings",
-                location=name,
-                hint=f"set `missing: drop` for {attribute!r} in the schema",
-            )
+            raise missing_values_error(attribute, "but the model accepts only strings", name)
         words[i] = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     return words
 
@@ -155,11 +151,7 @@ def _plain_values(
         numbers = np.append(word_numbers(attribute), np.nan)
         values = numbers[np.where(np.isnan(entries), -1, entries).astype(np.int64)]
     if dtype.kind != "f" and np.isnan(entries).any():
-        raise ModelError(
-            f"attribute {attribute.name!r} has missing values, but the model accepts only integers",
-            location=name,
-            hint=f"set `missing: drop` for {attribute.name!r} in the schema",
-        )
+        raise missing_values_error(attribute.name, "but the model accepts only integers", name)
     return values.astype(dtype)
 
 

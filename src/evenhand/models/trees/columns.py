@@ -15,6 +15,7 @@ from evenhand.models.additive.network import check_width
 from evenhand.models.trees.nodes import MAX_CATEGORY
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import plain_value, word_of
 
 PLACEHOLDER = re.compile(r"(f|x|Column_)\d+")
 """Default feature names of libraries for unnamed training data."""
@@ -171,10 +172,10 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
         ModelError: the categories are neither values nor input numbers of the attribute.
     """
     attribute = column_attribute(schema, column)
-    texts = [_category_text(category) for category in categories]
+    texts = [word_of(plain_value(category)) for category in categories]
     numbers, values = _numbers_and_values(attribute, location)
-    words = [_category_text(value) for value in values]
-    digits = [_category_text(number) for number in numbers]
+    words = [word_of(value) for value in values]
+    digits = [word_of(number) for number in numbers]
     names_fit = sum(category in set(words) for category in texts) if by_name else 0
     numbers_fit = sum(category in set(digits) for category in texts)
     named = names_fit == len(texts) or (names_fit > 0 and numbers_fit < len(texts))
@@ -199,7 +200,7 @@ def category_texts(schema: Schema, column: int, location: str) -> list[str]:
         ModelError: as ``category_codes``.
     """
     numbers, values = _numbers_and_values(column_attribute(schema, column), location)
-    return [str(value) for value in values] + [_category_text(value) for value in (*values, *numbers)]
+    return [str(value) for value in values] + [word_of(value) for value in (*values, *numbers)]
 
 
 def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, list[Any]]:
@@ -223,9 +224,3 @@ def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, li
             hint=f"set `encoding: code` for {attribute.name!r}, or omit its encoding",
         )
     return numbers, list(attribute.values or entries.tolist())
-
-
-def _category_text(value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value).strip()
