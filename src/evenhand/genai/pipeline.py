@@ -18,6 +18,7 @@ from evenhand.genai.enforcement.guard import AdmissionStore, AttemptLimits, Guar
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from evenhand.genai.spec import pipeline_config as parts
+from evenhand.genai.spec.entries import check_values
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def build_pipeline(
     """
     for place, part in (("generator", configuration.generator), ("classifier", configuration.classifier)):
         if isinstance(part, parts.StudioGeneratorConfig | parts.StudioClassifierConfig):
-            _check_studio_values(configuration, place)
+            check_values(configuration.values, GROUPS, place)
     return Pipeline(
         configuration,
         build_generator(configuration, trust=trust, folder=folder) if generator is None else generator,
@@ -176,18 +177,6 @@ def check_keys(configuration: GenerationConfig) -> None:
         if isinstance(part, parts.RemoteConfig):
             with _naming_entry(place):
                 _build_connection(part).check_key()
-
-
-def _check_studio_values(configuration: GenerationConfig, place: str) -> None:
-    """Raise an OptionError if the studio does not know a group or value of the configuration."""
-    for group, values in configuration.values.items():
-        for value in values:
-            if value not in GROUPS.get(group, ()):
-                raise OptionError(
-                    f"the studio knows no {group} {value!r}",
-                    location=place,
-                    hint="; ".join(f"{group_name}: {', '.join(names)}" for group_name, names in GROUPS.items()),
-                )
 
 
 @contextmanager

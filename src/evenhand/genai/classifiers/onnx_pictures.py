@@ -77,12 +77,7 @@ class OnnxPictures:
                 sessions[path] = _open_model(path)
             reader = _build_reader(group, head, sessions[path], name=path.name)
             self._runs.setdefault(reader.preparation, []).append(reader)
-        self._groups = {group: head.values for group, head in groups.items()}
-
-    @property
-    def groups(self) -> dict[str, tuple[str, ...]]:
-        """Values that it can name by concept group."""
-        return dict(self._groups)
+        self._groups = tuple(groups)
 
     def classify(self, item: Item) -> dict[str, str | None]:
         """Return the most probable value of each group. None if it is tied or below the threshold.
@@ -161,14 +156,12 @@ def _build_reader(group: str, head: PictureHead, session: Any, *, name: str) -> 
 
 def _detect_layout(head: PictureHead, shape: list[int | None], name: str) -> PictureLayout:
     axes: dict[PictureLayout, int | None] = {"nchw": shape[1], "nhwc": shape[3]}
-    if head.layout is not None:
-        if axes[head.layout] not in (3, None):
-            raise ModelError(f"the model's pictures are {shape}, which is not {head.layout}", location=name)
-        return head.layout
-    layouts: list[PictureLayout] = [layout for layout, colours in axes.items() if colours == 3]
-    if len(layouts) != 1:
+    layouts = [layout for layout, colours in axes.items() if colours == 3] if head.layout is None else [head.layout]
+    if len(layouts) != 1 or axes[layouts[0]] not in (3, None):
         raise ModelError(
-            f"the axis of colours is unclear for pictures {shape}", location=name, hint="say layout: nchw or nhwc"
+            f"the axis of colours is unclear for pictures {shape} with layout {head.layout}",
+            location=name,
+            hint="say layout: nchw or nhwc",
         )
     return layouts[0]
 

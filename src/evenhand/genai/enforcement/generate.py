@@ -14,6 +14,7 @@ order of their slots.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -155,10 +156,9 @@ class GenerationRun:
 
 def _guarantee_blocks(guarantee: str) -> Iterator[Text]:
     """Yield a text for each line of a guarantee that is not indented, with the indented lines below it."""
-    lines = guarantee.split("\n")
-    heads = [k for k, line in enumerate(lines) if not line.startswith(" ")]
-    for head, end in zip(heads, [*heads[1:], len(lines)], strict=True):
-        yield Text(lines[head], tuple(line.strip() for line in lines[head + 1 : end]))
+    for paragraph in re.split(r"\n(?! )", guarantee):
+        head, *lines = paragraph.split("\n")
+        yield Text(head, tuple(line.strip() for line in lines))
 
 
 def generate_items(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from evenhand.genai.simulation.result import (
     SpecificationOutcome,
 )
 from evenhand.genai.simulation.stream import SimulatedGenerator, SimulatedItem, draw_requests
+from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
 
 MAX_REQUESTS = 100_000_000
@@ -93,12 +94,8 @@ def _check_options(
         raise OptionError(f"expected 1 to {MAX_REQUESTS:,} requests, got {requests:,}", location="`requests=`")
     if in_flight < 1:
         raise OptionError(f"expected 1 request in flight or more, got {in_flight}", location="`in_flight=`")
-    by_name: dict[str, PolicyName] = {name: name for name in POLICIES}
     for name in policies:
-        if name not in by_name:
-            raise OptionError(
-                f"there is no policy {name!r}", location="`policies=`", hint=f"one of: {', '.join(POLICIES)}"
-            )
+        check_known(name, POLICIES, "policy", "`policies=`")
     for group, values in configuration.values.items():
         if group not in configuration.simulated.generator:
             equal = ", ".join([f"{1 / len(values):.2g}"] * len(values))
@@ -107,7 +104,7 @@ def _check_options(
                 location="simulation.generator",
                 hint=f"write {group}: [{equal}] there, for {', '.join(values)}",
             )
-    return tuple(dict.fromkeys(by_name[name] for name in policies or POLICIES))
+    return tuple(dict.fromkeys(cast("Sequence[PolicyName]", policies or tuple(POLICIES))))
 
 
 class _PolicyRun:
