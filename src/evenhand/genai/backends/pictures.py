@@ -73,21 +73,24 @@ def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> NDArray
     Returns:
         Colours from 0 to 255 with shape ``(*size, 3)``.
     """
-    height, width = pixels.shape[:2]
-    tall, wide = size
+    (height, width), (tall, wide) = pixels.shape[:2], size
     if fit == "cover":
         scale = min(height / tall, width / wide)
-        rows, columns = min(height, max(1, round(tall * scale))), min(width, max(1, round(wide * scale)))
-        top, left = (height - rows) // 2, (width - columns) // 2
-        return _resize_pixels(pixels[top : top + rows, left : left + columns], size)
+        pixels = pixels[_centre(height, tall * scale), _centre(width, wide * scale)]
     if fit == "contain":
         scale = max(height / tall, width / wide)
-        rows, columns = min(tall, max(1, round(height / scale))), min(wide, max(1, round(width / scale)))
-        top, left = (tall - rows) // 2, (wide - columns) // 2
+        rows, columns = _centre(tall, height / scale), _centre(wide, width / scale)
         canvas = np.zeros((tall, wide, 3), np.float32)
-        canvas[top : top + rows, left : left + columns] = _resize_pixels(pixels, (rows, columns))
+        canvas[rows, columns] = _resize_pixels(pixels, (rows.stop - rows.start, columns.stop - columns.start))
         return canvas
     return _resize_pixels(pixels, size)
+
+
+def _centre(length: int, part: float) -> slice:
+    """Select the centre of a side, of about the given length and at least one pixel."""
+    size = min(length, max(1, round(part)))
+    start = (length - size) // 2
+    return slice(start, start + size)
 
 
 def _resize_pixels(pixels: Pixels, size: tuple[int, int]) -> NDArray[np.float32]:
