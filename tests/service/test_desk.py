@@ -53,7 +53,7 @@ def test_no_more_than_so_many_are_under_way():
         work.go.set()
         await until(lambda: work.done == 6)
         assert work.most == 2
-        await until(lambda: not limiter.tasks)
+        await until(lambda: limiter.work_count == 0)
 
     asyncio.run(run())
 
@@ -65,9 +65,9 @@ def test_what_waits_is_never_begun_where_it_is_left_and_what_has_begun_goes_on()
         await until(lambda: work.begun == 1)
         for piece in pieces:
             limiter.leave(piece)
-        await until(lambda: len(limiter.tasks) == 1)
+        await until(lambda: limiter.work_count == 1)
         work.go.set()
-        await until(lambda: not limiter.tasks)
+        await until(lambda: limiter.work_count == 0)
         assert (work.begun, work.done) == (1, 1)
         limiter.start(work)
         await until(lambda: work.done == 2)
@@ -89,7 +89,7 @@ def test_close_waits_for_running_and_queued_work(begun):
         closing = asyncio.create_task(asyncio.to_thread(limiter.close, 30))
         work.go.set()
         assert await closing is True
-        assert (work.done, len(limiter.tasks)) == (3, 0)
+        assert (work.done, limiter.work_count) == (3, 0)
 
     asyncio.run(run())
 
@@ -109,7 +109,7 @@ class ClosingMachine(RuleBasedStateMachine):
         for _ in range(number):
             self.loop.run_until_complete(asyncio.sleep(0))
 
-    @precondition(lambda self: len(self.limiter.tasks) < 5)
+    @precondition(lambda self: self.limiter.work_count < 5)
     @rule()
     def start(self) -> None:
         work = Work()

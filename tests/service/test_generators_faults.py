@@ -174,7 +174,7 @@ def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(tmp_path):
             threads = [threading.Thread(target=lambda: answers.append(ask(service))) for _ in range(2)]
             for thread in threads:
                 thread.start()
-            until(lambda: len(service.guard("guard").limiter.tasks) == 2, "nobody waits")
+            until(lambda: service.guard("guard").limiter.work_count == 2, "nobody waits")
             over = ask(service)
             assert over.status_code == 429
             assert over.headers["retry-after"]
@@ -185,7 +185,7 @@ def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(tmp_path):
                 thread.join()
             assert [one.status_code for one in answers] == [200, 200]
             assert len(upstream.asked("/images/generations")) == 2
-            assert not service.guard("guard").limiter.tasks
+            assert service.guard("guard").limiter.work_count == 0
 
 
 def test_an_item_that_comes_too_late_does_not_count_as_shown(tmp_path):
@@ -201,7 +201,7 @@ def test_an_item_that_comes_too_late_does_not_count_as_shown(tmp_path):
             (done,) = service.inputs("guard", "fail")
             assert done["withdrawn"]
             assert not service.inputs("guard", "complete")
-            until(lambda: not service.guard("guard").limiter.tasks, "the limiter is not free again")
+            until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
             service.check_replay("guard")
 
 
@@ -222,7 +222,7 @@ def test_a_caller_who_hangs_up_leaves_nothing_open(tmp_path):
             upstream.release()
             until(lambda: len(service.inputs("guard")) == 2, "it is not complete")
             assert not service.check_replay("guard").open
-            until(lambda: not service.guard("guard").limiter.tasks, "the limiter is not free again")
+            until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
             assert ask(service).status_code == 200
 
 

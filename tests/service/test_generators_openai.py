@@ -331,7 +331,7 @@ def test_some_of_several_pictures_are_answered_and_the_others_counted(client, se
     answer = client.images.with_raw_response.generate(model="pictures", prompt="a tree", n=3)
     assert len(answer.parse().data) == 2
     assert answer.headers["x-evenhand-missing"] == "1"
-    assert not service.guard("remote").limiter.tasks
+    assert service.guard("remote").limiter.work_count == 0
 
 
 def test_an_upstream_that_fails_is_an_error_that_tells_nothing_of_it(client, service, upstream_of_this_test):

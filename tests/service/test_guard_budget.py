@@ -148,7 +148,7 @@ def test_costs_are_in_answers_the_log_and_metrics_and_a_cap_refuses(tmp_path: Pa
             assert last.json()["error"]["code"] == "budget"
             assert 1 <= int(last.headers["retry-after"]) <= 3600
             assert last.headers["x-should-retry"] == "false"
-            until(lambda: not service.guard("guard").limiter.tasks, "it is under way")
+            until(lambda: service.guard("guard").limiter.work_count == 0, "it is under way")
             until(lambda: not service.guard("guard").retry_queue.waiting, "something waits")
             told = sum(answer.json()["data"][0]["evenhand"]["cost"] for answer in answers)
             entries = service.inputs("guard")

@@ -19,9 +19,6 @@ class ConcurrencyLimiter:
         name: Name of the generator, for messages.
         at_once: Maximum number of running tasks.
         waiting: Maximum number of queued tasks.
-
-    Attributes:
-        tasks: Running and queued tasks.
     """
 
     def __init__(self, name: str, *, at_once: int, waiting: int) -> None:
@@ -29,9 +26,14 @@ class ConcurrencyLimiter:
         self._slots = asyncio.Semaphore(at_once)
         self._is_closed = False
         # The event loop adds and removes tasks, and `close` waits in another thread.
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self._accepted: set[asyncio.Task[Any]] = set()
         self._running: set[asyncio.Task[Any]] = set()
         self._changed = threading.Condition()
+
+    @property
+    def work_count(self) -> int:
+        """Number of running and queued tasks."""
+        return len(self._accepted)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Accept work and run it as soon as there is capacity. It ends by itself, even if its caller leaves.
@@ -43,15 +45,15 @@ class ConcurrencyLimiter:
         with self._changed:
             if self._is_closed:
                 raise StoreError("the service is stopping", hint="ask another replica, or again later")
-            if len(self.tasks) >= self._max_tasks:
+            if len(self._accepted) >= self._max_tasks:
                 raise AccessError(
-                    f"{self._name} has {len(self.tasks)} running or queued requests, and accepts at most "
+                    f"{self._name} has {len(self._accepted)} running or queued requests, and accepts at most "
                     f"{self._max_tasks}",
                     code="busy",
                     hint="ask again later",
                 )
             task = asyncio.get_running_loop().create_task(self._run(work), name=f"evenhand-{self._name}")
-            self.tasks.add(task)
+            self._accepted.add(task)
         task.add_done_callback(self._release)
         return task
 
@@ -90,7 +92,7 @@ class ConcurrencyLimiter:
         """
         with self._changed:
             self._is_closed = True
-            return self._changed.wait_for(lambda: not self.tasks, seconds)
+            return self._changed.wait_for(lambda: not self._accepted, seconds)
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         async with self._slots:
@@ -101,6 +103,6 @@ class ConcurrencyLimiter:
 
     def _release(self, task: asyncio.Task[Any]) -> None:
         with self._changed:
-            self.tasks.discard(task)
+            self._accepted.discard(task)
             self._running.discard(task)
             self._changed.notify_all()
