@@ -39,6 +39,8 @@ CALL_ROOM = 1024
 """Boxes that there must be room for in each call."""
 UNTIMED_PACE = 256
 """Maximum number of boxes per call without a time limit."""
+MIN_CALL_BOXES, BOXES_PER_ENTRY = 32, 16
+"""Maximum number of boxes that a call bounds: the least such number, and the number for each box that it takes up."""
 COARSE_REGIONS = 16
 """Coarse parts of the domain that a certificate names, about."""
 
@@ -191,7 +193,7 @@ class TreeSearch(BestFirst[TreeFrontier]):
         interrupts loses the proof of its current box, so the number of calls falls towards the end.
         """
         calls = self.bounder.jobs if self.limits.timed else max(1, min(CONCURRENT_CALLS, room // CALL_ROOM))
-        return CallSize(int(calls), self.pace, np.inf)
+        return CallSize(int(calls), self.pace, max(MIN_CALL_BOXES, self.pace * BOXES_PER_ENTRY))
 
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Adapt the pace to the time that the calls took; without a time limit, to the expected time."""

@@ -43,8 +43,8 @@ class LeafTable(NamedTuple):
         members: Assignments that reach a leaf, shape (masks, assignments).
         portion: Share of the assignments in each mask.
         is_set: Whether the keys of an attribute are sets.
-        offsets: Start of each attribute's cells, and one more, in ``before``; shape (attributes + 1,).
-        before: Weight of the cells before each cell, whole numbers.
+        offsets: Start of each attribute's cells, and one more, in ``cumulative``; shape (attributes + 1,).
+        cumulative: Weight of the cells before each cell, whole numbers.
         set_weights: Weight of the sets of eight neighbouring cells, shape (attributes, 8, 256).
         base: Scaled start of each margin.
         above, below: A margin chooses its second label above the one, and its first label below the other.
@@ -63,7 +63,7 @@ class LeafTable(NamedTuple):
     portion: Floats
     is_set: Booleans
     offsets: Integers
-    before: Floats
+    cumulative: Floats
     set_weights: Floats
     base: Integers
     above: Integers
@@ -262,11 +262,11 @@ def _join_trees(
     values, base, above, below, scale = _scale_margins(query, terms[order], len(parts))
     limits = _scale_limit(query, scale, len(parts)) if isinstance(query, TreeDifferenceQuery) else (0, 0)
     offsets = np.concatenate([[0], np.cumsum(query.counts + 1)]).astype(np.int64)
-    before = [cells.before(np.arange(cells.count + 1)).astype(np.float64) for cells in query.cells]
+    cumulative = [cells.before(np.arange(cells.count + 1)).astype(np.float64) for cells in query.cells]
     set_weights = np.zeros((len(query.cells), 8, 256))
     for i in np.flatnonzero(is_set):
         weights = np.zeros(SET_CELLS)
-        weights[: query.counts[i]] = np.diff(before[i])
+        weights[: query.counts[i]] = np.diff(cumulative[i])
         bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
         set_weights[i] = weights.reshape(8, 8) @ bits.T
     return LeafTable(
@@ -279,7 +279,7 @@ def _join_trees(
         portion=members.mean(axis=1),
         is_set=is_set,
         offsets=offsets,
-        before=np.concatenate([*before, np.zeros(1)]),
+        cumulative=np.concatenate([*cumulative, np.zeros(1)]),
         set_weights=set_weights,
         base=base,
         above=above,

@@ -36,7 +36,7 @@ class TreeWorkspace(NamedTuple):
 
     Attributes:
         leaf, chance: Lists one after the other: leaves, and their probability in the box; the list of the whole domain
-            comes first, in ``length[0]`` places.
+            comes at the start, in ``length[0]`` places.
         start, length: Place of each list on the way down.
         base: Sums of the trees without a list entry, shape (depth, margins, assignments).
         differs: Whether these differ between the assignments.
@@ -50,7 +50,7 @@ class TreeWorkspace(NamedTuple):
         total: Gain of all cuts of each attribute.
         place, weight: Row of each cell in a table, and weight of the rows.
         table: Sums at the points.
-        group, first: Assignments that reach the same leaves, and the first of each group.
+        group, member: Assignments that reach the same leaves, and an assignment of each group.
         corner, sign: Corners of a leaf, in two buffers.
         move, turn: Rows and signs of the corners along one attribute.
         tails: Sums of tail means; worst: those of the worst assignment for a tree.
@@ -88,7 +88,7 @@ class TreeWorkspace(NamedTuple):
     weight: Floats
     table: Integers
     group: Integers
-    first: Integers
+    member: Integers
     size_of: Integers
     inside: Integers
     labels: Integers
@@ -122,7 +122,7 @@ def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
             "outer": (64, 2, n),
             "effect gap single place weight": cells,
             "table": TABLE_NUMBERS,
-            "group first size_of inside labels": assignments,
+            "group member size_of inside labels": assignments,
             "corner sign": (2, MAX_CORNERS),
             "move turn": SET_CELLS + 1,
             "tails": (4, tails),
@@ -149,7 +149,7 @@ def cells_between(f, i, lo, hi):
 def range_weight(f, i, lo, hi):
     """Compute the weight of neighbouring cells, exactly."""
     at = f.offsets[i]
-    return f.before[at + hi + 1] - f.before[at + lo]
+    return f.cumulative[at + hi + 1] - f.cumulative[at + lo]
 
 
 @jit
@@ -165,41 +165,41 @@ def meet(f, i, key, lo, hi, cells):
             part >>= np.uint64(8)
             octet += 1
         return reaches, False, weight
-    first, last = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
-    if first <= lo and last >= hi:
+    lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+    if lower <= lo and upper >= hi:
         return True, True, range_weight(f, i, lo, hi)
-    first, last = max(first, lo), min(last, hi)
-    if first > last:
+    lower, upper = max(lower, lo), min(upper, hi)
+    if lower > upper:
         return False, False, 0.0
-    return True, False, range_weight(f, i, first, last)
+    return True, False, range_weight(f, i, lower, upper)
 
 
 @jit
 def next_run(f, i, key, cell, hi):
     """Find the next run of a leaf's cells from a cell on: its first and last cell; beyond ``hi`` if there is none."""
     if not f.is_set[i]:
-        first, last = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
-        first, last = max(first, cell), min(last, hi)
-        return (first, last) if first <= last else (hi + 1, hi)
-    one = np.uint64(1)
-    while cell <= hi and not (key >> np.uint64(cell)) & one:
+        lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
+        lower, upper = max(lower, cell), min(upper, hi)
+        return (lower, upper) if lower <= upper else (hi + 1, hi)
+    unit = np.uint64(1)
+    while cell <= hi and not (key >> np.uint64(cell)) & unit:
         cell += 1
-    first = cell
-    while cell <= hi and (key >> np.uint64(cell)) & one:
+    lower = cell
+    while cell <= hi and (key >> np.uint64(cell)) & unit:
         cell += 1
-    return first, cell - 1
+    return lower, cell - 1
 
 
 @jit
 def names_cells(key, cells):
     """Check whether a set is described by the cells inside, which are at most as many as those outside."""
     inside = outside = 0
-    part, rest, one = key & cells, cells & ~key, np.uint64(1)
+    part, rest, unit = key & cells, cells & ~key, np.uint64(1)
     while part:
-        part &= part - one
+        part &= part - unit
         inside += 1
     while rest:
-        rest &= rest - one
+        rest &= rest - unit
         outside += 1
     return inside <= outside
 
@@ -212,10 +212,10 @@ def list_leaves(f, w):
         w.leaf[k] = k
         w.chance[k] = 1.0
         for i in range(n):
-            last = f.offsets[i + 1] - f.offsets[i] - 2
-            _, everything, weight = meet(f, i, f.keys[i, k], 0, last, cells_between(f, i, 0, last))
+            upper = f.offsets[i + 1] - f.offsets[i] - 2
+            _, everything, weight = meet(f, i, f.keys[i, k], 0, upper, cells_between(f, i, 0, upper))
             if not everything:
-                w.chance[k] *= weight / range_weight(f, i, 0, last)
+                w.chance[k] *= weight / range_weight(f, i, 0, upper)
 
 
 @jit
@@ -258,7 +258,7 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
             k += 1
             key = f.keys[i, leaf]
             reaches, _, weight = meet(f, i, key, lo, hi, cells)
-            # Nobody is in a leaf without mass, so it may be left out.
+            # A leaf without mass may be left out.
             if not reaches or (weight == 0.0 and not keep):
                 continue
             _, everything, old_weight = meet(f, i, key, w.lo[i], w.hi[i], old)
@@ -391,7 +391,7 @@ def decide_margins(f, low, high, labels):
                     if labels[p] & labels[q] == 0:
                         return UNFAIR
         return OPEN
-    # At least as many labels occur as are the only one left somewhere; at most all that are left anywhere, or one more
+    # At least as many labels occur as are alone somewhere; at most all that are left anywhere, or one more
     # than these for every assignment that is left several.
     union = certain = unsure = 0
     for p in range(len(labels)):

@@ -71,12 +71,12 @@ def enter_part(f, w, level, keep):
         for p in range(w.base.shape[2]):
             w.base[level, m, p] = w.base[level - 1, m, p]
     # The attribute that leaves the fewest comes first.
-    chosen, least = 0, 2.0
+    chosen, smallest = 0, 2.0
     for i in range(n):
         w.lo[i], w.hi[i] = w.outer[level - 1, 0, i], w.outer[level - 1, 1, i]
         share = range_weight(f, i, w.inner[0, i], w.inner[1, i]) / range_weight(f, i, w.lo[i], w.hi[i])
-        if share < least:
-            chosen, least = i, share
+        if share < smallest:
+            chosen, smallest = i, share
     source, depends = level - 1, True
     for k in range(n + 1):
         i = chosen if k == 0 else k - 1
@@ -92,7 +92,7 @@ def enter_part(f, w, level, keep):
 
 @jit
 def bound_group(w, boxes, begin, end, level):
-    """Compute the cells of the least box around several boxes; return whether it is smaller than the box before."""
+    """Compute the cells of the smallest box around several boxes; return whether it is smaller than the box before."""
     smaller = False
     for i in range(len(w.lo)):
         low, high = np.int64(boxes.low[begin, i]), np.int64(boxes.high[begin, i])
@@ -104,29 +104,29 @@ def bound_group(w, boxes, begin, end, level):
 
 
 @jit
-def refine_box(f, w, level, depends, state, tails, settings, out, count, spare, totals):
+def refine_box(f, w, level, depends, state, tails, settings, out, count, reserved, totals):
     """Split the box of the last list, as ``refine_tree_boxes`` does; return the number of boxes in the output."""
     threshold, limit, max_points, put_settled, keep = settings
     totals[2] += 1
     # Depth first. Invariant: the parts in the output, in ``totals``, and on the way down partition the box.
-    depth, first = level, True
+    depth, entering = level, True
     while depth >= level:
         # The current box is new at this depth: decide it, prove its tails, count it, or split it.
         mass = box_mass(f, w.lo, w.hi)
-        full = totals[2] >= limit or count + spare + 2 * depth + 4 >= len(out.known)
+        full = totals[2] >= limit or count + reserved + 2 * depth + 4 >= len(out.known)
         full |= w.start[depth] + 2 * w.length[depth] > len(w.leaf) or depth >= MAX_DEPTH - 1
         outcome = decide_box(f, w, depends)
         fair = unfair = 0.0
         settled = outcome != OPEN
         if settled:
             fair, unfair = (0.0, 1.0) if outcome == UNFAIR else (1.0, 0.0)
-        elif len(tails) and not first:
+        elif len(tails) and not entering:
             fair = prove_tails(f, w, depth, tails)
         next_state, divided = WAITING, False
-        if not settled and (first or (not full and mass * (1 - fair) > threshold)):
+        if not settled and (entering or (not full and mass * (1 - fair) > threshold)):
             points, sums = score_cuts(f, w, depth), -1
             i = cut = -1
-            if points > max_points or (first and state == COUNTED):
+            if points > max_points or (entering and state == COUNTED):
                 i, cut = choose_cut(f, w, points, max_points)
             if i < 0:
                 counted = count_box(f, w, depth, keep)
@@ -146,7 +146,7 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, spare, 
                 divided = True
                 w.split[depth], w.cut[depth], w.side[depth] = i, cut, 0
                 w.old_low[depth], w.old_high[depth] = w.lo[i], w.hi[i]
-        first = False
+        entering = False
         if not divided:
             if settled and not put_settled:
                 totals[0] += mass * fair
@@ -226,8 +226,10 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
             continue
         if end - begin == 1:
             depends = enter_part(f, w, level + 1, settings[4])
-            spare = 2 * (number - begin)
-            count = refine_box(f, w, level + 1, depends, boxes.state[begin], tails, settings, out, count, spare, totals)
+            reserved = 2 * (number - begin)
+            count = refine_box(
+                f, w, level + 1, depends, boxes.state[begin], tails, settings, out, count, reserved, totals
+            )
             continue
         # Room for three lists must remain: of a box and of a part of it, after that of the group.
         if smaller and w.start[level] + 4 * w.length[level] <= len(w.leaf):

@@ -66,16 +66,16 @@ def score_cuts(f, w, depth):
                         w.single[at + c] |= (((key >> np.uint64(c)) & np.uint64(1)) != 0) == inside
                 w.total[i] += gain
                 part = moved / weight if weight > 0 else 0.0
-                first, last = next_run(f, i, key, lo, hi)
-                while first <= hi:
-                    w.effect[at + first] += part
-                    w.effect[at + last + 1] -= part
+                lower, upper = next_run(f, i, key, lo, hi)
+                while lower <= hi:
+                    w.effect[at + lower] += part
+                    w.effect[at + upper + 1] -= part
                     # A tiny number marks a cut that only separates leaves without mass or gap.
-                    if first > lo:
-                        w.gap[at + first] += gain + 1e-300
-                    if last < hi:
-                        w.gap[at + last + 1] += gain + 1e-300
-                    first, last = next_run(f, i, key, last + 1, hi)
+                    if lower > lo:
+                        w.gap[at + lower] += gain + 1e-300
+                    if upper < hi:
+                        w.gap[at + upper + 1] += gain + 1e-300
+                    lower, upper = next_run(f, i, key, upper + 1, hi)
     points = 1.0
     for i in range(n):
         points *= count_rows(f, w, i)
@@ -110,7 +110,7 @@ def table_gain(is_set, share, rows, parts, singles, cells):
 @jit
 def choose_cut(f, w, points, limit):
     """Choose the attribute, and the first cell above the cut, after ``score_cuts``; -1 if no leaf divides the box."""
-    # An attribute's score is its share of all gain, plus what its best cut takes from the size of a table that is too
+    # An attribute's score is its share of all gain, plus the gain of its best cut for a table that is too
     # large by the factor points / limit.
     n, all_gain = len(w.lo), 1e-300
     for i in range(n):
@@ -150,7 +150,7 @@ def choose_cut(f, w, points, limit):
     spread = 0.0
     best, cut = -1.0, lo + 1
     for attempt in range(2):
-        share = between = passed = 0.0
+        share = between = below = 0.0
         parts, singles = 1, 0
         for c in range(lo + 1, hi + 1):
             singles += w.single[at + c - 1]
@@ -164,16 +164,16 @@ def choose_cut(f, w, points, limit):
             if w.gap[at + c] <= 0:
                 continue
             own = w.gap[at + c] / gain
-            passed += own
-            middle = passed - own / 2
-            worth = own + min(middle, 1 - middle) + 0.5 * min(share, 1 - share)
+            below += own
+            middle = below - own / 2
+            score = own + min(middle, 1 - middle) + 0.5 * min(share, 1 - share)
             if spread > 0:
-                worth += variance / spread
-            worth *= 1 - for_table
+                score += variance / spread
+            score *= 1 - for_table
             if chosen_gain > 0:
                 smaller = table_gain(f.is_set[chosen], share, chosen_rows, parts, singles, c - lo)
-                worth += for_table * 3 * smaller / chosen_gain
+                score += for_table * 3 * smaller / chosen_gain
             parts += 1
-            if worth > best:
-                best, cut = worth, c
+            if score > best:
+                best, cut = score, c
     return chosen, cut

@@ -45,8 +45,8 @@ def group_assignments(f, w, depth):
         for p in range(assignments):
             w.inside[w.group[p]] += f.members[mask, p]
         # The members of a mask leave their group, unless all of it is in the mask.
-        before = groups
-        for g in range(before):
+        count_before = groups
+        for g in range(count_before):
             if 0 < w.inside[g] < w.size_of[g]:
                 for p in range(assignments):
                     if w.group[p] == g and f.members[mask, p]:
@@ -55,7 +55,7 @@ def group_assignments(f, w, depth):
                 w.size_of[g] -= w.inside[g]
                 groups += 1
     for p in range(len(w.group) - 1, -1, -1):
-        w.first[w.group[p]] = p
+        w.member[w.group[p]] = p
     return groups
 
 
@@ -66,7 +66,7 @@ def lay_out_table(f, w):
     Returns:
         The number of attributes, the number of points, and whether some points have no mass.
     """
-    axes, held, massless = 0, 0, False
+    axes, begin, massless = 0, 0, False
     for i in range(len(w.lo)):
         rows = count_rows(f, w, i)
         if rows > 1:
@@ -84,18 +84,18 @@ def lay_out_table(f, w):
         i = w.axis[a]
         at, lo, hi = f.offsets[i], w.lo[i], w.hi[i]
         mass, row = range_weight(f, i, lo, hi), 0
-        for r in range(held, held + w.size[a]):
+        for r in range(begin, begin + w.size[a]):
             w.weight[r] = 0.0
         for c in range(lo, hi + 1):
             if w.single[at + c] if f.is_set[i] else c > lo and w.gap[at + c] > 0:
                 row += 1
             # Sums of whole numbers are exact.
             w.place[at + c] = row if w.single[at + c] or not f.is_set[i] else 0
-            w.weight[held + w.place[at + c]] += range_weight(f, i, c, c)
+            w.weight[begin + w.place[at + c]] += range_weight(f, i, c, c)
             massless |= range_weight(f, i, c, c) == 0.0
-        for r in range(held, held + w.size[a]):
+        for r in range(begin, begin + w.size[a]):
             w.weight[r] /= mass
-        held += w.size[a]
+        begin += w.size[a]
     return axes, points, massless
 
 
@@ -122,10 +122,10 @@ def find_corners(f, w, leaf, axes):
                     w.move[moves], w.turn[moves] = w.place[at + c], 1 if inside else -1
                     moves += 1
         else:
-            first, last = next_run(f, i, key, lo, hi)
-            w.move[0], w.turn[0], moves = w.place[at + first], 1, 1
-            if last < hi:
-                w.move[1], w.turn[1], moves = w.place[at + last + 1], -1, 2
+            lower, upper = next_run(f, i, key, lo, hi)
+            w.move[0], w.turn[0], moves = w.place[at + lower], 1, 1
+            if upper < hi:
+                w.move[1], w.turn[1], moves = w.place[at + upper + 1], -1, 2
         if moves * count > MAX_CORNERS:
             return 0, 0
         other, listed = 1 - buffer, 0
@@ -151,12 +151,12 @@ def fill_table(f, w, depth, groups, axes, points):
         if corners == 0:
             return False
         for g in range(groups):
-            if f.members[f.mask[leaf], w.first[g]]:
+            if f.members[f.mask[leaf], w.member[g]]:
                 for m in range(margins):
                     value, at = f.values[m, leaf], (m * groups + g) * points
                     for x in range(corners):
                         w.table[at + w.corner[buffer, x]] += w.sign[buffer, x] * value
-    # Running sums along each range; in a set, what all cells have is added to each named cell.
+    # Running sums along each range; in a set, the sum of all cells is added to each named cell.
     for a in range(axes):
         stride, is_set = w.stride[a], f.is_set[w.axis[a]]
         for at in range(0, margins * groups * points, stride * w.size[a]):
@@ -213,11 +213,9 @@ def count_box(f, w, depth, keep):
         g = w.group[p]
         w.tree_low[0, g], w.tree_high[0, g] = min(w.tree_low[0, g], base[0, p]), max(w.tree_high[0, g], base[0, p])
     # Rows of the table follow the longest attribute.
-    inner = last = 0
-    for a in range(axes):
-        last, inner = last + inner, w.size[a]
+    inner = w.size[axes - 1] if axes else 1
     if axes == 0:
-        inner, w.weight[0] = 1, 1.0
+        w.weight[0] = 1.0
     fair = unfair = 0.0
     undecided = False
     for at in range(0, points, inner):
@@ -227,7 +225,7 @@ def count_box(f, w, depth, keep):
             begin += w.size[a]
         if share > 0:
             for x in range(inner):
-                weight = share * w.weight[last + x]
+                weight = share * w.weight[begin + x]
                 outcome = decide_point(f, w, base, groups, points, at + x)
                 if outcome == FAIR:
                     fair += weight

@@ -1,4 +1,4 @@
-"""Prove a share of a box by the means of its trees' tails, whatever the dependence between the trees.
+"""Prove a share of a box by the means of its trees' tails, for any dependence between the trees.
 
 Let m_t be the mean of the lowest part a of tree t. If the sum of all m_t exceeds s, then P(sum of the trees <= s) <= a:
 on an event of probability a within {sum <= s}, the mean of the sum would be at most s, and the mean of each tree at
@@ -24,18 +24,18 @@ def tail_means(f, w, begin, end, p, step, tails, out):
     """Compute the means of a tree's lowest leaves under an assignment (step 1), or of its highest (step -1)."""
     # Leaves are listed in the order of their values. The last leaf fills up a tail that rounding leaves short.
     k = begin if step > 0 else end - 1
-    weight = total = last = 0.0
+    weight = total = value = 0.0
     for a in range(len(tails)):
         while begin <= k < end:
             leaf = w.leaf[k]
             if f.members[f.mask[leaf], p]:
-                last = float(f.values[0, leaf])
+                value = float(f.values[0, leaf])
                 if weight + w.chance[k] >= tails[a]:
                     break
                 weight += w.chance[k]
-                total += w.chance[k] * last
+                total += w.chance[k] * value
             k += step
-        out[a] = (total + (tails[a] - weight) * last) / tails[a]
+        out[a] = (total + (tails[a] - weight) * value) / tails[a]
 
 
 @jit
@@ -54,11 +54,11 @@ def prove_tails(f, w, depth, tails):
         while k < end and f.tree[w.leaf[k]] == tree:
             partial |= f.mask[w.leaf[k]] != 0
             k += 1
-        least, greatest = float(f.values[0, w.leaf[begin]]), float(f.values[0, w.leaf[k - 1]])
-        size += max(abs(least), abs(greatest))
+        lowest, greatest = float(f.values[0, w.leaf[begin]]), float(f.values[0, w.leaf[k - 1]])
+        size += max(abs(lowest), abs(greatest))
         for p in range(groups if partial and groups <= MAX_GROUPS else 1):
-            tail_means(f, w, begin, k, w.first[p], 1, tails, w.low_tail)
-            tail_means(f, w, begin, k, w.first[p], -1, tails, w.high_tail)
+            tail_means(f, w, begin, k, w.member[p], 1, tails, w.low_tail)
+            tail_means(f, w, begin, k, w.member[p], -1, tails, w.high_tail)
             for a in range(count):
                 if p == 0:
                     w.worst[0, a], w.worst[1, a] = w.low_tail[a], w.high_tail[a]
@@ -67,10 +67,10 @@ def prove_tails(f, w, depth, tails):
                     w.worst[1, a] = max(w.worst[1, a], w.high_tail[a])
         for a in range(count):
             if partial and groups > MAX_GROUPS:
-                w.worst[0, a], w.worst[1, a] = least, greatest
+                w.worst[0, a], w.worst[1, a] = lowest, greatest
             w.tails[0, a] += w.worst[0, a]
             w.tails[1, a] += w.worst[1, a]
-            w.tails[2, a] += least if partial else w.worst[0, a]
+            w.tails[2, a] += lowest if partial else w.worst[0, a]
             w.tails[3, a] += greatest if partial else w.worst[1, a]
     base_low, base_high = FAR, -FAR
     for p in range(w.base.shape[2]):
