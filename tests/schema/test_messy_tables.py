@@ -336,7 +336,7 @@ def test_other_frames_are_read_alike(library, name):
 def test_an_audit_of_the_ugliest_table_is_that_of_the_tidy_one():
     """What is added to a table and not read by the model changes no figure of its people."""
     frame = APPLICANTS
-    for name in ("identifier of words", "datetimes with zones", "dollars", "free text", "lists", "intervals"):
+    for name in ("identifier of words", "datetimes with zones", "dollars", "free text", "lists", "periods"):
         frame = frame.assign(**{name: PROPOSED[name][0](APPLICANTS)["extra"]})
     about = {"target": "hired", "protected": ["sex"], "samples": 200, "searched": 0}
     tidy = evenhand.audit(decide, APPLICANTS, **about)
