@@ -90,8 +90,8 @@ def dossier(
         return compile_dossier(frame, described, dossiers=names, as_of=day, data=source, results=results or [])
 
     result = _compute(data, table, described, compute)
-    written = view.write_dossier(result, folder) if folder is not None else ()
-    output.finish(result, written=written)
+    outputs = view.write_dossier(result, folder) if folder is not None else ()
+    output.finish(result, written=outputs)
     if folder is not None and not can_print() and not output.silent:
         typer.echo("note: for PDF and DOCX files install the extra: pip install '.[dossier]'", err=True)
     if final and result.open_fields:

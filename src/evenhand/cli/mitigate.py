@@ -135,10 +135,10 @@ def refute(
                 model, None, len(encoded), hint="leave --model out, and set --accuracy"
             )
             result = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
-    written: list[Path] = []
+    outputs: list[Path] = []
     if save is not None and result.witness is not None:
-        written += mitigation.save_witness(result, encoded.schema, save)
-    output.finish(result, written=written, interrupted=result.interrupted)
+        outputs += mitigation.save_witness(result, encoded.schema, save)
+    output.finish(result, written=outputs, interrupted=result.interrupted)
 
 
 def _finish(
@@ -149,9 +149,9 @@ def _finish(
 ) -> None:
     """Write the new model and the result. An interrupted run exits with 130, unless its time limit ended it."""
     result = mitigated.result
-    written = mitigated.save(save)
+    outputs = mitigated.save(save)
     timed_out = config.time_limit is not None and result.seconds >= config.time_limit
-    output.finish(result, written=written, interrupted=result.interrupted and not timed_out)
+    output.finish(result, written=outputs, interrupted=result.interrupted and not timed_out)
 
 
 def _read_people(

@@ -239,11 +239,11 @@ class MonitorRun:
 
         result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
         document = partial(result.document, self.name)
-        written = self.output.write_page(document)
+        pages = self.output.write_page(document)
         if self.output.json is not None:
             self.output.emit(result.to_json())
         if not self.streamed:
-            self.output.show(document, written)
+            self.output.show(document, pages)
         elif not self.output.quiet:
             for caution in list_cautions(result):
                 typer.echo(f"note: {caution}", err=True)

@@ -92,11 +92,11 @@ def search(
             raise LimitError("the search was stopped before any query", hint="allow more time or budget")
         result = profiles = rows.hide(profiles)
         document = partial(profiles.document, subject.card)
-    written: list[Path] = []
+    outputs: list[Path] = []
     if save_tests is not None and isinstance(result, searching.SearchResult) and result.profiles:
         searching.save_tests(result, save_tests)
-        written.append(save_tests)
-    output.finish(result, document, written, interrupted=result.interrupted)
+        outputs.append(save_tests)
+    output.finish(result, document, outputs, interrupted=result.interrupted)
 
 
 def _search_texts(

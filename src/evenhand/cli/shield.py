@@ -163,9 +163,9 @@ def inspect(
             progress=lambda done, of: progress("checking all runs", done / of),
         )
     document = partial(inspection.document, policy.name)
-    written = output.write_page(document)
+    pages = output.write_page(document)
     output.emit(inspection.to_json(indent=None))
-    output.show(document, written)
+    output.show(document, pages)
     if inspection.verified is False:
         raise typer.Exit(1)
 

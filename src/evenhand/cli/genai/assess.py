@@ -165,11 +165,11 @@ def assess(
             live.refuse("a run without SEQUENCE", prompts)
             result = configured.assess_table(sequence, columns)
             folder = sequence.absolute().parent
-    document, written = partial(result.document, str(folder)), []
+    document, outputs = partial(result.document, str(folder)), []
     if output.html is None and html is not None:
         view.write_page(view.render_page(document()), html)
-        written.append(html)
-    output.finish(result, document, written, interrupted=result.interrupted)
+        outputs.append(html)
+    output.finish(result, document, outputs, interrupted=result.interrupted)
 
 
 def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentConfig) -> GenaiAssessment:
