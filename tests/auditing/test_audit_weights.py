@@ -60,7 +60,14 @@ def test_a_column_of_the_data_may_hold_them(case):
 
 @pytest.mark.parametrize(
     ("weights", "words"),
-    [([1.0], "1 in `sample_weight=`"), ("wt", "'wt'"), ([-1.0] * 600, "at least 0"), ([None] * 600, "finite number")],
+    [
+        ([1.0], "1 in `sample_weight=`"),
+        ("wt", "'wt'"),
+        ([-1.0] * 600, "at least 0"),
+        ([0.0] * 600, "only zeros"),
+        (["a"] * 600, "finite number"),
+        ([None] * 600, "finite number"),
+    ],
 )
 def test_what_are_no_weights_is_refused(case, weights, words):
     with pytest.raises(DataError, match=words):

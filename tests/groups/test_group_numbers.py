@@ -93,18 +93,6 @@ def test_the_gaps_of_unequal_groups_are_covered():
     assert all(count >= 0.90 * runs for count in hits.values()), hits
 
 
-def test_small_groups_are_in_no_gap():
-    rng = np.random.default_rng(4)
-    frame = pd.DataFrame({"sex": ["F"] * 50 + ["M"] * 50 + ["X"] * 5, "premium": rng.normal(100, 5, 105)})
-    result = measured(frame)
-    assert [group.small for group in result.breakdowns[0].groups] == [False, False, True]
-    assert all(
-        gap.not_assessable == {"X": 5} for gap in result.breakdowns[0].gaps if gap.name != "quantile_10_difference"
-    )
-    few = measured(frame, min_group_size=60)
-    assert all("at least two groups must have 60" in gap.value.reason for gap in few.breakdowns[0].gaps)
-
-
 def test_a_regressor_is_measured_and_the_result_comes_back():
     rng = np.random.default_rng(6)
     people = pd.DataFrame({"sex": rng.choice(["F", "M"], 400), "age": rng.integers(18, 80, 400)})

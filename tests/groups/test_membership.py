@@ -22,12 +22,6 @@ def test_a_hundred_ages_make_five_equal_ranges():
     assert np.bincount(found.codes).tolist() == [20] * 5
 
 
-def test_ten_numbers_stay_what_they_are():
-    found = group_by_values("children", [9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0])
-    assert found.labels == tuple("0123456789")
-    assert named(found) == ["9", "0", "1", "2", "3", "4", "5", "6", "7", "8", "0"]
-
-
 @pytest.mark.parametrize(
     ("numbers", "labels"),
     [

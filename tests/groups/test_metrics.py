@@ -321,13 +321,6 @@ def test_undefined_metrics_say_why_and_leave_the_gap_to_others():
     assert odds.not_assessable == {"a": 0, "b": 0}
 
 
-def test_equalized_odds_needs_both_rates():
-    favoured, deserving, origin = people({"a": (20, 0, 20, 0), "b": (10, 5, 15, 15)})
-    result = measure_decisions(favoured, deserving, {"origin": origin}, min_group_size=20)
-    assert quantity_value(gap(result, "equal_opportunity_difference").value) == pytest.approx(0.1)
-    assert isinstance(gap(result, "equalized_odds_difference").value, Unknown)
-
-
 def test_small_groups_are_shown_and_take_no_part_in_gaps():
     favoured, deserving, origin = people({"a": (10, 5, 10, 15), "b": (15, 5, 10, 20), "tiny": (SMALL - 1, 0, 0, 0)})
     result = measure_decisions(favoured, deserving, {"origin": origin})

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.groups import measure_recorded
-from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.schema import DecisionRoles
 from support import scaled
 
@@ -125,13 +124,3 @@ def test_the_same_seed_gives_the_same_bands_and_json_brings_them_back():
     assert first.thresholds == again.thresholds
     assert first.thresholds != other.thresholds
     assert type(first).from_json(first.to_json()) == first
-
-
-def test_the_table_lists_some_thresholds_and_those_in_force():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 500), "score": rng.random(500), "y": rng.integers(0, 2, 500)})
-    found = curves_of(frame, threshold=0.437).thresholds
-    table = threshold_table(found)
-    assert 9 <= len(table.rows) <= 11
-    assert "0.437 (in force)" in [row.cells[0].text for row in table.rows]
-    assert 20 <= len(threshold_table(found, every=True).rows) <= 22

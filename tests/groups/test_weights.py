@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand.errors import DataError
 from evenhand.groups.cells import EFFECTIVE
 from evenhand.stats import clopper_pearson
 from evenhand.stats.quantity import quantity_value
@@ -128,30 +127,3 @@ def test_intervals_of_a_survey_hold(related):
     noise = 3 * np.sqrt(0.95 * 0.05 / runs)  # of 600 runs each, 94 % and more held
     assert inside / runs >= 0.95 - noise
     assert gaps / runs >= 0.95 - noise
-
-
-@pytest.mark.parametrize(
-    ("weight", "words"),
-    [
-        ([1, -1, 1], "at least 0"),
-        ([0, 0, 0], "only zeros"),
-        ([1, None, 1], "finite number"),
-        (["a", "b", "c"], "finite number"),
-    ],
-)
-def test_what_are_no_weights_is_refused(weight, words):
-    with pytest.raises(DataError, match=words):
-        evenhand.audit_predictions([1, 0, 1], sensitive_features={"sex": ["F", "M", "F"]}, sample_weight=weight)
-
-
-def test_a_weighted_report_says_so_wherever_a_number_stands():
-    frame = people()
-    result = evenhand.audit_predictions(
-        frame["selected"], sensitive_features=frame[["group"]], sample_weight=frame["weight"], favourable=1
-    )
-    text = result.to_markdown().replace("\\", "")
-    assert "observed, weighted by sample_weight" in text
-    assert "effective size" in text
-    assert "Weighted by sample_weight, of" in text
-    assert "Not run: search for subgroups" not in text
-    assert "impact ratio" not in text
