@@ -54,7 +54,6 @@ def test_the_page(found):
     assert kinds.count("estimated") == len(found.rates)
     assert len(root.one("section", id="pairs").all("table", class_="pair")) == len(found.examples)
     assert "<b>north</b>" in root.one("section", id="pairs").text  # escaped, so that it is text
-    assert "region" in root.one("section", id="attributes").text
     assert "://" not in html.replace("http://www.w3.org/", "")
 
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.individual.search.methods.frontier import MAX_DENSE_LEVELS, RIDGE, Surrogate
+from evenhand.individual.search import search
+from evenhand.individual.search.methods.frontier import (
+    GROWTH,
+    MAX_DENSE_LEVELS,
+    MAX_FIRST_STEP,
+    RIDGE,
+    BoundarySearch,
+    Surrogate,
+)
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.plausibility import BINS, ValuePairs
 from evenhand.individual.search.space import ProfileSpace
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.level import poisson_cdf
@@ -153,3 +162,32 @@ def test_conjugate_gradients_match_the_direct_solution() -> None:
         direct[1:] - direct[0],
         atol=0.01,
     )
+
+
+def test_a_long_queue_is_the_same_if_only_likely_neighbours_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    attributes = [{"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True}]
+    attributes += [{"name": f"a{j}", "kind": "integer", "lower": 0, "upper": 63} for j in range(100)]
+    schema = Schema.parse({"target": {"name": "t", "favourable": "1", "values": ["0", "1"]}, "attributes": attributes})
+    weights = np.append(2.0, rng.normal(size=100) / 200)
+    model = network_from_dense(schema, [(weights[:, None], np.array([-1 - 31.5 * weights[1:].sum()]))])
+    queue_neighbours, distances, screened = BoundarySearch._queue_neighbours, BoundarySearch._distances, []
+
+    def count_screened(state: BoundarySearch, codes: np.ndarray, answers: np.ndarray) -> np.ndarray:
+        screened.append(len(codes))
+        return distances(state, codes, answers)
+
+    def compare(state: BoundarySearch, rows: np.ndarray, codes: np.ndarray, answers: np.ndarray) -> None:
+        before, calls = state._queue, len(screened)
+        queue_neighbours(state, rows, codes, answers)
+        if len(screened) > calls:
+            every = state._estimate_neighbours(codes, answers, state._moves.open(codes))
+            max_size = 20_000 + 20 * max(MAX_FIRST_STEP, state._queried // GROWTH)
+            expected = before.append(every).cut(max_size)
+            for name in ("chance", "mark", "parent", "level"):
+                assert np.array_equal(getattr(state._queue, name), getattr(expected, name))
+
+    monkeypatch.setattr(BoundarySearch, "_distances", count_screened)
+    monkeypatch.setattr(BoundarySearch, "_queue_neighbours", compare)
+    assert search(model, schema, seeds=12, local=50, samples=0).profiles > 100
+    assert len(screened) > 10

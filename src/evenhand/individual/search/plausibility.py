@@ -222,7 +222,7 @@ class _GroupedPeople:
     @cached_property
     def members(self) -> Integers:
         """Number of people in each group, shape (groups,)."""
-        return np.bincount(self.groups.ravel(), minlength=len(self.owner))
+        return np.asarray(np.bincount(self.groups.ravel(), minlength=len(self.owner)), dtype=np.int64)
 
     def find_ranges(self, number: int) -> tuple[Integers, Integers]:
         """Find the first and the last cell of a number that occurs with each group, each of shape (groups,)."""

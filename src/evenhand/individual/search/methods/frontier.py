@@ -147,8 +147,11 @@ class NeighbourQueue:
         return self._insert(neighbours, np.full(len(neighbours), len(self)))
 
     def cut(self, max_size: int) -> NeighbourQueue:
-        """Keep only the likeliest neighbours, each with its likeliest parent."""
-        return self[np.argpartition(-self.chance, max_size)[:max_size]]._distinct()
+        """Keep only the likeliest neighbours, each with its likeliest parent. Ties are resolved by mark and parent."""
+        last = np.partition(self.chance, len(self) - max_size)[len(self) - max_size]
+        likelier, tied = np.flatnonzero(self.chance > last), np.flatnonzero(self.chance == last)
+        tied = tied[np.lexsort((self.parent[tied], self.mark[tied]))]
+        return self[np.concatenate([likelier, tied[: max_size - len(likelier)]])]._distinct()
 
     def merge(self, neighbours: NeighbourQueue) -> NeighbourQueue:
         """Add neighbours, each with its likeliest parent."""
