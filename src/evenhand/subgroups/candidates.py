@@ -67,7 +67,9 @@ class CandidateFamily:
         def standardise(rows: Integers, add_up: CellSums, sums: NDArray[np.float32]) -> NDArray[Any]:
             if scales is None:
                 excess = add_up(sums) - expected[rows]
-                return np.asarray(np.maximum(excess * above[rows], excess * below[rows]))
+                z = excess * above[rows]
+                excess *= below[rows]
+                return np.maximum(z, excess, out=z)
             z = np.zeros((sums.shape[1], len(rows)))
             for s in range(self.table.strata):
                 z += add_up(np.where((stratum == s)[:, None], sums, 0.0)) * scales[rows, s]

@@ -173,7 +173,7 @@ class SubgroupResult(Result):
         attributes: Sensitive attributes and their cells.
         findings: Findings in reading order: significant ones that no other explains (see
             ``findings.explain_findings``), each followed by those it explains; then the others, by decreasing
-            absolute ``z``.
+            absolute ``z`` (after a scan, by decreasing score).
         judged: Requested rule sets.
         per: Control variable; gaps are computed within its strata.
         interrupted: Whether an interrupt or the time limit ended the search early.

@@ -3,9 +3,8 @@
 Climbs start from all people, from each attribute in turn, and from random rule sets (coordinate ascent over several
 attributes: Zhang and Neill, "Identifying significant predictive bias in classifiers", 2016). The same climbs on
 permuted outcomes give the distribution of the largest gap, so that at most ``1 - confidence`` of searches have a
-finding
-if outcomes do not depend on the attributes. Other groups cannot be tested with this distribution: a climb may miss a
-group with a larger gap.
+finding if outcomes do not depend on the attributes. Other groups cannot be tested with this distribution: a climb may
+miss a group with a larger gap.
 
 The best of very many rule sets is longer than the group behind it. Each significant one is therefore shortened, as far
 as its z stays significant: ``z^2 / 2``, approximately the log-likelihood ratio, minus the description length increases,

@@ -44,7 +44,7 @@ NOISY = (
     "between {nouns}, so a significant subgroup is decided differently on average."
 )
 EXPLAINED = (
-    "the subgroup with the largest standardised gap is listed first; it explains every other subgroup whose gap is not "
+    "the subgroup with the largest {score} is listed first; it explains every other subgroup whose gap is not "
     "significant, or within the margin, among the people inside it and among those outside it; the clearest of the "
     "remaining subgroups is listed next, and so on"
 )
@@ -306,17 +306,16 @@ def method_facts(result: SubgroupResult) -> Facts:
         facts.append(("significant after adjustment", PUBLISHED))
     else:
         width = format_decimal(result.critical)
-        scope = (
-            "all subgroups"
-            if result.starts is None
-            else "the groups that climbs end at; those of requested ones differ"
-        )
+        scope, score = "all subgroups", "standardised gap"
+        if result.starts is not None:
+            scope = "the subgroups that climbs end at (requested ones have their own)"
+            score = "z² / 2 minus the description length in nats"
         facts.append(("intervals", f"{width} standard errors to each side, simultaneous over {scope}"))
         criterion = "a gap whose adjusted interval excludes 0"
         if result.margin:
             unit, factor, _ = _scale(result)
             criterion += f", and does not rule out a gap of {factor * result.margin:.3g} {unit}"
-        facts += [("significant after adjustment", criterion), ("explained", EXPLAINED)]
+        facts += [("significant after adjustment", criterion), ("explained", EXPLAINED.format(score=score))]
     if result.weights is not None:
         facts.append(("weights", f"{result.weights}: {WEIGHTED}"))
     if result.unknown:
