@@ -44,7 +44,7 @@ class Moves:
     clash: NDArray[np.uint64]
     blocking: NDArray[np.uint64]
     possible: Booleans
-    dependent_levels: Integers
+    dependent_levels: NDArray[np.int32]
     complete: bool
 
     @classmethod
@@ -189,7 +189,7 @@ def _find_clashes(
 
 def _find_dependent_levels(
     clash: NDArray[np.uint64], possible: Booleans, attribute: Integers, start: Integers
-) -> Integers:
+) -> NDArray[np.int32]:
     """Find ``Moves.dependent_levels`` from the levels that occur together."""
     dependent_levels = np.full((len(attribute), len(start)), -1, dtype=np.int32)  # the largest array of wide tables
     several = np.add.reduceat(possible.astype(np.int64), start) > 1
