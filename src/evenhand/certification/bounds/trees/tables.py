@@ -177,7 +177,10 @@ def decide_point(f, w, base, groups, points, point):
         low, high = FAR, -FAR
         for g in range(groups):
             number = w.table[g * points + point]
-            low, high = min(low, number + w.tree_low[0, g]), max(high, number + w.tree_high[0, g])
+            low, high = (
+                min(low, number + w.tree_low[0, g]),
+                max(high, number + w.tree_high[0, g]),
+            )
         if f.is_difference:
             return FAIR if high - low <= f.within else UNFAIR if high - low > f.beyond else OPEN
         if low > f.above[0] or high < f.below[0]:
@@ -187,6 +190,27 @@ def decide_point(f, w, base, groups, points, point):
         for p in range(assignments):
             w.tree_low[m, p] = w.table[(m * groups + w.group[p]) * points + point] + base[m, p]
     return decide_margins(f, w.tree_low, w.tree_low, w.labels)
+
+
+@jit
+def weigh_row(f, w, groups, points, at, inner, begin):
+    """Weigh the fair and unfair points of a row with one margin, and check whether others have mass; as vectors."""
+    above, below = f.above[0], f.below[0]
+    fair = unfair = open_weight = 0.0
+    for x in range(inner):
+        low, high = FAR, -FAR
+        for g in range(groups):
+            number = w.table[g * points + at + x]
+            low, high = (
+                min(low, number + w.tree_low[0, g]),
+                max(high, number + w.tree_high[0, g]),
+            )
+        same, apart = (low > above) | (high < below), (high > above) & (low < below)
+        weight = w.weight[begin + x]
+        fair += weight if same else 0.0
+        unfair += weight if apart else 0.0
+        open_weight += 0.0 if same | apart else weight
+    return fair, unfair, open_weight > 0
 
 
 @jit
@@ -211,8 +235,12 @@ def count_box(f, w, depth, keep):
         w.tree_low[0, g], w.tree_high[0, g] = FAR, -FAR
     for p in range(base.shape[1]):
         g = w.group[p]
-        w.tree_low[0, g], w.tree_high[0, g] = min(w.tree_low[0, g], base[0, p]), max(w.tree_high[0, g], base[0, p])
+        w.tree_low[0, g], w.tree_high[0, g] = (
+            min(w.tree_low[0, g], base[0, p]),
+            max(w.tree_high[0, g], base[0, p]),
+        )
     # Rows of the table follow the longest attribute.
+    simple = len(base) == 1 and f.least == 2 and not f.is_difference
     inner = w.size[axes - 1] if axes else 1
     if axes == 0:
         w.weight[0] = 1.0
@@ -224,6 +252,12 @@ def count_box(f, w, depth, keep):
             share *= w.weight[begin + at // w.stride[a] % w.size[a]]
             begin += w.size[a]
         if share > 0:
+            if simple:
+                row_fair, row_unfair, row_open = weigh_row(f, w, groups, points, at, inner, begin)
+                fair += share * row_fair
+                unfair += share * row_unfair
+                undecided |= row_open
+                continue
             for x in range(inner):
                 weight = share * w.weight[begin + x]
                 outcome = decide_point(f, w, base, groups, points, at + x)
