@@ -301,7 +301,7 @@ def test_positions_beyond_a_byte() -> None:
 
 
 def test_memory_of_synthesis() -> None:
-    for kind, horizon, most in (("demographic_parity", 100, 5e6), ("equal_opportunity", 75, 20e6)):
+    for kind, horizon, most in (("demographic_parity", 100, 6e6), ("equal_opportunity", 75, 20e6)):
         synthesize(plan(kind, horizon=3))  # compiled before it is measured
         synthesize(plan(kind, horizon=20))
         tracemalloc.start()

@@ -100,25 +100,11 @@ def several_costs_step(rejected, accepted, mix, near):
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def parity_several(up, own, a, columns, mixes, row):
-    """Compute the values of a row and levels for both groups; ``up`` has the values with one more of group a seen."""
-    # V_t(n_a, n_b, a, b) = P(g = a) * step(V(n_a + 1, ., a or a + 1, b)) + P(g = b) * step(V(., n_b + 1, a, b or b +
-    # 1)), where the probabilities of the groups are in the mixes. The search for each group's level starts at the level
-    # of the previous state in the row.
-    mix_a, mix_b = mixes
-    new, level_a, level_b = row.value, row.a.level, row.b.level
-    near_a = near_b = len(mix_a.rises) // 2
-    for b in range(columns):
-        value_a, near_a = several_costs_step(up[a, b], up[a + 1, b], mix_a, near_a)
-        value_b, near_b = several_costs_step(own[a, b], own[a, b + 1], mix_b, near_b)
-        new[b] = value_a + value_b
-        level_a[b] = near_a if value_a < np.inf else DEAD_LEVEL
-        level_b[b] = near_b if value_b < np.inf else DEAD_LEVEL
-
-
-@compile_kernel(nogil=True, error_model="numpy")
 def opportunity_single(up, right, own, a, columns, labels, mixes, row):
-    """Like `parity_several` with one cost, but label 0 changes no counter; ``right`` has one more of group b."""
+    """Compute the values of a row and levels for both groups with one cost; label 0 changes no counter.
+
+    ``up`` has the values with one more of group a seen, ``right`` with one more of group b.
+    """
     mix_a, mix_b = mixes
     new, level_a, level_b = row.value, row.a.level, row.b.level
     cost = mix_a.single
@@ -158,10 +144,11 @@ def opportunity_several(up, right, own, a, columns, labels, mixes, row):
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def thresholds_along_row(row, columns, rises, i):
+def thresholds_along_row(row, start, stop, columns, rises, i):
     """Store the thresholds along a row in ``rises[i]``, and return whether the level never falls on its live states.
 
-    Most of a row has one level or is dead, and is skipped eight states at a time.
+    Only the states from ``start`` to ``stop`` can be live. Most of them have one level or are dead, and are skipped
+    eight at a time.
     """
     level, words = row.level, row.words
     # For fixed counts V is submodular in (a, b): the fair ends are a sublattice, and a step is a minimum of submodular
@@ -169,10 +156,10 @@ def thresholds_along_row(row, columns, rises, i):
     # and a row is stored as the positions at which it rises. Dead states may hold anything.
     reached = 0
     same = np.uint64(0)
-    for w in range((columns + 7) // 8):
+    for w in range(start // 8, (stop + 7) // 8):
         if words[w] == same or words[w] == ALL_DEAD:
             continue
-        for b in range(8 * w, min(8 * w + 8, columns)):
+        for b in range(max(8 * w, start), min(8 * w + 8, stop)):
             now = level[b]
             if now in (reached, DEAD_LEVEL):
                 continue
@@ -188,8 +175,8 @@ def thresholds_along_row(row, columns, rises, i):
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def thresholds_across_rows(row, columns, a, highest, rises, start, step):
-    """Store the thresholds of group b, whose rows run across: the row of count b is ``start + b * step``.
+def thresholds_across_rows(row, start, stop, a, highest, rises, first, step):
+    """Store the thresholds of group b, whose rows run across: the row of count b is ``first + b * step``.
 
     ``highest``, a `LevelRow`, holds the level reached in each column, and is updated.
     """
@@ -199,69 +186,33 @@ def thresholds_across_rows(row, columns, a, highest, rises, start, step):
     level, words = row.level, row.words
     reached, reached_words = highest.level, highest.words
     monotone = True
-    for w in range((columns + 7) // 8):
+    for w in range(start // 8, (stop + 7) // 8):
         if words[w] == reached_words[w] or words[w] == ALL_DEAD:
             continue
-        for b in range(8 * w, min(8 * w + 8, columns)):
+        for b in range(max(8 * w, start), min(8 * w + 8, stop)):
             now = level[b]
             if now != reached[b] and now != DEAD_LEVEL:
                 if now < reached[b]:
                     monotone = False
                 for j in range(reached[b], now):
-                    rises[start + b * step, j] = a
+                    rises[first + b * step, j] = a
                 reached[b] = now
     return monotone
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def sweep_parity(values, horizon, t, mix_a, mix_b, out):
-    """Compute the layer at time t from the next one, with n_b = t - n_a, and return whether thresholds store its
-    levels.
-
-    ``values`` holds (n_a, a, b) with b up to horizon - n_a. With one cost, `sweep_parity_vectors` does the same faster.
-    """
-    # The layer holds (n_a, a, b) at off[n_a] + a * (T - n_a + 1) + b. Invariant: states before the one being written
-    # are of time t, it and all later ones are of time t + 1. A state reads itself, its right neighbour and the plane of
-    # n_a + 1, all of which come after it; a row is written when it has been read.
-    row = RowOutputs(np.empty(horizon + 1), empty_row(horizon), empty_row(horizon))
-    highest, mixes = empty_row(horizon), (mix_a, mix_b)
-    compact = len(out.rows_a) > 0
-    monotone = True
-    start, cell = 0, 0
-    for n_a in range(t + 1):
-        columns = t - n_a + 1
-        stride = horizon - n_a + 1
-        stop = start + (n_a + 1) * stride
-        own = values[start:stop].reshape((n_a + 1, stride))
-        up = values[stop : stop + (n_a + 2) * (stride - 1)].reshape((n_a + 2, stride - 1))
-        first_b = columns * (columns - 1) // 2
-        if compact:
-            # Rows of group b with n_b = t - n_a, its accepted running across.
-            out.rows_b[first_b : first_b + columns, :] = n_a + 1
-            highest.words[:] = 0
-        for a in range(n_a + 1):
-            parity_several(up, own, a, columns, mixes, row)
-            if compact:
-                monotone &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
-                monotone &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
-            else:
-                out.cells_a[cell : cell + columns] = row.a.level[:columns]
-                out.cells_b[cell : cell + columns] = row.b.level[:columns]
-                cell += columns
-            for b in range(columns):
-                own[a, b] = row.value[b]
-        start = stop
-    return monotone
-
-
-@compile_kernel(nogil=True, error_model="numpy")
 def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
-    """Like `sweep_parity`, but counts individuals with label 1 only; ``labels`` has the probability of (group, label).
+    """Compute the layer at time t from the next one, in place, and return whether thresholds store its levels.
 
-    ``values`` holds (n_a, n_b, a, b), the plane of (n_a, n_b) beginning at ``planes[n_a, n_b]``.
+    Args:
+        values: Values by (n_a, n_b, a, b), the plane of (n_a, n_b) beginning at ``planes[n_a, n_b]``.
+        t: Time. People with label 1 are counted only, so n_a + n_b is at most t.
+        mix_a, mix_b: Steps of the groups.
+        labels: Probability of (group, label).
+        out: Outputs for the levels.
     """
-    # As in ``sweep_parity``: a state of the plane (n_a, n_b) reads that plane and those of (n_a + 1, n_b) and (n_a, n_b
-    # + 1), which come later in this order.
+    # A state of the plane (n_a, n_b) reads that plane and those of (n_a + 1, n_b) and (n_a, n_b + 1), which come later
+    # in this order and are still of time t + 1. A row is written when it has been read.
     row = RowOutputs(np.empty(t + 1), empty_row(t), empty_row(t))
     highest, mixes = empty_row(t), (mix_a, mix_b)
     single, compact = mix_a.single >= 0, len(out.rows_a) > 0
@@ -287,8 +238,10 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
                 else:
                     opportunity_several(up, right, own, a, columns, labels, mixes, row)
                 if compact:
-                    monotone &= thresholds_along_row(row.a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
-                    monotone &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, step_b)
+                    monotone &= thresholds_along_row(
+                        row.a, 0, columns, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b
+                    )
+                    monotone &= thresholds_across_rows(row.b, 0, columns, a, highest, out.rows_b, first_b, step_b)
                 else:
                     out.cells_a[cell : cell + columns] = row.a.level[:columns]
                     out.cells_b[cell : cell + columns] = row.b.level[:columns]

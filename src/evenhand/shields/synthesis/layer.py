@@ -1,4 +1,4 @@
-"""Layout and checks of one layer of values."""
+"""Layers of values with labels, and the steps of one group."""
 
 from __future__ import annotations
 
@@ -6,91 +6,63 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.shields.spec.ends import BandEnd, EndValues
 from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.synthesis.kernels import forbid_outside_bands
-from evenhand.shields.synthesis.parity_vector import SPARE
 
 BLOCK_STATES = 8192
 """Approximate number of rows that are checked at once."""
 
 
 @dataclass(frozen=True)
-class LayerLayout:
-    """Layout of the states of a layer, over two groups.
+class LabelledLayer:
+    """States of a layer over two groups, of which only people with label 1 are counted.
 
     Attributes:
         horizon: The last time.
-        labelled: Whether only people with label 1 are counted, so that n_a + n_b may be less than the time.
     """
 
     horizon: int
-    labelled: bool
-
-    @property
-    def size(self) -> int:
-        """Values in the layer at the horizon."""
-        return comb(self.horizon + 4, 4) if self.labelled else comb(self.horizon + 3, 3)
 
     def allocate(self) -> Floats:
-        """Allocate a layer of zeros, followed by spare values that compiled code may read."""
-        return np.zeros(self.size + SPARE)[: self.size]
+        """Allocate the values at the horizon."""
+        return np.zeros(comb(self.horizon + 4, 4))
 
     @cached_property
     def planes(self) -> Integers:
-        """Labelled: positions of the first values of (n_a, n_b), shape (horizon + 1, horizon + 1)."""
+        """Positions of the first values of (n_a, n_b), shape (horizon + 1, horizon + 1)."""
         n = np.arange(self.horizon + 1)
         sizes = np.where(n[:, None] + n <= self.horizon, (n[:, None] + 1) * (n + 1), 0)
         ends = np.cumsum(sizes).reshape(sizes.shape)
         return np.asarray(ends - sizes, dtype=np.int64)
 
-    @cached_property
-    def slabs(self) -> Integers:
-        """Not labelled: positions of the first values of n_a, shape (horizon + 1,)."""
-        n = np.arange(self.horizon + 1)
-        sizes = (n + 1) * (self.horizon - n + 1)
-        return np.asarray(np.cumsum(sizes) - sizes, dtype=np.int64)
-
     def check(self, values: Floats, t: int, terminal: EndValues) -> None:
         """Add the values of the check at time t."""
         if isinstance(terminal, BandEnd):
-            for n_a, a, n_b in self.rows(t):
-                if self.labelled:
-                    start = self.planes[n_a, n_b] + a * (n_b + 1)
-                else:
-                    start = self.slabs[n_a] + a * (self.horizon - n_a + 1)
+            for n_a, a, n_b in self._rows(t):
                 low, high = terminal.band(n_a, a, n_b)
-                forbid_outside_bands(values, start, n_b + 1, low, high)
+                forbid_outside_bands(values, self.planes[n_a, n_b] + a * (n_b + 1), n_b + 1, low, high)
             return
-        for n in range(t + 1):
-            for m in range(t - n + 1) if self.labelled else (t - n,):
-                plane = self.plane_values(values, n, m)
-                plane += terminal.values(n, m)
+        for n_a in range(t + 1):
+            for n_b in range(t - n_a + 1):
+                start = int(self.planes[n_a, n_b])
+                plane = values[start : start + (n_a + 1) * (n_b + 1)].reshape(n_a + 1, n_b + 1)
+                plane += terminal.values(n_a, n_b)
 
-    def rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
+    def _rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
         """Yield all (n_a, a, n_b) at time t in blocks."""
         n = np.arange(t + 1)
-        sizes = t - n + 1 if self.labelled else np.ones_like(n)
+        sizes = t - n + 1
         block = np.cumsum((n + 1) * sizes) // BLOCK_STATES
         for part in np.split(n, np.flatnonzero(np.diff(block)) + 1):
             # First the pairs (n_a, n_b), then each with all its a.
-            n_a = np.repeat(part, sizes[part])
-            n_b = _count_up(sizes[part]) if self.labelled else t - n_a
+            n_a, n_b = np.repeat(part, sizes[part]), _count_up(sizes[part])
             yield np.repeat(n_a, n_a + 1), _count_up(n_a + 1), np.repeat(n_b, n_a + 1)
-
-    def plane_values(self, values: Floats, n_a: int, n_b: int) -> NDArray[Any]:
-        """Return the values of (n_a, n_b) by accepted people, a view of shape (n_a + 1, n_b + 1)."""
-        if self.labelled:
-            start, stride = int(self.planes[n_a, n_b]), n_b + 1
-        else:
-            start, stride = int(self.slabs[n_a]), self.horizon - n_a + 1
-        return values[start : start + (n_a + 1) * stride].reshape(n_a + 1, stride)[:, : n_b + 1]
 
 
 def _count_up(sizes: Integers) -> Integers:

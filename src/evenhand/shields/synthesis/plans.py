@@ -26,8 +26,7 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
     """
     if len(plan.inputs.groups) == 2:
         # Not counted in the seconds: it happens once per machine.
-        single = len(plan.inputs.costs) == 1 and plan.kind != "feasible"
-        compile_kernels(plan.property.labelled, plan.horizon > 255, single)
+        compile_kernels(plan.property.labelled, plan.horizon > 255)
     if plan.kind in PERIODIC_KINDS:
         return PeriodicShield(plan, progress=progress).begin().policy
     policy = (

@@ -1,0 +1,113 @@
+"""Blocks of planes give the numbers of the recursion over whole layers, to the last bit, and the same levels."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from evenhand.shields import FairnessProperty, Inputs, SynthesisProblem
+from evenhand.shields.policy.tables import row_start, state_start
+from evenhand.shields.spec.ends import FairEnd
+from evenhand.shields.synthesis import planes
+from evenhand.shields.synthesis.kernels import DEAD_LEVEL
+from evenhand.shields.synthesis.layer import TOLERANCE, mix_of_group
+from evenhand.shields.synthesis.solve import sweep_layers
+
+INPUTS = Inputs(("a", "b"), (0.37, 0.63), (0.21, 0.58))
+
+
+class Soft:
+    """Prices of ends without an order, some of them forbidden."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def values(self, n_a: int, n_b: int) -> np.ndarray:
+        rng = np.random.default_rng([self.seed, n_a, n_b])
+        drawn = rng.integers(0, 4, (n_a + 1, n_b + 1)).astype(float)
+        drawn[rng.uniform(size=drawn.shape) < 0.2] = np.inf
+        return drawn
+
+
+def plain_step(rejected, accepted, mix):
+    """The step of one group with whole arrays: its value and its levels."""
+    one, zero, cost = mix.accept[1], mix.reject[1], mix.single
+    down, up = cost + rejected, cost + accepted
+    value = one * np.where(accepted < down, accepted, down) + zero * np.where(rejected < up, rejected, up)
+    with np.errstate(invalid="ignore"):
+        gain = rejected - accepted
+    level = (gain >= mix.rises[0]).astype(int) + (gain > mix.rises[1])
+    return value, np.where(np.minimum(rejected, accepted) < np.inf, level, DEAD_LEVEL)
+
+
+def plain_planes(horizon, checks, mixes):
+    """The values and the levels of both groups by (n_a, n_b)."""
+
+    def checked(values, n_a, n_b):
+        end = checks.get(n_a + n_b)
+        return values if end is None else values + end.values(n_a, n_b)
+
+    values = {(n, horizon - n): checked(np.zeros((n + 1, horizon - n + 1)), n, horizon - n) for n in range(horizon + 1)}
+    levels = {}
+    for t in reversed(range(horizon)):
+        for n_a in range(t + 1):
+            n_b = t - n_a
+            up, right = values[n_a + 1, n_b], values[n_a, n_b + 1]
+            value_a, level_a = plain_step(up[:-1], up[1:], mixes[0])
+            value_b, level_b = plain_step(right[:, :-1], right[:, 1:], mixes[1])
+            values[n_a, n_b] = checked(value_a + value_b, n_a, n_b)
+            levels[n_a, n_b] = level_a, level_b
+    return values, levels
+
+
+def expected_thresholds(levels, horizon):
+    """Rows of both groups, and whether they store the levels."""
+    rows, stored = ([], []), True
+    for t in range(horizon):
+        for group in (0, 1):
+            for n in range(t + 1):
+                level = levels[n, t - n][0] if group == 0 else levels[t - n, n][1].T
+                for line in level:
+                    live = line != DEAD_LEVEL
+                    rises = [next((b for b in np.flatnonzero(live) if line[b] >= j), len(line)) for j in (1, 2)]
+                    rows[group].append(rises)
+                    again = (np.arange(len(line)) >= rises[0]).astype(int) + (np.arange(len(line)) >= rises[1])
+                    stored &= bool((again == line)[live].all())
+    return rows, stored
+
+
+def expected_cells(levels, horizon, group):
+    flat = [levels[n_a, t - n_a][group].ravel() for t in range(horizon) for n_a in range(t + 1)]
+    return np.where(np.concatenate(flat) == DEAD_LEVEL, 1, np.concatenate(flat))
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 8, 9, 40])
+@pytest.mark.parametrize("kind", ["end", "anytime", "soft", "soft on the way"])
+@pytest.mark.parametrize("block", [1, 200, planes.BLOCK_VALUES])
+def test_planes_are_those_of_the_recursion(horizon, kind, block, monkeypatch):
+    monkeypatch.setattr(planes, "BLOCK_VALUES", block)
+    fair = FairEnd(FairnessProperty("demographic_parity", Fraction(1, 5)), (3, 2, 4, 1))
+    checks = {
+        "end": {horizon: fair},
+        "anytime": dict.fromkeys(range(1, horizon + 1), fair),
+        "soft": {horizon: Soft(1)},
+        "soft on the way": {horizon // 2 + 1: Soft(2), horizon // 3 + 1: fair, horizon: Soft(3)},
+    }[kind]
+    largest = 3.0 if kind.startswith("soft") else 0.0
+    mixes = tuple(mix_of_group(INPUTS, group, TOLERANCE + 1e-13 * largest) for group in (0, 1))
+    values, levels = plain_planes(horizon, checks, mixes)
+    problem = SynthesisProblem(horizon, False, INPUTS, checks)
+    packed = sweep_layers(problem, "packed", None)
+    assert packed.value == values[0, 0][0, 0]
+    for group, cells in enumerate(packed.actions.cells):
+        unpacked = (cells[:, None] >> np.array([0, 2, 4, 6]) & 3).ravel()[: state_start(horizon, False)]
+        assert (unpacked == expected_cells(levels, horizon, group)).all()
+    rows, stored = expected_thresholds(levels, horizon)
+    compact = sweep_layers(problem, "thresholds", None)
+    assert (compact is not None) == stored
+    if stored:
+        assert compact.value == packed.value
+        for group, positions in enumerate(compact.actions.positions):
+            assert (positions.reshape(row_start(horizon, False), 2) == rows[group]).all()
