@@ -571,7 +571,9 @@ class ShieldState:
         """Return whether the assumption held in all earlier periods, and still can hold in this one."""
         if not self._assumption:
             return True
-        open_ = tuple(sum(self.open[code : code + 4]) for code in range(0, len(self.open), 4)) if self.labelled else None
+        open_ = (
+            tuple(sum(self.open[code : code + 4]) for code in range(0, len(self.open), 4)) if self.labelled else None
+        )
         left = self.horizon - self.step
         return self.assumption_held and self._now.assumption_possible(tuple(self.counters[::2]), left, open_)
 

@@ -48,11 +48,11 @@ class LabelledLayer:
                 low, high = terminal.band(n_a, a, n_b)
                 forbid_outside_bands(values, self.planes[n_a, n_b] + a * (n_b + 1), n_b + 1, low, high)
             return
-        for n_a in range(t + 1):
-            for n_b in range(t - n_a + 1):
-                start = int(self.planes[n_a, n_b])
-                plane = values[start : start + (n_a + 1) * (n_b + 1)].reshape(n_a + 1, n_b + 1)
-                plane += terminal.values(n_a, n_b)
+        for n in range(t + 1):
+            for m in range(t - n + 1):
+                start = int(self.planes[n, m])
+                plane = values[start : start + (n + 1) * (m + 1)].reshape(n + 1, m + 1)
+                plane += terminal.values(n, m)
 
     def _rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
         """Yield all (n_a, a, n_b) at time t in blocks."""

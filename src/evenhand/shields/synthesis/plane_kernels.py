@@ -23,7 +23,7 @@ from evenhand.shields.synthesis.kernels import (
 STRIDE = 16
 """Number of states that are computed together. Rows of a block have as many spare values."""
 
-NEVER = np.int64(2**62)
+NEVER = 2**62
 """Position of a rise that never comes."""
 
 
@@ -75,7 +75,7 @@ def find_rises(rejected, accepted, below, above):
     """
     # The compiler turns a loop without branches into vector code, so conditions are joined by &, not ``and``.
     rise_1 = rise_2 = NEVER
-    last_0 = last_1 = np.int64(-1)
+    last_0 = last_1 = -1
     for k in range(len(rejected)):
         minus, plus = rejected[k], accepted[k]
         gain, live = minus - plus, (minus if minus < plus else plus) < np.inf

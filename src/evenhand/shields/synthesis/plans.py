@@ -18,7 +18,7 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
 
     Args:
         plan: the problem.
-        progress: called with (finished layers, total layers) after each layer.
+        progress: see `Progress`.
 
     Raises:
         OptionError: if no shield passes the checks from the start of the plan.

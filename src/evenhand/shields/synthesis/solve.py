@@ -20,7 +20,8 @@ from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.shields.synthesis.kernels import LevelOutputs, pack_levels, sweep_opportunity
 from evenhand.shields.synthesis.layer import TOLERANCE, LabelledLayer, StepMix, forced_mix, mix_of_group
-from evenhand.shields.synthesis.planes import Tables, solve_planes
+from evenhand.shields.synthesis.plane_kernels import Tables
+from evenhand.shields.synthesis.planes import solve_planes
 
 Bytes: TypeAlias = NDArray[Any]
 
@@ -28,7 +29,7 @@ MAX_WORK_BYTES = 2**34
 """Maximum memory of one layer of values and the table together."""
 
 Progress = Callable[[int, int], None]
-"""Callback that receives the number of finished layers and their total."""
+"""Callback that receives the number of finished parts and their total."""
 
 
 @dataclass(frozen=True)
