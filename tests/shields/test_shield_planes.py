@@ -10,7 +10,7 @@ import pytest
 from evenhand.shields import FairnessProperty, Inputs, SynthesisProblem
 from evenhand.shields.policy.tables import row_start, state_start
 from evenhand.shields.spec.ends import FairEnd
-from evenhand.shields.synthesis import planes
+from evenhand.shields.synthesis import planes, solve
 from evenhand.shields.synthesis.kernels import DEAD_LEVEL
 from evenhand.shields.synthesis.layer import TOLERANCE, mix_of_group
 from evenhand.shields.synthesis.solve import sweep_layers
@@ -111,3 +111,15 @@ def test_planes_are_those_of_the_recursion(horizon, kind, block, monkeypatch):
         assert compact.value == packed.value
         for group, positions in enumerate(compact.actions.positions):
             assert (positions.reshape(row_start(horizon, False), 2) == rows[group]).all()
+
+
+def test_a_table_in_a_file_is_that_in_memory(monkeypatch):
+    end = FairEnd(FairnessProperty("demographic_parity", Fraction(1, 5)))
+    problem = SynthesisProblem(40, False, INPUTS, {40: end})
+    in_memory = sweep_layers(problem, "thresholds", None)
+    monkeypatch.setattr(solve, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(planes, "BLOCK_VALUES", 200)
+    in_file = sweep_layers(problem, "thresholds", None)
+    assert in_file.peak_bytes < in_memory.peak_bytes
+    for expected, mapped in zip(in_memory.actions.positions, in_file.actions.positions, strict=True):
+        assert (expected == mapped).all()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
@@ -85,7 +86,7 @@ class ShieldPolicy:
         ]
         hashed = hashlib.sha256(json.dumps(parts).encode())
         for array in self.actions.arrays:
-            hashed.update(array.tobytes())
+            hashed.update(np.ascontiguousarray(array).data)
         return hashed.hexdigest()
 
     @property

@@ -126,7 +126,7 @@ def solve_planes(
     checks: Mapping[int, EndValues],
     mixes: tuple[StepMix, StepMix],
     tables: Tables,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None],
 ) -> tuple[float, int] | None:
     """Fill the tables of a shield.
 
@@ -159,6 +159,5 @@ def solve_planes(
         peak = max(peak, block.nbytes + sum(array.nbytes for plane in kept for array in plane))
         del block  # before the next one is allocated
         top = first - 1
-        if progress is not None:
-            progress(horizon - top, horizon + 1)
+        progress(horizon - top, horizon + 1)
     return float(kept[0].values[0]) if len(kept[0].values) else np.inf, peak

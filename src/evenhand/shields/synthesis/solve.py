@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -27,6 +31,9 @@ Bytes: TypeAlias = NDArray[Any]
 
 MAX_WORK_BYTES = 2**34
 """Maximum memory of one layer of values and the table together."""
+
+MAPPED_BYTES = 2**28
+"""Size from which a table lies in a temporary file."""
 
 Progress = Callable[[int, int], None]
 """Callback that receives the number of finished parts and their total."""
@@ -138,7 +145,7 @@ def _sweep(
     value, bytes_of_values = solved
     kind = ThresholdTable if form == "thresholds" else PackedTable
     actions = kind(problem.horizon, problem.labelled, costs, tables)
-    peak = bytes_of_values + sum(table.nbytes for table in tables)
+    peak = bytes_of_values + sum(table.nbytes for table in tables if _mapping_of(table) is None)
     return SynthesisSolution(value, actions, state_start(problem.horizon, problem.labelled), peak)
 
 
@@ -153,7 +160,15 @@ def _solve_planes(
         empty = none.reshape(0, 2 * costs)
         outputs = Tables(empty, empty, *tables, bits_for(costs), costs)
     mixes = _mixes_of_groups(problem, _largest_end(problem))
-    return solve_planes(problem.horizon, problem.checks, mixes, outputs, progress)
+
+    def finish_block(done: int, total: int) -> None:
+        for table in tables:
+            if (mapping := _mapping_of(table)) is not None:
+                mapping.madvise(mmap.MADV_DONTNEED)  # the file keeps the content
+        if progress is not None:
+            progress(done, total)
+
+    return solve_planes(problem.horizon, problem.checks, mixes, outputs, finish_block)
 
 
 def _solve_layers(
@@ -206,7 +221,24 @@ def _allocate_tables(horizon: int, labelled: bool, costs: int, form: str, kind: 
         size = row_start(horizon, labelled) * 2 * costs
     else:
         size, kind = -(-state_start(horizon, labelled) * bits_for(costs) // 8), np.uint8
-    return np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
+    return _new_table(size, kind), _new_table(size, kind)
+
+
+def _new_table(size: int, kind: type[Any]) -> Bytes:
+    """Allocate zeros. A large array lies in a temporary file without a name, so that memory holds few of its pages."""
+    bytes_needed = size * np.dtype(kind).itemsize
+    if bytes_needed >= MAPPED_BYTES and hasattr(os, "posix_fallocate"):
+        # Reserve the space first: a write to a mapped file on a full disk would end the process.
+        with suppress(OSError), tempfile.TemporaryFile() as file:
+            os.posix_fallocate(file.fileno(), 0, bytes_needed)
+            return np.frombuffer(mmap.mmap(file.fileno(), bytes_needed), dtype=kind)
+    return np.zeros(size, dtype=kind)
+
+
+def _mapping_of(table: Bytes) -> mmap.mmap | None:
+    """Return the mapped file of a table, if it lies in one."""
+    mapping = table.base.obj if isinstance(table.base, memoryview) else None
+    return mapping if isinstance(mapping, mmap.mmap) else None
 
 
 def _level_outputs(tables: tuple[Bytes, Bytes], t: int, costs: int, form: str) -> LevelOutputs:
