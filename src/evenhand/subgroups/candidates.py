@@ -69,7 +69,7 @@ class CandidateFamily:
                 excess = add_up(sums) - expected[rows]
                 z = excess * above[rows]
                 excess *= below[rows]
-                return np.maximum(z, excess, out=z)
+                return np.asarray(np.maximum(z, excess, out=z))
             z = np.zeros((sums.shape[1], len(rows)))
             for s in range(self.table.strata):
                 z += add_up(np.where((stratum == s)[:, None], sums, 0.0)) * scales[rows, s]

@@ -157,7 +157,7 @@ def _explain_in_turn(
         z = np.where(matters, np.abs(groups.z), 0.0)
         remains = z >= statistics.critical
         explained_by[significant[pending[~remains]]] = significant[clearest]
-        pending, scores = pending[remains], np.round(z[remains], 9)
+        pending, scores = pending[remains], np.asarray(np.round(z[remains], 9), dtype=np.float64)
     return significant[unexplained], explained_by
 
 
