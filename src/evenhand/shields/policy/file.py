@@ -1,4 +1,4 @@
-"""Policy files: a synthesised shield on disk, with its plan; see ``docs/reference/shield-file.md``.
+"""Policy files: a synthesised shield on disk, with its plan; see ``docs/reference/shield-and-monitor-files.md``.
 
 A file holds readable JSON, packed arrays of numbers, and a checksum over everything. Reading it never runs anything.
 The types and shapes of the arrays follow from the plan.

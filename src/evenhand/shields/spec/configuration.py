@@ -101,7 +101,7 @@ class LabelConfig(FileModel, strict=True):
 
 
 class ShieldConfig(FileModel, strict=True):
-    """Configuration of a shield; see ``docs/reference/shield-file.md``.
+    """Configuration of a shield; see ``docs/reference/shield-and-monitor-files.md``.
 
     Attributes:
         property: Fairness property: ``demographic_parity``, ``disparate_impact`` or ``equal_opportunity``.
