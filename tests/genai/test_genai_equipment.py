@@ -65,6 +65,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
         ("generator", {"kind": "images", "url": "a/v1", "model": "m"}, "generator.url", "expected a URL", "http://"),
         ("generator", {"kind": "chat", **REMOTE, "timeout": 0}, "generator.timeout", "got 0", "seconds"),
         ("generator", {"kind": "recorded"}, "generator", "exactly one of files and folder", "folder: pictures"),
+        ("generator", {"kind": "diffusers", "model": "m", "steps": 0}, "generator.steps", "got 0", "1 or"),
         (
             "classifier",
             {"kind": "lexicon", "words": {"age": {"child": ["kid"], "adult": ["adult"]}}},

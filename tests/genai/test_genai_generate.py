@@ -213,7 +213,7 @@ def test_several_at_once_keep_every_deadline_in_the_order_of_the_rows(tmp_path: 
 def test_one_at_a_time_is_asked_of_generators_that_threads_cannot_share(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     recorded = {"kind": "recorded", "files": [str(tmp_path / "a.txt")]}
-    with pytest.raises(OptionError, match="expected 1 for recorded items in flight, got"):
+    with pytest.raises(OptionError, match="expected 1 for this generator in flight, got 2"):
         generate_items(make_pipeline(generator=recorded), PROMPTS, tmp_path / "out", in_flight=2)
     with pytest.raises(OptionError, match="expected 1 or more in flight, got 0"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "out", in_flight=0)

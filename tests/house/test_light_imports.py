@@ -96,6 +96,7 @@ ON_USE = frozenset(
     {
         "PIL",
         "altair",
+        "diffusers",
         "duckdb",
         "h5py",
         "keras",

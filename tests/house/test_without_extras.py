@@ -41,6 +41,7 @@ OPTIONAL = {
     "matplotlib",
     "pillow",
     "PIL",
+    "diffusers",
     "transformers",
     "safetensors",
     "uvicorn",

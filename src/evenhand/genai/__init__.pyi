@@ -4,6 +4,7 @@ from .assessment.prompts import estimate_prompt_bias
 from .assessment.result import GenaiAssessment
 from .assessment.sequences import RecordedSequence, read_sequences
 from .backends.generator import Generator, Item, Playback
+from .backends.local_diffusion import LocalDiffusion
 from .backends.openai_service import OpenAIChat, OpenAIImages
 from .backends.studio import Studio, StudioPixels
 from .classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
@@ -43,6 +44,7 @@ __all__ = [
     "Judge",
     "KeywordJudge",
     "LexiconClassifier",
+    "LocalDiffusion",
     "OnnxPictures",
     "OpenAIChat",
     "OpenAIImages",

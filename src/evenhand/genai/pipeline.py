@@ -117,6 +117,11 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
                 return OpenAIImages(_build_connection(part), part.model, part.options)
             case parts.ChatGeneratorConfig():
                 return _build_chat(part, part.system)
+            case parts.DiffusersGeneratorConfig():
+                from evenhand.genai.backends.local_diffusion import LocalDiffusion
+
+                options = part.model_dump(exclude={"kind", "model"})
+                return LocalDiffusion(Path(folder, part.model), trust=trust, **options)
 
 
 def build_classifier(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Classifier:

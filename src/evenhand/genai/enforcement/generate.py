@@ -39,7 +39,7 @@ from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 from evenhand.genai.spec.entries import check_known
-from evenhand.genai.spec.pipeline_config import RecordedGeneratorConfig
+from evenhand.genai.spec.pipeline_config import DiffusersGeneratorConfig, RecordedGeneratorConfig
 
 MAX_CONSECUTIVE_FAILURES = 5
 """Number of consecutive requests without an item after which the run stops."""
@@ -192,11 +192,11 @@ def generate_items(
     if not prompts:
         raise OptionError("there are no prompts", hint="give one or more")
     configuration = pipeline.configuration
-    # Threads cannot share recorded items, which have an order.
-    recorded = isinstance(configuration.generator, RecordedGeneratorConfig)
-    if in_flight < 1 or (in_flight > 1 and recorded):
+    # Items of these generators depend on their order.
+    ordered = isinstance(configuration.generator, DiffusersGeneratorConfig | RecordedGeneratorConfig)
+    if in_flight < 1 or (in_flight > 1 and ordered):
         raise OptionError(
-            f"expected {'1 for recorded items' if recorded else '1 or more'} in flight, got {in_flight}",
+            f"expected {'1 for this generator' if ordered else '1 or more'} in flight, got {in_flight}",
             location="--in-flight",
             hint="leave it out, or write 1",
         )

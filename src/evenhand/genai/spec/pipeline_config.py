@@ -111,6 +111,27 @@ class ChatGeneratorConfig(RemoteConfig):
     system: Name | None = None
 
 
+class DiffusersGeneratorConfig(ConfigPart):
+    """Pictures from a diffusion model in a folder.
+
+    Attributes:
+        model: Folder of the model.
+        steps: Number of denoising steps.
+        device: Device, such as ``cpu`` or ``cuda``.
+        seed: Seed of the noise.
+        precision: Floating-point type.
+        options: Options of the pipeline, such as ``height: 256``.
+    """
+
+    kind: Literal["diffusers"]
+    model: Name
+    steps: Annotated[int, Field(ge=1)] = 20
+    device: Name = "cpu"
+    seed: Annotated[int, Field(ge=0)] = 0
+    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    options: Options = Field(default_factory=dict)
+
+
 class RecordedGeneratorConfig(ConfigPart):
     """Recorded items in files. Exactly one of ``files`` and ``folder`` is required.
 
@@ -316,7 +337,11 @@ class GuardConfig(ConfigPart):
 
 
 GeneratorConfig: TypeAlias = Annotated[
-    StudioGeneratorConfig | ImagesGeneratorConfig | ChatGeneratorConfig | RecordedGeneratorConfig,
+    StudioGeneratorConfig
+    | ImagesGeneratorConfig
+    | ChatGeneratorConfig
+    | DiffusersGeneratorConfig
+    | RecordedGeneratorConfig,
     Field(discriminator="kind"),
 ]
 ClassifierConfig: TypeAlias = Annotated[
@@ -437,6 +462,7 @@ HINTS = {
     "unrecognised": "write a share from 0 to 1",
     "timeout": "write seconds, more than 0",
     "seed": "write a whole number, 0 or more",
+    "steps": "write a whole number, 1 or more",
     "threshold": "write a probability from 0 to 1",
     "files": "write files: [first.png, second.png]",
     "file": "name a file, such as file: gender.onnx",

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from evenhand.core.coroutines import blocks, call
 from evenhand.errors import ModelError
 from evenhand.genai.backends.generator import Generator, Item
+from evenhand.genai.backends.local_diffusion import LocalDiffusion
 from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import Studio
 from evenhand.models.language.services import ContentRefusedError
@@ -67,7 +68,7 @@ class GatewayGenerator:
 
 def output_kind(generator: Generator) -> OutputKind:
     """Return the kind of output of a generator."""
-    if isinstance(generator, OpenAIImages | Studio):
+    if isinstance(generator, OpenAIImages | Studio | LocalDiffusion):
         return "image"
     if isinstance(generator, OpenAIChat):
         return "text"
