@@ -385,12 +385,12 @@ class _FlipMeter:
 
         counterfactual = None
         if schema.constrains_people:
-            compared, breaking = int(totals.compared), int(totals.breaking)
+            n_compared, n_breaking = int(totals.compared), int(totals.breaking)
             counterfactual = measure(
                 1,
-                compared,
-                without=reached - compared - breaking,
-                breaking=breaking,
+                n_compared,
+                without=reached - n_compared - n_breaking,
+                breaking=n_breaking,
                 implausible=int(totals.implausible),
             )
         noise = None if recorder is None else recorder.result(self.config.confidence, sampled_from)
