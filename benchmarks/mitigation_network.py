@@ -82,7 +82,7 @@ def labelled(schema: Schema, individuals: NDArray[Any], labels: NDArray[Any]) ->
 def measured(name: str, model: AdditiveNetwork, known: People, test: People, seed: int) -> Row:
     """How often it is right, how often its decisions flip, what searches find and what can be proved."""
     drawn = uniform_population(test.schema).sample(DRAWN, np.random.default_rng(0))
-    everybody = People(test.schema, drawn, None, np.arange(DRAWN), 0, None)
+    everybody = People(test.schema, drawn, None, np.arange(DRAWN), None)
     row: Row = {"network": name, "seed": seed, "accuracy": accuracy(model, test)}
     for where, people in (("uniform", everybody), ("data", known), ("test", test)):
         for kind in (PROTECTED, *((each,) for each in PROTECTED)):

@@ -120,7 +120,7 @@ def _assemble(name: str, schema: Schema, network: DenseNetwork, rows: NDArray[An
     source: People | Schema = schema
     if rows is not None:
         people = np.ascontiguousarray(rows, dtype=np.float64)
-        source = People(schema, people, None, np.arange(len(people)), 0, None)
+        source = People(schema, people, None, np.arange(len(people)), None)
     return FairnessBenchmark(
         name,
         source,

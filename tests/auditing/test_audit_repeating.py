@@ -31,7 +31,7 @@ def subject():
     layers[-1][1][0] -= middle
     network = network_from_dense(SCHEMA, layers)
     labels = (network.logits(rows)[:, 0] + rng.normal(0, 0.2, 300) > 0).astype(np.int64)
-    return Subject(network, People(SCHEMA, rows, labels, np.arange(300), 0, None))
+    return Subject(network, People(SCHEMA, rows, labels, np.arange(300), None))
 
 
 def leaves(found):

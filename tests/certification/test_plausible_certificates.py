@@ -461,7 +461,7 @@ def test_people_fitted_to_data_are_certified_in_one_go() -> None:
     spouse = np.where(rng.random(2000) < 0.5, 2, sex)
     level = rng.integers(5, 35, 2000)
     numbers = np.clip(level[:, None] + rng.integers(-5, 6, (2000, 5)), 0, 40)
-    people = People(schema, np.column_stack([sex, spouse, numbers]).astype(float), None, np.arange(2000), 0, None)
+    people = People(schema, np.column_stack([sex, spouse, numbers]).astype(float), None, np.arange(2000), None)
     weights = np.array([[1.0], [2.0], *([0.3] for _ in range(5))])
     network = network_from_dense(
         schema, [(np.hstack([weights, -weights[::-1]]), np.array([-30.0, 9.0])), (np.ones((2, 1)), np.array([-3.0]))]

@@ -29,7 +29,7 @@ def network_and_people(oldest, rules=()):
     network = network_from_dense(schema, [(np.array([[1.0], [3.0], [8.0]]), np.array([-40.5]))])
     rows = np.array([[age, job, sex] for age in AGES for job in range(4) for sex in (0, 1)])
     rows[0, 0] = oldest
-    return network, People(schema, rows, None, np.arange(len(rows)), 0, None)
+    return network, People(schema, rows, None, np.arange(len(rows)), None)
 
 
 def shares(population, network, **options):

@@ -47,7 +47,7 @@ class Threshold:
 def applicants(n: int, seed: int = 0, *, labels: bool = True) -> People:
     rng = np.random.default_rng(seed)
     individuals = np.column_stack([rng.random(n), rng.integers(18, 81, n), rng.integers(0, 2, n)]).astype(float)
-    return People(SCHEMA, individuals, rng.integers(0, 3, n) if labels else None, np.arange(n), 0, None)
+    return People(SCHEMA, individuals, rng.integers(0, 3, n) if labels else None, np.arange(n), None)
 
 
 def test_every_person_is_asked_about_twice_however_many_groups():

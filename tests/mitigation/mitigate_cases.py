@@ -56,4 +56,4 @@ def population(schema, n, seed, labels=None):
         axis=1,
     ).astype(np.float64)
     found = None if labels is None else np.asarray(labels(rows), dtype=np.int64)
-    return People(schema, rows, found, np.arange(n), 0, None)
+    return People(schema, rows, found, np.arange(n), None)

@@ -40,7 +40,7 @@ def people(n, seed):
         [rng.integers(0, 100, n), rng.integers(0, 10_000, n), rng.integers(0, 2, n), rng.integers(0, 3, n)], axis=1
     ).astype(float)
     labels = (rows[:, 0] + 30 * (rng.random(n) - 0.5) > 50).astype(np.int64)
-    return People(SCHEMA, rows, labels, np.arange(n), 0, None)
+    return People(SCHEMA, rows, labels, np.arange(n), None)
 
 
 def split(seed, n=900):
@@ -110,7 +110,7 @@ def test_the_widest_gap_between_groups_by_hand():
     rows[:30, 0] = rows[60:70, 0] = rows[100:, 0] = 99
     rows[:60, 2] = 1
     rows[100:, 3] = 1
-    given = People(SCHEMA, rows, np.zeros(105, dtype=np.int64), np.arange(105), 0, None)
+    given = People(SCHEMA, rows, np.zeros(105, dtype=np.int64), np.arange(105), None)
     accepts = Decider(SCHEMA, lambda one: one[:, 0] > 50)
     assert GroupGapMetric(("sex", "region")).size(accepts, given) == pytest.approx(30 / 60 - 10 / 40)
     assert GroupGapMetric(("sex",)).size(accepts, given) == pytest.approx(30 / 60 - 15 / 45)
@@ -218,7 +218,7 @@ def network_people(n, seed):
     rows = np.stack([rng.integers(0, 10_000, n), rng.integers(0, 10_000, n), rng.integers(0, 2, n)], axis=1).astype(
         float
     )
-    return People(NETWORKS, rows, (rows[:, 0] > rows[:, 1]).astype(np.int64), np.arange(n), 0, None)
+    return People(NETWORKS, rows, (rows[:, 0] > rows[:, 1]).astype(np.int64), np.arange(n), None)
 
 
 def test_proofs_say_better_only_where_they_exclude_the_opposite():

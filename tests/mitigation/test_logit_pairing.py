@@ -112,7 +112,7 @@ def test_people_who_are_not_in_the_data_count_too() -> None:
 def test_fewer_decisions_flip_and_the_same_bits_come_again() -> None:
     schema = loans(ages=30)  # too many assignments to take all of them at every step
     rows, labels = applicants(schema)
-    people = People(schema, rows, labels.astype(np.int64), np.arange(len(rows)), 0, None)
+    people = People(schema, rows, labels.astype(np.int64), np.arange(len(rows)), None)
     settings = {"schema": schema, "hidden": (8,), "steps": 150, "seed": 3}
     plain = FairClassifier("erm", **settings).fit(rows, labels).network_
     made = FairClassifier("logit-pairing", strength=3.0, **settings).fit(rows, labels).network_

@@ -22,7 +22,7 @@ SCHEMA = Schema.parse(
     }
 )
 GRID = np.array([[skill, debt, sex] for skill in range(12) for debt in range(12) for sex in (0, 1)], dtype=float)
-EVERYBODY = People(SCHEMA, GRID, (GRID[:, 0] > GRID[:, 1]).astype(np.int64), np.arange(len(GRID)), 0, None)
+EVERYBODY = People(SCHEMA, GRID, (GRID[:, 0] > GRID[:, 1]).astype(np.int64), np.arange(len(GRID)), None)
 
 
 def network(seed):

@@ -68,7 +68,7 @@ def drawn(n, seed):
         [rng.integers(0, 10, n), rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n), rng.integers(0, 3, n)],
         axis=1,
     ).astype(np.float64)
-    return People(SCHEMA, rows, rng.integers(0, 2, n), np.arange(n), 0, None)
+    return People(SCHEMA, rows, rng.integers(0, 2, n), np.arange(n), None)
 
 
 def test_a_profile_gets_the_label_of_most_of_its_assignments():
@@ -157,7 +157,7 @@ def test_opposite_samples_against_what_they_must_be(weights, bias, seed, rules, 
     assert 1 <= len(labels) <= n
     assert len(np.unique(added, axis=0)) == len(added)
     assert SCHEMA.contains(added).all()
-    inside = SubgroupGapMetric(rules).inside(People(SCHEMA, added, None, np.arange(len(added)), 0, None))
+    inside = SubgroupGapMetric(rules).inside(People(SCHEMA, added, None, np.arange(len(added)), None))
     assert inside.all()
     members = parts.train.individuals[SubgroupGapMetric(rules).inside(parts.train)]
     sensitive = SCHEMA.positions({*rules, "sex", "race"})
@@ -191,7 +191,7 @@ def test_levelled_samples_against_what_they_must_be(weights, bias, seed, rules, 
     assert 1 <= len(labels) <= n
     assert len(np.unique(added, axis=0)) == len(added)
     sensitive = SCHEMA.positions({*rules, "sex", "race"})
-    side = harm.inside(People(SCHEMA, added, None, np.arange(len(added)), 0, None))
+    side = harm.inside(People(SCHEMA, added, None, np.arange(len(added)), None))
     assert (labels == np.where(side, int(not much), int(much))).all()
     # Everybody added is a nudge of somebody among the n nearest.
     nearest = sorted(wrong, key=cost.__getitem__)[:n]
@@ -204,7 +204,7 @@ def test_levelled_samples_by_hand():
     # Four men, of whom three are favoured, and eight women, of whom two are. A man's distance counts half a woman's.
     men = [[9, 1, income, 1, 0] for income in (0.52, 0.60, 0.90, 0.10)]
     women = [[9, 1, income, 0, 0] for income in (0.95, 0.99, 0.485, 0.44, 0.30, 0.20, 0.10, 0.05)]
-    train = People(SCHEMA, np.array(men + women), np.zeros(12, dtype=np.int64), np.arange(12), 0, None)
+    train = People(SCHEMA, np.array(men + women), np.zeros(12, dtype=np.int64), np.arange(12), None)
     model = Turned(lambda individuals: individuals[:, INCOME])
     (one,), (label,) = sample_levelling(model, train, MEN, 1, rng=np.random.default_rng(3))
     assert (one[SEX], abs(one[INCOME] - 0.52) <= 0.011, label) == (1, True, 0)

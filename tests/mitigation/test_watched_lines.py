@@ -35,7 +35,7 @@ SCHEMA = Schema.parse(
 def people(n, seed):
     rng = np.random.default_rng(seed)
     rows = np.stack([rng.integers(0, 100, n), rng.integers(0, 2, n), rng.integers(0, 6, n)], axis=1).astype(float)
-    return People(SCHEMA, rows, (rows[:, 0] + rng.normal(0, 20, n) > 50).astype(np.int64), np.arange(n), 0, None)
+    return People(SCHEMA, rows, (rows[:, 0] + rng.normal(0, 20, n) > 50).astype(np.int64), np.arange(n), None)
 
 
 def model(against=()):
@@ -156,7 +156,7 @@ def test_groups_too_small_take_no_part(few):
     rows[:, 0] = np.arange(len(rows)) % 100
     rows[few:, 2] = 1 + np.arange(200) % 2
     labels = (rows[:, 0] > 50).astype(np.int64)
-    test = People(SCHEMA, rows, labels, np.arange(len(rows)), 0, None)
+    test = People(SCHEMA, rows, labels, np.arange(len(rows)), None)
     drafts, _ = compare_groups(sides_of(model(), model([(0, 0.3)]), test, people(300, 1)), [("region",)])
     (draft,) = [one for one in drafts if one.line.name == "demographic_parity_difference"]
     assert draft.change(0.95).n == (len(rows) if few == SMALL else 200)

@@ -23,7 +23,7 @@ SCHEMA = Schema.parse(
 
 
 def people(individuals: np.ndarray) -> People:
-    return People(SCHEMA, individuals, None, np.arange(len(individuals)), 0, None)
+    return People(SCHEMA, individuals, None, np.arange(len(individuals)), None)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -105,7 +105,7 @@ def test_a_domain_of_a_billion_costs_no_memory():
     rows = np.column_stack([AGES, np.zeros(5), np.zeros(5)])
     tracemalloc.start()
     uniform = population.uniform_population(WIDE)
-    product = population.product_of_marginals(People(WIDE, rows, None, np.arange(5), 0, None))
+    product = population.product_of_marginals(People(WIDE, rows, None, np.arange(5), None))
     drawn = [one.sample(1000, np.random.default_rng(0)) for one in (uniform, product)]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -46,7 +46,7 @@ def people(schema: Schema, n: int, seed: int = 0) -> People:
     debt = np.clip(rng.exponential(0.3 + 0.4 * school, n), 0, 3)
     debt[rng.random(n) < 0.2] = np.nan
     rows = np.stack([age, sex, spouse, school, years, debt], axis=1).astype(np.float64)
-    return People(schema, rows, None, np.arange(n), 0, None)
+    return People(schema, rows, None, np.arange(n), None)
 
 
 def test_the_hub_and_the_blocks_are_what_shares_rules() -> None:
@@ -128,7 +128,7 @@ def test_frequencies_are_the_formula(seed: int, classes: int) -> None:
     schema = Schema.parse({"target": TARGET, "attributes": small, "rules": [*RULES["rules"], "a <= b"]})
     rng = np.random.default_rng(seed)
     domain = np.array(list(itertools.product(*(attribute.domain() for attribute in schema.attributes))))
-    data = People(schema, domain[rng.integers(0, len(domain), 300)], None, np.arange(300), 0, None)
+    data = People(schema, domain[rng.integers(0, len(domain), 300)], None, np.arange(300), None)
     population = fit_mixture(data, classes=(classes,), seed=seed)
     chances = np.array([chance_of(population, person) for person in domain])
     assert chances.sum() == pytest.approx(1)

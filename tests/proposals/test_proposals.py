@@ -249,4 +249,4 @@ def test_permuted_columns_give_nothing():
     rng = np.random.default_rng(5)
     for _ in range(20):
         permuted = np.stack([rng.permutation(column) for column in people.individuals.T], axis=1)
-        assert propose(People(people.schema, permuted, None, people.rows, 0, None)) == ()
+        assert propose(People(people.schema, permuted, None, people.rows, None)) == ()

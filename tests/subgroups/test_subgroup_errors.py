@@ -30,7 +30,7 @@ def drawn(rng):
     race, age = rng.choice(3, PEOPLE, p=[0.6, 0.25, 0.15]), rng.binomial(4, 0.4, PEOPLE)
     school = rng.random(PEOPLE) < np.where(race == 0, 0.3, 0.7)
     rows = np.column_stack([race, age, school, np.arange(PEOPLE)]).astype(np.float64)
-    return People(SCHEMA, rows, rng.integers(0, 2, PEOPLE), np.arange(PEOPLE), 0, None)
+    return People(SCHEMA, rows, rng.integers(0, 2, PEOPLE), np.arange(PEOPLE), None)
 
 
 @dataclasses.dataclass
@@ -94,7 +94,7 @@ def test_intervals_hold_the_gaps_that_are_there(measure):
     """People drawn anew, decided about unequally; the truth is that of the population they are drawn from."""
     rng, runs = np.random.default_rng(10), 60
     everybody = [(race, age, school, 0.0) for race in range(3) for age in range(5) for school in range(2)]
-    population = People(SCHEMA, np.array(everybody, dtype=np.float64), None, np.arange(30), 0, None)
+    population = People(SCHEMA, np.array(everybody, dtype=np.float64), None, np.arange(30), None)
     race, age, school, _ = population.individuals.T
     second = np.where(race == 0, 0.3, 0.7)
     share = np.array([0.6, 0.25, 0.15])[race.astype(int)] * binom.pmf(age, 4, 0.4)

@@ -67,7 +67,7 @@ def make_people(rows, regions):
         for name, size in names.items()
     ]
     schema = Schema(target=Target(name="y", favourable="yes", values=("no", "yes")), attributes=tuple(attributes))
-    return People(schema, rows.astype(float), np.zeros(len(rows), dtype=np.int64), np.arange(len(rows)), 0, None)
+    return People(schema, rows.astype(float), np.zeros(len(rows), dtype=np.int64), np.arange(len(rows)), None)
 
 
 def search(rows, values, regions, *, counted=True, limit=NEVER, **options):
