@@ -194,7 +194,7 @@ def test_result_states_that_a_scan_ran():
     result = search(rows, values, 8, judged=("race == 1 and sex == 0",))
     assert result.starts == 10
     assert any("climbed from 10 starts; a stronger group may exist" in note for note in result.notes)
-    assert result.rule_sets > exact.MOST
+    assert result.rule_sets > exact.MAX_TESTED
     assert jaccard(rows, 8, result, group) > 0.9
     assert find_members(make_people(rows, 8), result.findings[0].rules).sum() == result.findings[0].size
     # A requested rule set is a family of its own, with about the interval of a single test.

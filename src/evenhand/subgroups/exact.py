@@ -27,8 +27,11 @@ from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 
-MOST = 1 << 20
-"""Maximum number of rule sets that are all tested. Larger families are scanned, which weights do not support."""
+MAX_TESTED = 1 << 19
+"""Maximum number of rule sets that are all tested. Larger families are scanned."""
+
+MAX_WEIGHTED = 1 << 20
+"""Maximum number of rule sets with weights, which the scan does not support."""
 
 DEFAULT_MARGIN = 0.05
 """Default margin, in units of the ``spread`` of the outcome."""
@@ -82,10 +85,10 @@ def search_exactly(
     stratum = _control_strata(people, names, config)
     queries = parse_rule_sets(people, config.judged)
     family = build_family(cuts, config.depth)
-    if family.size > MOST and weights is not None:
+    if family.size > MAX_WEIGHTED and weights is not None:
         raise OptionError(
-            f"{family.size:,} rule sets are too many for weights",
-            hint="use fewer attributes or bins, or leave the weights out",
+            f"weights support at most {MAX_WEIGHTED:,} rule sets, got {family.size:,}",
+            hint="use fewer attributes, fewer bins or a smaller depth, or leave the weights out",
         )
     outcome = measure()
     margin = DEFAULT_MARGIN if config.margin is None else config.margin / outcome.spread
@@ -183,7 +186,7 @@ def _examine(
     def permuting(share: float) -> None:
         progress("permuting", share)
 
-    if family.size <= MOST:
+    if family.size <= MAX_TESTED or table.weights is not None:
         progress("counting", 0.0)
         tested = count_family(family, table, floors, queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
