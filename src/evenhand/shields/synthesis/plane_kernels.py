@@ -229,22 +229,22 @@ def sweep_planes(block, above, now, first, n_b, sizes, bands, positions, mix_a, 
     """Compute the planes (n_a, n_b) of a block for n_a from ``sizes[0]`` down to ``sizes[1]``.
 
     Args:
-        block: Planes by side, then n_a from ``first`` on. Side ``now`` receives the planes of n_b; the other side holds
-            those of n_b + 1.
+        block: Values by side, where each plane from ``first`` on begins, and the intervals by side, plane and row. Side
+            ``now`` receives the planes of n_b; the other side holds those of n_b + 1.
         above: Plane (n_a, n_b) of the next block.
         bands: First and last allowed b of the checked planes, by a, (2, checks, rows).
         positions: For each plane its position among the checked ones, or -1.
     """
-    values, low, high = block
+    values, starts, low, high = block
     monotone, last = True, len(low[0]) - 1
     space = n_b + STRIDE + 2
     rows = np.full(space, np.inf), np.full(space, np.inf), np.full(space, np.inf), np.empty(space)
     work = (*rows, empty_row(space), empty_row(space), empty_row(space), np.empty((2, space), np.int64))
     for n_a in range(sizes[0], sizes[1] - 1, -1):
         i = n_a - first
-        up = above if i == last else Plane(values[now, i + 1], low[now, i + 1], high[now, i + 1])
-        own = Plane(values[1 - now, i], low[1 - now, i], high[1 - now, i])
-        out = Plane(values[now, i], low[now, i], high[now, i])
+        up = above if i == last else Plane(values[now][starts[i + 1] :], low[now, i + 1], high[now, i + 1])
+        own = Plane(values[1 - now][starts[i] :], low[1 - now, i], high[1 - now, i])
+        out = Plane(values[now][starts[i] :], low[now, i], high[now, i])
         monotone &= sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work)
         if positions[i] >= 0:
             forbid_outside(out, bands[0, positions[i], : n_a + 1], bands[1, positions[i], : n_a + 1])

@@ -24,7 +24,7 @@ MINIMUM_PLANES = 4
 """Minimum number of planes in a block."""
 
 
-class Block:
+class PlaneBlock:
     """Planes with neighbouring n_a, which are swept together over all n_b.
 
     Args:
@@ -38,7 +38,9 @@ class Block:
         self._times = sorted(checks)
         planes, rows = top + 1 - first, top + 1
         # The planes of an n_b are on the side n_b & 1, those of n_b + 1 on the other.
-        self._values = np.empty((2, planes, rows * (horizon + 1 - first)))
+        sizes = np.arange(first, top + 1)
+        self._starts = np.concatenate([[0], np.cumsum((sizes + 1) * (horizon - sizes + 1))])
+        self._values = np.empty((2, int(self._starts[-1])))
         self._low = np.zeros((2, planes, rows), dtype=np.int64)
         self._high = np.full((2, planes, rows), -1)
 
@@ -59,7 +61,7 @@ class Block:
             if self._horizon in self._checks:
                 add_values(plane, self._checks[self._horizon].values(newest, n_b))
             newest -= 1
-        block = self._values, self._low, self._high
+        block = self._values, self._starts, self._low, self._high
         while newest >= self._first:
             oldest, bands, positions = self._next_checks(newest, n_b)
             sizes = (newest, oldest)
@@ -84,7 +86,8 @@ class Block:
 
     def _plane(self, n_a: int, n_b: int) -> Plane:
         side, i = n_b & 1, n_a - self._first
-        return Plane(self._values[side, i], self._low[side, i], self._high[side, i])
+        values = self._values[side, self._starts[i] : self._starts[i + 1]]
+        return Plane(values, self._low[side, i], self._high[side, i])
 
     def _next_checks(self, newest: int, n_b: int) -> tuple[int, Integers, Integers]:
         """Return the planes up to the next end that is not a band or differs, and the bands of their checks.
@@ -115,9 +118,11 @@ class Block:
 
 def _smallest_size(horizon: int, top: int) -> int:
     """Return the smallest n_a of the block that ends with ``top``."""
-    for first in range(top, 0, -1):
-        if (top - first + 2) * (top + 1) * (horizon - first + 2) > BLOCK_VALUES:
-            return max(0, min(first, top - MINIMUM_PLANES + 1))
+    size = 0
+    for first in range(top, -1, -1):
+        size += (first + 1) * (horizon - first + 1)
+        if size > BLOCK_VALUES:
+            return max(0, min(first + 1, top - MINIMUM_PLANES + 1))
     return 0
 
 
@@ -146,7 +151,7 @@ def solve_planes(
     peak, top = 0, horizon
     while top >= 0:
         first = _smallest_size(horizon, top)
-        block = Block(horizon, first, top, checks)
+        block = PlaneBlock(horizon, first, top, checks)
         new: list[Plane] = []
         for n_b in range(horizon - first, -1, -1):
             # Planes of the last block are released as they are replaced.
