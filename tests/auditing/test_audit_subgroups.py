@@ -73,6 +73,10 @@ def test_the_first_screen_shows_it(result):
     assert f"simultaneous over {result.subgroups.tested} subgroups tested" in line.notes[1]
     page = view.render_page(result.document())
     assert "Worst subgroup" in page
+    findings = [
+        item for block in result.document().blocks if getattr(block, "role", "") == "finding" for item in block.items
+    ]
+    assert any(f"Of {worst.size:,} people with sex f, region west" in item and "adjusted" in item for item in findings)
     assert "Not run: search for subgroups" not in page
     assert worst.words in result.summary()
 

@@ -66,6 +66,7 @@ from evenhand.subgroups.wording import (
     comparison_group,
     describe_rate,
     describe_significant,
+    finding_sentence,
     method_facts,
     subgroup_blocks,
     worst_answer,
@@ -238,8 +239,18 @@ def headlines(audit: AuditResult) -> list[str]:
     ]
     room = FINDINGS - bool(small)
     gaps = headline_sentences(audit.groups)[: 3 if len(noise) + len(sentences) + 3 <= room else 2]
-    sentences = [*noise, *gaps, *sentences][:room]
+    sentences = [*noise, *gaps, *_intersection_sentences(audit), *sentences][:room]
     return [*sentences, *([f"Not assessable for: {list_some(small)}."] if small else [])]
+
+
+def _intersection_sentences(audit: AuditResult) -> list[str]:
+    """Describe the subgroup that is most clearly worse off, if several attributes define it."""
+    worst = None if audit.subgroups is None else audit.subgroups.widest
+    if audit.subgroups is None or worst is None or not worst.found or len(worst.rules) < 2:
+        return []
+    number = worst_answer(audit.subgroups).number
+    sentence = finding_sentence(audit.subgroups, worst).rstrip(".")
+    return [f"{sentence} (difference {number.text}, adjusted {number.interval})."]
 
 
 def _answers(audit: AuditResult) -> list[Metric]:
