@@ -1,4 +1,4 @@
-# What can be done here; `make` alone lists it. Everything is installed into $(VENV) and nowhere else.
+# Targets for development; `make` lists them. Everything is installed into $(VENV) only.
 #   make demo        make test        make test-full EXTRAS=all        make test EXTRAS=onnx,keras
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,36 +14,36 @@ bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check
 stamps := $(VENV)/.stamps
 
-# What the tests install: the package with the extras asked for, and with all of them the frameworks to compare with.
+# The tests install the package with the requested extras. EXTRAS=all adds the frameworks that results are compared with.
 comma := ,
 extras := $(if $(EXTRAS),[$(EXTRAS)])
 frameworks := $(if $(filter all,$(EXTRAS)),--group frameworks)
 tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 
-# One process per core, eight at most; each goes through neighbouring tests, which share what they compile and train.
+# One process per core, at most eight. Each runs neighbouring tests, which share compiled kernels and trained models.
 pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest
 parallel := -n auto --maxprocesses 8 --dist worksteal
 
 .PHONY: help demo test test-full test-slow snapshots lint docs notebooks reproduce dist sbom
 .DELETE_ON_ERROR:
 
-help:  ## list what can be done
+help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(stamps)/plain  ## audit a model on a bundled data set and say where the report is
+demo: $(stamps)/plain  ## audit a model on a bundled data set and print the path of the report
 	$(bin)/evenhand audit --example adult --out $(OUT)
 	@printf '\nThe report: %s\n' '$(abspath $(OUT))/report.html'
 
-test: $(tested)  ## run the tests, in minutes; EXTRAS=all runs those of the optional parts too
+test: $(tested)  ## run the short test suite; EXTRAS=all includes the tests of all extras
 	$(pytest) $(parallel) -m 'not full and not slow' --hypothesis-profile=short -r fE $(PYTEST_ARGS)
 
-test-full: $(tested)  ## run the long and exhaustive tests too, with every example
+test-full: $(tested)  ## run all tests except the slow ones, with every example
 	$(pytest) $(parallel) -m 'not slow' $(PYTEST_ARGS)
 
-test-slow: $(tested)  ## run the tests that take minutes each, and simulations at full size
+test-slow: $(tested)  ## run the tests that take minutes each, and full simulations
 	$(pytest) -m slow $(PYTEST_ARGS)
 
-snapshots: $(tested)  ## write what people read of every result again, after sentences were changed on purpose
+snapshots: $(tested)  ## update the snapshots of reports and terminal output
 	$(pytest) tests/view/test_snapshots.py --snapshot-update $(PYTEST_ARGS)
 
 lint: $(stamps)/lint  ## format, style, types, import rules
@@ -58,7 +58,7 @@ docs: $(stamps)/docs  ## build the documentation into site/
 notebooks: $(tested)  ## execute the notebooks of the documentation and write their outputs
 	$(bin)/python tools/run_notebooks.py
 
-reproduce: $(stamps)/plain  ## make the tables of a paper again: PAPER=fairquant; TABLE=II: only that one; QUICK=1: in minutes
+reproduce: $(stamps)/plain  ## reproduce the tables of a paper: PAPER=fairquant [TABLE=II] [QUICK=1]
 	@$(bin)/python -m reproductions $(PAPER) $(if $(TABLE),--table "$(TABLE)") $(if $(QUICK),--quick)
 
 dist: $(stamps)/dist  ## build the sdist, and from it the wheel, into dist/
@@ -66,8 +66,8 @@ dist: $(stamps)/dist  ## build the sdist, and from it the wheel, into dist/
 	$(bin)/python -m build
 	$(bin)/python tools/check_distributions.py dist
 
-# Of the environment in INSTALLED, or else of a new one that has what pip finds for the wheel today, and not pip itself.
-sbom: $(stamps)/dist  ## write the bill of materials of the wheel in dist/ and of what it needs: CycloneDX
+# Describes the environment INSTALLED, by default a new one with the wheel and its dependencies but without pip.
+sbom: $(stamps)/dist  ## write the bill of materials of the wheel in dist/ and its dependencies (CycloneDX)
 	@test -e $(INSTALLED) || { $(PYTHON) -m venv --without-pip $(INSTALLED) && \
 		$(pip) --python $(INSTALLED) install --quiet dist/*.whl; }
 	@sed "s/^dynamic = .*/version = \"$$($(INSTALLED)/bin/evenhand --version | cut -d ' ' -f 2)\"/" pyproject.toml \
