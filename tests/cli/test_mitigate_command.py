@@ -237,7 +237,7 @@ def test_interrupted_before_there_is_any_model(evenhand, found, tmp_path, monkey
     monkeypatch.setattr(mitigating, "mitigate", stopped)
     ran = evenhand("mitigate", *ABOUT, "--from", "search.json", "--save", tmp_path / "new.joblib")
     assert ran.code == 130
-    assert ran.err == "interrupted before there was any model\n"
+    assert ran.err == "interrupted before any model was trained\n"
     assert not list(tmp_path.iterdir())
 
 

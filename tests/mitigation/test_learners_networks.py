@@ -138,7 +138,7 @@ def test_what_cannot_be_learnt_or_written_is_refused(two, tmp_path):
         learner.fit(TrainingSet(given, missing, np.zeros(1, dtype=np.int64)), seed=0)
     other = schema(values=("no", "later", "yes"), plain=False)
     three = learner_of(network_from_dense(SCALED, layers(6, 3), classes=("no", "yes", "never")), SCALED)
-    with pytest.raises(DataError, match="cannot give the label 'later'"):
+    with pytest.raises(DataError, match="cannot predict the label 'later'"):
         three.fit(TrainingSet.plain(people(other, LATER)), seed=0)
 
 

@@ -423,7 +423,7 @@ def test_whose_values_are_missing_is_said():
     frame = pd.DataFrame({"sex": ["m", "f"] * 60, "age": [20, 40, np.nan] * 40, "good": [0, 1, 1, 0] * 30})
     people = ColumnRoles(target="good", protected=["sex"]).read(frame)
     found = refute_alternatives(people, features=["age > 30"], accuracy=0.4)
-    assert "For 40 of 120 people a value that a feature uses is missing" in found.notes[0]
+    assert "For 40 of 120 people, a value that a feature uses is missing" in found.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(OptionError, match="cannot be written") as refused:
         view.write_report(examples.minimal(), tmp_path / "taken")
-    assert "name a folder that you may write to" in str(refused.value)
+    assert "choose a folder that you can write to" in str(refused.value)
     assert (tmp_path / "taken").read_text() == "mine"
 
 

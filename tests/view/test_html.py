@@ -246,9 +246,9 @@ def test_small_groups_are_greyed_with_the_reason():
         if row.all("th", scope="row")[0].text.startswith("Other, Female")
     ]
     assert len(rows) == 1
-    assert f"fewer than {SMALL} people: in no gap" in rows[0].text
+    assert f"fewer than {SMALL} people: excluded from the gaps" in rows[0].text
     notice = root.one("section", id="summary").text
-    assert f"fewer than {SMALL} people, in no gap: Other, Female (21 people: " in notice
+    assert f"fewer than {SMALL} people, excluded from the gaps: Other, Female (21 people: " in notice
     large = [
         row for row in section.all("tr") if row.all("th", scope="row") and row not in section.all("tr", class_="small")
     ]

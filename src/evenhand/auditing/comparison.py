@@ -67,9 +67,9 @@ def compare_audits(
     """Compare two audits number by number.
 
     If both audits are about the same people and contain their decisions (``AuditConfig.keep_decisions``), changes are
-    paired. For the same people without their decisions, the intervals allow for any dependence: they are computed from
-    the intervals of both numbers. Other people are treated as independent samples. The intervals of all changes are
-    simultaneous (Bonferroni).
+    paired. If they are about the same people but do not contain the decisions, the intervals are valid for any
+    dependence: they are computed from the intervals of both numbers. Other people are treated as independent samples.
+    The intervals of all changes are simultaneous (Bonferroni).
 
     Args:
         before, after: Audits of decisions or of models, with at least one common protected attribute.
@@ -282,7 +282,9 @@ class _PendingChanges:
         names = [{name for name, _, group in numbers if not group} for numbers in self.numbers]
         uncompared = [title for name, title in titles.items() if name in names[0] & names[1] - compared]
         if uncompared:
-            self.left_out.append(f"{', '.join(uncompared)}: in both audits; more changes would widen all intervals")
+            self.left_out.append(
+                f"{', '.join(uncompared)}: in both audits, but left out because more changes would widen all intervals"
+            )
         if all(audit.subgroups is not None for audit in audits):
             self.left_out.append("subgroups: each audit selected different ones, and adjusts for the selection")
 

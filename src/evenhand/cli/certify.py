@@ -47,7 +47,7 @@ class DomainOptions(ModelOptions):
     def load_white_box(
         self, model: str, schema: Schema, people: DataSource | People | None
     ) -> AdditiveNetwork | TreeEnsemble:
-        """Load the white box of a model, with the types of the data, if there are any."""
+        """Load a white-box model, with the column types of the data, if there are data."""
         from evenhand import models
 
         like, untyped = (None, False) if people is None else (people.frame, people.untyped)
@@ -68,7 +68,7 @@ class CertificateSource(DomainOptions):
         """Build the question.
 
         Raises:
-            OptionError: The population requires data, or no certificate file has such a population.
+            OptionError: The population requires data, or cannot be recorded in a certificate file.
         """
         from evenhand.checker.question import AskedQuestion
         from evenhand.population.independent import product_of_marginals
@@ -103,13 +103,11 @@ def check_certificate(
     source: CertificateSource,
     output: OutputOptions,
     model: Annotated[str | None, typer.Argument(help="Model of the certificate; a refutation has none.")] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Number of boxes, drawn at random, that are proved again.")
-    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Number of randomly drawn boxes to prove again.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again.")] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(help="File that stores confirmed boxes, and that a later run continues from."),
+        typer.Option(help="File that stores the confirmed boxes; a later run resumes from it."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draw; by default unpredictable.")] = None,
 ) -> None:

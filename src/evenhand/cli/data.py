@@ -34,9 +34,9 @@ def schema(
     accept_proposals: AcceptOption = False,
     save: Annotated[Path | None, typer.Option(help="File for the schema, instead of the terminal.")] = None,
 ) -> None:
-    """Infer a schema file from data, for people to edit.
+    """Infer a schema file from data, to be edited by hand.
 
-    It describes each column, and proposes rules about who can exist.
+    It describes each column, and proposes rules about which individuals can exist.
     """
     import narwhals as nw
     import numpy as np
@@ -81,7 +81,7 @@ def schema(
 
 
 def _describe_reading(people: People) -> dict[str, list[str]]:
-    """Describe how columns were read, if it is not obvious: their type and their words for unknown."""
+    """Describe how columns were read, if it is not obvious: their types and their markers of missing values."""
     from evenhand.schema.table import is_unusual_number
 
     remarks: dict[str, list[str]] = {}
@@ -99,7 +99,7 @@ def _describe_reading(people: People) -> dict[str, list[str]]:
 
 def datasets(
     output: OutputOptions,
-    name: Annotated[str | None, typer.Argument(help="A data set's name; without one, all are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a data set; by default, all are listed.")] = None,
 ) -> None:
     """List the data sets known by name, or describe one."""
     from evenhand import datasets, view

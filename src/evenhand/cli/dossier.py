@@ -45,7 +45,8 @@ def dossier(
     ] = None,
     final: Annotated[bool, typer.Option("--final", help="Exit with 1 if a required entry is missing.")] = False,
     as_of: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Apply the law of this day instead of the day of the audit.")
+        str | None,
+        typer.Option(metavar="DATE", help="Apply the law in force on this date instead of the date of the audit."),
     ] = None,
     template: Annotated[
         str | None,
@@ -96,7 +97,7 @@ def dossier(
         typer.echo("note: for PDF and DOCX files install the extra: pip install '.[dossier]'", err=True)
     if final and result.open_fields:
         for entry in result.open_fields:
-            typer.echo(f"--final: to be filled: {entry.field} ({entry.asks})", err=True)
+            typer.echo(f"--final: not filled in: {entry.field} ({entry.asks})", err=True)
         raise typer.Exit(1)
 
 
@@ -161,7 +162,9 @@ def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptio
     for cell in changed:
         typer.echo(cell, err=True)
     if dossier.data.sha256 != source.sha256:
-        typer.echo(f"note: {source.name} is another file than that of the dossier (another SHA-256)", err=True)
+        typer.echo(
+            f"note: {source.name} is not the file that the dossier was compiled from (the SHA-256 differs)", err=True
+        )
     if changed:
         raise typer.Exit(1)
     if not quiet:

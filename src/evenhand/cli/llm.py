@@ -48,7 +48,7 @@ class AskOptions:
 
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File that stores every answer, and that a later run continues from."),
+        typer.Option(metavar="FILE", help="File that stores every answer; a later run resumes from it."),
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Agree to the forecast cost, without a --budget.")] = False
 

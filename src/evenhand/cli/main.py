@@ -98,7 +98,7 @@ add_command(app, mitigate.alternatives, mitigate.ALTERNATIVES, title=IMPROVE)
 add_command(app, mitigate.refute, mitigate.REFUTATION, title=IMPROVE)
 add_command(app, dossier.dossier, title=IMPROVE)
 add_command(app, dossier.card, title=IMPROVE)
-shields = command_group(app, "shield", "Build and replay shields that keep groups even.", title=ENFORCE)
+shields = command_group(app, "shield", "Build, inspect, simulate and replay shields.", title=ENFORCE)
 add_command(shields, shield.synthesize)
 add_command(shields, shield.simulate)
 add_command(shields, shield.inspect)
@@ -170,7 +170,7 @@ def _current_usage(arguments: list[str]) -> list[str]:
 
 
 def _exit_code(error: Exception) -> int:
-    """Print an error of usage, with exit code 2. Any other error is a fault of Evenhand."""
+    """Print a usage error, with exit code 2. Any other error is a fault of Evenhand."""
     show = getattr(error, "show", None)
     if callable(show):
         from pydantic import ValidationError
@@ -218,7 +218,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as a note, without its place in the code."""
+    """Print a warning as a note, without its location in the code."""
     _print_error(name_options(f"note: {message}", ()))
 
 

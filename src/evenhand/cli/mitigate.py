@@ -40,7 +40,7 @@ REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
 )
 
 TestOption = Annotated[
-    str | None, typer.Option(help="Test set, in no training set; by default a part of DATA is held out.")
+    str | None, typer.Option(help="Test set, never used for training; by default, part of DATA is held out.")
 ]
 
 
@@ -50,7 +50,7 @@ def mitigate(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    save: Annotated[Path, typer.Option(help="File of the new model, of the first method.")],
+    save: Annotated[Path, typer.Option(help="File for the new model of the first method.")],
     test: TestOption = None,
 ) -> None:
     """Train fairer models, and compare them with the original."""
@@ -68,7 +68,7 @@ def mitigate(
         try:
             mitigated = mitigation.mitigate(subject, config, test=held_out, test_name=name, out=save, progress=progress)
         except KeyboardInterrupt:
-            typer.echo("interrupted before there was any model", err=True)
+            typer.echo("interrupted before any model was trained", err=True)
             raise typer.Exit(INTERRUPTED) from None
     _finish(mitigated, config, save, output)
 
@@ -79,7 +79,7 @@ def alternatives(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    save: Annotated[Path, typer.Option(help="File of the chosen alternative.")],
+    save: Annotated[Path, typer.Option(help="File for the chosen alternative.")],
     test: TestOption = None,
 ) -> None:
     """Search for less discriminatory alternatives."""
@@ -106,7 +106,9 @@ def refute(
     model: Annotated[
         str | None, typer.Option(help="Model whose accuracy a rule must reach, instead of --accuracy.")
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="File of the rule found, linear or tree (.joblib or .pkl).")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="File for the rule found, linear or tree (.joblib or .pkl).")
+    ] = None,
 ) -> None:
     """Prove how small the gap of simple rules can be."""
     from evenhand import mitigation
@@ -213,7 +215,7 @@ def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Ite
 
 
 def _check_outputs(inputs: Sequence[str | Path | None], save: Path, output: PageOptions) -> None:
-    """Refuse to overwrite an input, and a model file of an unknown format, before any work is done.
+    """Refuse to overwrite an input or to write a model in an unknown format, before any work is done.
 
     Raises:
         OptionError: An input would be lost, a folder does not exist, or the file has no extension.

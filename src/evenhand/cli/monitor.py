@@ -42,10 +42,8 @@ class FollowOptions:
     """End of the run, and files of the monitor."""
 
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more lines, until interrupted.")] = False
-    stop: Annotated[bool, typer.Option("--stop", help="End at the first alarm.")] = False
-    resume: Annotated[
-        Path | None, typer.Option(help="File that stores the state, and that a later run continues from.")
-    ] = None
+    stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False
+    resume: Annotated[Path | None, typer.Option(help="File that stores the state; a later run resumes from it.")] = None
 
     def check(self) -> None:
         """Refuse a file that cannot be written."""
@@ -227,7 +225,7 @@ class MonitorRun:
         """
         if self.words and not self.streamed:
             hint = next(iter(self.words.values()))[0].error.hint
-            raise DataError(f"unknown words: {self._list_words()}", location=self.name, hint=hint)
+            raise DataError(f"unknown decisions or labels: {self._list_words()}", location=self.name, hint=hint)
         if not self.monitor.decisions and not self.monitor.waiting:
             if interrupted:
                 raise typer.Exit(INTERRUPTED)
@@ -248,7 +246,7 @@ class MonitorRun:
             for caution in list_cautions(result):
                 typer.echo(f"note: {caution}", err=True)
             if self.words:
-                typer.echo(f"note: unknown words: {self._list_words()}", err=True)
+                typer.echo(f"note: unknown decisions or labels: {self._list_words()}", err=True)
         if interrupted:
             raise typer.Exit(INTERRUPTED)
         if result.alarms:
@@ -270,7 +268,7 @@ def monitor(
 ) -> None:
     """Monitor decisions for gaps between groups.
 
-    Intervals and alarms hold at every moment. With --follow or standard input, alarms and audits are printed as JSON
+    Intervals and alarms are valid at any time. With --follow or standard input, alarms and audits are printed as JSON
     lines; otherwise the result at the end. Exit code 1 after an alarm; 3 if no groups were compared, or a configured
     value never occurred.
     """

@@ -60,7 +60,7 @@ def name_options(text: str, options: Collection[str] | None = None) -> str:
 
     Args:
         text: Message.
-        options: Options of the command, such as ``--target``. None for all options.
+        options: Options of the command, such as ``--target``. If None, every option is named.
     """
 
     def replace_parameter(match: re.Match[str]) -> str:
@@ -110,8 +110,10 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
 JsonOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="File for the result as JSON; - is standard output.")
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", help="Explain all numbers, instead of at most 40 lines.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Print the explanations of all numbers, instead of at most 40 lines.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 SheetOption = Annotated[
     str | None, typer.Option(help="Sheet of an Excel workbook; by default the only sheet with data.")
 ]
@@ -133,7 +135,7 @@ ModelArgument = Annotated[
     ),
 ]
 DATA_HELP = (
-    "CSV, JSON lines (.jsonl), Parquet or Excel (.xlsx) file, folder or pattern of Parquet files, table of DuckDB "
+    "CSV, JSON lines (.jsonl), Parquet or Excel (.xlsx) file, folder or pattern of Parquet files, DuckDB table "
     "(duckdb:///FILE?table=NAME), or name of a data set."
 )
 DataArgument = Annotated[str, typer.Argument(help=DATA_HELP)]
@@ -143,7 +145,7 @@ TrustFunctionsOption = Annotated[bool, typer.Option("--trust", help="Run the fun
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Reading of DATA."""
+    """Options for reading DATA."""
 
     sheet: SheetOption = None
 
@@ -151,7 +153,7 @@ class TableOptions:
         """Read DATA. A data set has its own schema.
 
         Args:
-            data: File, folder, pattern, table of DuckDB or name of a data set.
+            data: File, folder, pattern, DuckDB table or name of a data set.
             schema: Schema file.
             words: Whether every cell of a file is read as a word.
 
@@ -182,7 +184,7 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class SourceOptions(TableOptions):
-    """Reading of DATA with a schema."""
+    """Options for reading DATA with a schema."""
 
     schema: SchemaOption = None
 
@@ -193,7 +195,7 @@ class SourceOptions(TableOptions):
 
 @dataclass(frozen=True)
 class ModelOptions(SourceOptions):
-    """Reading of DATA and a model."""
+    """Options for reading DATA and a model."""
 
     trust: TrustOption = False
     output: OutputKindOption = None
@@ -219,7 +221,7 @@ class RoleOptions:
 
 @dataclass(frozen=True)
 class DataOptions(RoleOptions, ModelOptions):
-    """Reading of the people of DATA, and of a model."""
+    """Options for reading the people of DATA, and a model."""
 
     ignore: IgnoreOption = None
     seed: SeedOption = 0
@@ -272,7 +274,7 @@ class OutputOptions:
         check_files(json=None if self.json in (None, "-") else Path(str(self.json)))
 
     def progress(self) -> AbstractContextManager[Progress]:
-        """Show progress at a terminal, unless nothing is printed."""
+        """Show progress at a terminal, unless the output is silent."""
         from evenhand import view
 
         return view.show_progress(quiet=self.silent)
@@ -285,7 +287,7 @@ class OutputOptions:
             save_text(Path(self.json), text.rstrip("\n") + "\n", "--json")
 
     def show(self, document: Callable[[], Document], written: Sequence[Path] = ()) -> None:
-        """Print a document and the written files, unless nothing is printed."""
+        """Print a document and the names of the written files, unless the output is silent."""
         from evenhand import view
 
         if not self.silent:
@@ -517,7 +519,7 @@ def approve_queries(
     forecast: int | None,
     hint: str = "set the maximum number of rows: --budget ROWS",
 ) -> int | None:
-    """Return the maximum number of rows that a model may be queried for. None is no limit.
+    """Return the maximum number of rows that a model may be queried for. None disables the limit.
 
     A model behind a URL may cost money for each row. Without a budget, a person at the terminal must agree to the
     forecast, which is then the limit.

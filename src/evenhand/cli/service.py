@@ -326,12 +326,13 @@ ROWS_REPORTED = 100_000
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file of the backup.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File for the backup, which must not exist.")],
     config: ConfigOption = CONFIG,
 ) -> None:
     """Back up the store, and verify the backup.
 
-    The service may be running. The file exists only if every log agrees. Otherwise, the exit code is 1.
+    The service may be running. The file is written only if the replay confirms every log. Otherwise, the exit code
+    is 1.
     """
     settings = _read_settings(config)
     if file.exists():
@@ -353,7 +354,7 @@ def restore(
 ) -> None:
     """Restore a backup into a new store, and verify it.
 
-    Decisions after the backup are missing. Exit code 1 if a log does not agree.
+    Decisions after the backup are missing. Exit code 1 if the replay of a log differs.
     """
     settings = _read_settings(config)
     if not file.is_file():

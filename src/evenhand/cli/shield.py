@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str, progress: Progress) -> ArrivalSource:
-    """Read the people of DATA in the groups of the plan, with the recommendations of the model.
+    """Read the people of DATA, with their groups in the plan and the recommendations of the model.
 
     Raises:
         OptionError: There is not exactly one protected attribute.
@@ -60,11 +60,14 @@ def simulate(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Argument(help="People who are drawn: CSV, JSON lines, Parquet or Excel file, or a data set's name."),
+        typer.Argument(help="People to draw from: CSV, JSON lines, Parquet or Excel file, or a data set's name."),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Number of independent runs.")] = 1000,
     periods: Annotated[
-        int | None, typer.Option(min=1, help="Horizons in each run; 10 for shields that work in periods.")
+        int | None,
+        typer.Option(
+            min=1, help="Number of horizons in each run; by default 10 for periodic shields; always 1 for others."
+        ),
     ] = None,
     arrivals: Annotated[
         str,
@@ -72,7 +75,9 @@ def simulate(
     ] = "random",
     shield_kind: Annotated[
         list[str] | None,
-        typer.Option(help="Kind of shield, instead of the file's. May be repeated: all meet the same people."),
+        typer.Option(
+            help="Kind of shield, instead of the configured one. May be repeated: all shields receive the same people."
+        ),
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
@@ -172,8 +177,8 @@ def inspect(
 
 def replay(
     policy: PolicyArgument,
-    log: Annotated[Path, typer.Argument(help="Decisions in their order: JSON lines or .csv.")],
-    advisory: Annotated[bool, typer.Option("--advisory", help="Whether the shield only gave advice.")] = False,
+    log: Annotated[Path, typer.Argument(help="Decisions in the order they were made: JSON lines or .csv.")],
+    advisory: Annotated[bool, typer.Option("--advisory", help="Whether the shield was only advisory.")] = False,
     *,
     output: OutputOptions,
 ) -> None:

@@ -45,7 +45,7 @@ class Group(NamedGroup):
     Attributes:
         values: Value of each attribute as spelled in the data, such as ``{"sex": "Female"}``.
         size: Number of people.
-        effective_size: Kish's effective size; None without weights.
+        effective_size: Kish's effective sample size; None without weights.
         small: Whether the (effective) size is below the minimum for gaps.
         metrics: Metrics by name. For decisions: ``selection_rate``, ``base_rate`` (share with a favourable true label),
             ``true_positive_rate``, ``false_positive_rate``, ``accuracy``, ``precision``, ``false_discovery_rate``
@@ -53,12 +53,12 @@ class Group(NamedGroup):
             a favourable true label), ``mean_score`` (of the favourable label) and ``calibration_gap`` (mean score minus
             base rate). For numbers: see ``NUMBER_TITLES``. For several labels, with true labels: ``label_accuracy``
             and ``macro_recall`` (mean true positive rate of all labels); for grades also ``too_low`` and ``too_high``
-            (share given a lower or higher grade than the true one) and ``mean_grade_error`` (given minus true, in
-            steps of the order).
+            (share assigned a lower or higher grade than the true one) and ``mean_grade_error`` (assigned minus true,
+            in steps of the order).
         label_coverage: Number of people with a true label by decision. None if all or none have a true label.
         rates: Label -> one-vs-rest rates of this label, by name: ``label_share``; with true labels also
             ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``;
-            for grades above the lowest also ``at_least``, the share given this or a higher grade.
+            for grades above the lowest also ``at_least``, the share assigned this or a higher grade.
         confusion: Number of people by true label (rows) and assigned label (columns), in the order of
             ``LabelMetrics.labels``. Empty without true labels.
     """
@@ -186,5 +186,5 @@ def list_counts(groups: Mapping[str, int]) -> str:
 
 
 def describe_left_out(groups: Mapping[str, int], min_size: int) -> str:
-    """Describe the groups that are too small for a number; empty without any."""
+    """Describe the groups that are too small for a number, or return an empty string if there are none."""
     return f"fewer than {min_size} people to count in {list_counts(groups)}" if groups else ""

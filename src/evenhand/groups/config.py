@@ -13,7 +13,7 @@ class GroupConfig(Config):
     """Settings of group metrics. Only bootstraps are random."""
 
     protected: tuple[str, ...] | None = setting(
-        None, "attributes to group by, each alone and then all together; by default the schema's"
+        None, "attributes to group by, each separately and all jointly; by default those of the schema"
     )
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
     min_group_size: int = setting(
@@ -23,7 +23,7 @@ class GroupConfig(Config):
         (), "compare every other group with this one, such as sex=Male, instead of the highest with the lowest"
     )
     thresholds: bool = setting(
-        False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
+        False, "compute accuracy, selection rates and gaps at all score thresholds, with simultaneous bands"
     )
     keep_decisions: bool = setting(
         False,

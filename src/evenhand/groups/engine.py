@@ -43,7 +43,7 @@ class GroupCounts:
 
     Attributes:
         people: Number of people.
-        n: Kish's effective size; without weights, ``people``.
+        n: Kish's effective sample size; without weights, ``people``.
         weighted: Whether people have weights.
         estimators: Estimators by metric.
         coverage: Number of people with a true label, by decision.

@@ -46,7 +46,7 @@ class Estimator(ABC):
 
     @property
     def requirement(self) -> str:
-        """Condition on a group for a comparison, beyond its size; empty if there is none."""
+        """Additional condition for comparing a group, besides its size; empty if there is none."""
         return ""
 
     @property

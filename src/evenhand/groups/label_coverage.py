@@ -15,7 +15,7 @@ DECISIONS = (NOT_SELECTED, SELECTED)
 HALVES = ("lower half", "upper half")
 
 SELECTIVE_RATIO = 0.5
-"""True labels are selective if the smallest share of people with one is less than this part of the largest."""
+"""True labels are selective if the smallest share of people with one is less than this fraction of the largest."""
 
 PREFIX = "selective labels: "
 

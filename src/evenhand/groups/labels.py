@@ -179,7 +179,7 @@ def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
     def compute(i: int, confidence: float) -> Quantity:
         missing = int((n[i] == 0).sum())
         if missing:
-            return Unknown(reason=f"no one here has {missing} of the labels as true label")
+            return Unknown(reason=f"{missing} of the labels are the true label of no one here")
         value, low, high = mean_of_proportions(k[i], n[i], confidence)
         return Observed(
             value=value,

@@ -75,7 +75,7 @@ class GroupedResult(Result):
     Attributes:
         people: Number of people.
         weights: Source of the sample weights; None without weights.
-        effective_size: Kish's effective size of all people; None without weights.
+        effective_size: Kish's effective sample size of all people; None without weights.
         min_group_size: Minimum denominator of a compared metric.
         label_coverage: Number of people with a true label by decision. None if all or none have one.
         breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.

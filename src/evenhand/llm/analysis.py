@@ -43,7 +43,7 @@ def audit_language_model(
         The audit. After an interrupt (Ctrl-C), it contains the results of the completed sweeps.
 
     Raises:
-        OptionError: The file or a setting is invalid, or the calls do not suffice for two sweeps.
+        OptionError: The file or a setting is invalid, or there are too few calls for two sweeps.
         BudgetError: The budget was exhausted during the first sweep.
         FetchError: The service is unavailable.
 

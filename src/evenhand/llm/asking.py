@@ -82,7 +82,7 @@ def ask_sweeps(
         min_sweeps: Number of sweeps before the audit may stop for precision.
 
     Raises:
-        OptionError: The calls do not suffice for two sweeps.
+        OptionError: There are too few calls for two sweeps.
         BudgetError: The budget of the service was exhausted during the first sweep.
     """
     assert config.half_width is not None
@@ -179,7 +179,7 @@ def afford_calls(respondent: Respondent, config: LanguageModelConfig, *, twice: 
     """Allocate the calls to at least two sweeps, and to fresh questions if all of them are affordable.
 
     Raises:
-        OptionError: The calls do not suffice for two sweeps.
+        OptionError: There are too few calls for two sweeps.
     """
     assert config.calls is not None
     sweep = respondent.templates * len(respondent.names)

@@ -106,7 +106,7 @@ def forecast_language_model(
         settings: Fields of ``LanguageModelConfig`` by name, which override those of ``config``.
 
     Raises:
-        EvenhandError: The file or the data are invalid, or the limits do not suffice for two sweeps.
+        EvenhandError: The file or the data are invalid, or the limits are too low for two sweeps.
     """
     started = time.perf_counter()
     config = LanguageModelConfig.of(config, settings)

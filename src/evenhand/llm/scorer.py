@@ -172,7 +172,7 @@ def open_text_file(path: Path) -> TextModel:
     """Load a model file as a scorer of texts without sending a query. Repeated texts get new answers.
 
     Raises:
-        ModelError: The file cannot be read or ranks people.
+        ModelError: The file cannot be read, or it ranks people.
     """
     model, ledger = _open_model(path), QuestionLedger()
     asker, form = RepeatedAsker(model, ledger), model.file.answers

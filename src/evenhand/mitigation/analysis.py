@@ -276,7 +276,7 @@ class _Run:
             self.candidates.append(self.control)
 
     def compare(self) -> tuple[CandidateResult, ...]:
-        """Compare the candidates on the test set. After an interrupt, only the first one without certificates."""
+        """Compare the candidates on the test set. After an interrupt, only compare the first, without certificates."""
         task = self.task
         try:
             task.progress("comparing", COMPARING)

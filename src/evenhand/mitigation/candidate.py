@@ -129,8 +129,8 @@ def remaining_share(new: Sequence[float], original: Sequence[float], people: int
 def required_accuracy(original: float, plain: float, loss: float) -> float:
     """Compute the accuracy that a trial must reach.
 
-    The loss is counted from the original model. If retraining without changes loses more than that, the original model
-    was trained on these people or on other data, and the loss is counted from the retrained model.
+    The loss is measured from the original model. If retraining without changes loses more than that, the original model
+    was trained on these people or on other data, and the loss is measured from the retrained model.
 
     Args:
         original, plain: Accuracy of the original model, and of one retrained without changes.
@@ -198,7 +198,7 @@ class TrialLog(Generic[Model]):
         return tuple(trial.model_copy(update={"chosen": i == chosen}) for i, trial in enumerate(self.trials))
 
     def notes(self, best: int, plain: str) -> list[str]:
-        """Build the notes: losses are not counted from the original model, or no trial helped.
+        """Build the notes: losses are not measured from the original model, or no trial helped.
 
         Args:
             best: Trial that becomes the candidate.
@@ -209,7 +209,7 @@ class TrialLog(Generic[Model]):
             notes.append(
                 f"{plain} has an accuracy of {100 * first.accuracy:.1f} % on the validation set, and the original "
                 f"model of {100 * self.given:.1f} %. The original model was trained on these people or on other data, "
-                "or is of a better kind. The loss of accuracy is counted from the retrained model."
+                "or is of a better kind. The loss of accuracy is measured from the retrained model."
             )
         if best == 0 and len(self.trials) > 1:
             notes.append(f"No trial reduced the metrics within a loss of {100 * self._loss:.1f} % of accuracy.")

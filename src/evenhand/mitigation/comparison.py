@@ -140,7 +140,7 @@ class Baseline:
         try:
             population = choose_population("data", train)
         except OptionError as error:
-            self.notes.append(f"no proofs compared: {error.message}")
+            self.notes.append(f"proofs were not compared: {error.message}")
             return
         yield CertificateCache(self.flip_sets, population, test, effort, seed)
         if isinstance(population, MixturePopulation):
@@ -243,7 +243,7 @@ def _compare_subgroups(baseline: Baseline, sides: ComparisonSides) -> Iterator[P
     except BudgetError:
         raise
     except EvenhandError as error:
-        yield f"no search of other subgroups: {error.message}"
+        yield f"other subgroups were not searched: {error.message}"
         return
     for finding in widened_findings(result, sides, baseline.harms):
         note = "selected on the validation set, where its gap grew"

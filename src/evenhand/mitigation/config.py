@@ -15,7 +15,7 @@ class StudyConfig(Config):
 
     fit: str | Callable[..., Any] | None = setting(
         None,
-        "training function for models that cannot be trained again otherwise: fit(frame, labels) -> model",
+        "training function for models that cannot be retrained otherwise: fit(frame, labels) -> model",
         unit="module:function",
     )
     accuracy_loss: float = setting(0.01, "allowed loss of accuracy on the validation set, as a share", ge=0, lt=1)

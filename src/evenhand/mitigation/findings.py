@@ -203,7 +203,7 @@ class _FindingsReader:
             raise DataError(
                 f"expected gaps of the favourable label, got gaps of {result.measure!r}",
                 location=location,
-                hint="search subgroups with `measure=favourable`",
+                hint="search for subgroups with `measure=favourable`",
             )
         for finding in (*result.findings, *(rule for rule in result.judged if isinstance(rule, Finding))):
             if finding.found and finding.under is None:

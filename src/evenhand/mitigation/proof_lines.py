@@ -71,7 +71,7 @@ class CertificateCache:
             differences = int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())
             if differences:
                 raise ModelError(
-                    f"its white box decides {differences:,} people of the test set differently from the model"
+                    f"its white box and the model decide differently for {differences:,} people of the test set"
                 )
         return {
             protected: certification.certify(
@@ -94,7 +94,7 @@ def compare_proofs(
     for name, scorer in (("original", original), ("new", new)):
         result = cache.certificates(scorer, progress)
         if isinstance(result, str):
-            return [], [f"no proofs compared, because of the {name} model: {result}"]
+            return [], [f"proofs were not compared, because of the {name} model: {result}"]
         certificates.append(result)
     return [
         comparison

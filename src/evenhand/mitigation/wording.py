@@ -113,7 +113,8 @@ def _headline_numbers(candidate: CandidateResult) -> Iterator[Block]:
     counts = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items())
     yield Text(f"Verdicts on all {format_count(len(candidate.lines), 'number', 'numbers')}: {counts}.")
     yield Text(
-        "\u201cWithin noise\u201d: the test set is too small to decide. It may still have changed.", role="small"
+        "\u201cWithin noise\u201d: the test set is too small to decide. The number may still have changed.",
+        role="small",
     )
 
 

@@ -89,9 +89,9 @@ class Attribute(BaseModel):
         protected: Whether decisions must not depend on this attribute.
         missing: Treatment of missing values: ``refuse`` raises an error, ``drop`` drops the row, ``keep`` passes the
             missing value to the model. The domain never contains missing values.
-        unknown: Values that mean "unknown", such as ``Prefer not to say``. With any list, even an empty one, missing
-            values are unknown too. The model receives the original value. Rows with an unknown value are excluded from
-            results by this attribute only.
+        unknown: Values that mean "unknown", such as ``Prefer not to say``. If it is a list, even an empty one,
+            missing values are also unknown. The model receives the original value. Rows with an unknown value are
+            excluded from results by this attribute only.
         number_format: Format of a number that the data store as text.
     """
 

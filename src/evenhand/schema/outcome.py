@@ -514,9 +514,9 @@ def opposite_label(label: Value) -> Value:
 def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
     """Determine the kind of an outcome, and list its distinct labels or numbers.
 
-    Many distinct labels that are all numbers, in any spelling, are numbers. Unless specified, the kind is ``ordinal``
-    if an order is specified, and ``number`` for numbers if ``favourable`` is a direction, or if it is None and there
-    are more than ``MOST_NUMERIC_LABELS`` of them.
+    If there are many distinct labels and all are numbers, in any spelling, they are read as numbers. Unless
+    specified, the kind is ``ordinal`` if an order is specified, and ``number`` for numbers if ``favourable`` is a
+    direction, or if it is None and there are more than ``MOST_NUMERIC_LABELS`` of them.
     """
     labels = set(column.known_words([] if favourable is None else [favourable]))
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:

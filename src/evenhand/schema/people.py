@@ -701,7 +701,7 @@ def change_target(
     stated = (kind, outcome.order or current.values, outcome.unit or current.unit)
     if stated != (current.kind, current.values, current.unit):
         raise OptionError(
-            f"expected the kind, the order and the unit of {current.name!r} in the schema, got another one",
+            f"expected the kind, the order and the unit of {current.name!r} in the schema, got different ones",
             hint="change the target of the schema, or leave `kind=`, `order=` and `unit=` out",
         )
     if favourable is None:

@@ -27,7 +27,7 @@ def write_report(audit: AuditResult | RankingResult, folder: str | Path) -> tupl
         folder: where.
 
     Returns:
-        The files, the one to read first.
+        The files; the first is the one to read first.
 
     Raises:
         OptionError: the folder cannot be written to; no file there is left half-written.
@@ -39,27 +39,27 @@ def write_report(audit: AuditResult | RankingResult, folder: str | Path) -> tupl
 def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool | None = None) -> tuple[Path, ...]:
     """Write a page per dossier, ``dossier.json`` and every table as CSV into a folder, which is created if necessary.
 
-    A text in a CSV that a spreadsheet would take for a formula (beginning with ``=``, ``+``, ``-`` or ``@``) is
+    A text in a CSV that a spreadsheet would interpret as a formula (beginning with ``=``, ``+``, ``-`` or ``@``) is
     prefixed with an apostrophe.
 
     Args:
         dossier: Result.
         folder: where.
-        printed: whether each dossier is written as PDF and DOCX too; by default where the extra ``dossier`` is
+        printed: whether each dossier is also written as PDF and DOCX; by default if the extra ``dossier`` is
             installed.
 
     Returns:
-        The files, those to read first.
+        The files, with those to read first at the start.
 
     Raises:
         OptionError: the folder cannot be written to; no file there is left half-written.
-        MissingExtraError: it is to be printed, and the extra is not installed.
+        MissingExtraError: PDF and DOCX are requested, and the extra is not installed.
     """
     return _write_files(folder, _dossier_files(dossier, can_print() if printed is None else printed))
 
 
 def _dossier_files(dossier: DossierResult, printed: bool) -> dict[str, str | bytes]:
-    """Return the files of a dossier by name, those to read first."""
+    """Return the files of a dossier by name, with those to read first at the start."""
     documents = dossier.documents()
     texts: dict[str, str | bytes] = {f"{name}.html": render_page(document) for name, document in documents.items()}
     if printed:
@@ -95,7 +95,7 @@ def _write_files(folder: str | Path, texts: Mapping[str, str | bytes]) -> tuple[
         raise OptionError(
             f"the report cannot be written: {error.strerror or error}",
             location=str(folder),
-            hint="name a folder that you may write to",
+            hint="choose a folder that you can write to",
         ) from None
     finally:
         for temporary in waiting.values():

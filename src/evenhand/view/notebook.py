@@ -25,7 +25,7 @@ EVERY = 0.5
 def show_in_notebook() -> Iterator[Progress]:
     """Show a progress bar below the cell while the block runs.
 
-    The line is drawn by a thread, so that it also appears, with the seconds that have passed, where the work says
+    The line is drawn by a thread, so that it also appears, with the seconds that have passed, if the work reports
     nothing for a while.
 
     Yields:
@@ -65,7 +65,7 @@ class _ProgressLine:
             wait = EVERY
 
     def clear(self) -> None:
-        """Empty the line, if there is one."""
+        """Clear the line, if there is one."""
         if self._handle is not None:
             self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
 

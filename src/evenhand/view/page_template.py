@@ -36,7 +36,7 @@ SHAPES = {
     "tick": "M0-7.5V7.5",
     "heavy": "M0-13V13",
 }
-"""Marks of charts, relative to their centre."""
+"""SVG paths of marks, relative to their centre."""
 
 
 SCRIPT = (Path(__file__).parent / "templates" / "page.js").read_text("utf-8")
@@ -44,7 +44,7 @@ SCRIPT_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest
 """Hash of the script of every page, for servers that send a Content Security Policy."""
 
 LETTER = 6.67
-"""Pixels of a digit in the font of charts. Widths measured in digits also fit names in other fonts."""
+"""Width of a digit in the font of charts, in pixels. Widths measured in digits also fit names in other fonts."""
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|min|kB|MB)\b)")
 

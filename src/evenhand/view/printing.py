@@ -35,13 +35,13 @@ LONG, WIDEST = 16, 40
 """Minimum length of cells that are wrapped, and maximum width of a column, in characters."""
 
 EPOCH = dt.datetime(2000, 1, 1)
-"""The date inside a DOCX: equal documents are equal files."""
+"""Fixed date inside a DOCX, so that equal documents give equal files."""
 
 BLANK = "_" * 60
 
 
 def can_print() -> bool:
-    """Return whether the extra that prints is installed."""
+    """Check whether the extra for PDF and DOCX files is installed."""
     return find_spec("typst") is not None and find_spec("docx") is not None
 
 
@@ -88,7 +88,8 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
         except typst.TypstError as error:
             fault = str(error).splitlines()[0]
     raise OptionError(
-        f"the PDF cannot be set: {fault}", hint="install a font that has all letters of the names, or read the page"
+        f"the PDF cannot be typeset: {fault}",
+        hint="install a font that has every character of the names, or use the HTML page",
     )
 
 
@@ -245,7 +246,7 @@ def _leave_line(said: str, open_word: str) -> str:
 
 
 def _fix_dates(packed: bytes) -> bytes:
-    """Return a DOCX whose parts carry one date: a zip file otherwise holds the time at which it was written."""
+    """Return a DOCX whose parts have one fixed date; a zip file otherwise contains the time at which it was written."""
     fixed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(fixed, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():

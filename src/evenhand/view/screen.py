@@ -60,7 +60,7 @@ class ScreenLine(NamedTuple):
     """Text with a lead before its first line, and the styles of both.
 
     Attributes:
-        text: wrapped where it is too wide, and then indented by the width of ``lead``.
+        text: text, wrapped if it is too wide, and then indented by the width of ``lead``.
         lead: lead of the first line.
         style, lead_style: names of styles that a terminal knows: ``bold``, ``italic``.
         whole: whether it stays on one line, so that it can be copied.
@@ -91,18 +91,18 @@ class ScreenLine(NamedTuple):
 
 
 def summarize(document: Document) -> str:
-    """Return the screen of a document as plain text, its lines as long as they are."""
+    """Return the screen of a document as plain text, without wrapping its lines."""
     lines = (f"{line.lead}{line.text}".rstrip() for line in lay_out(document, UNLIMITED))
     return "\n".join(lines).rstrip()
 
 
 def lay_out(document: Document, width: int, *, widest: int | None = None) -> Iterator[ScreenLine]:
-    """Lay a document out as lines.
+    """Lay out a document as lines.
 
     Args:
-        document: what to show; parts that are details, folded or drawn are left out.
-        width: columns of the screen, as far as sentences use them.
-        widest: columns that tables may use. Default: ``width``.
+        document: document to show; details, folded parts and figures are left out.
+        width: maximum width of sentences, in columns.
+        widest: maximum width of tables, in columns. Default: ``width``.
     """
     yield ScreenLine(document.title, style="bold")
     yield from (ScreenLine(line) for line in (*document.opening_lines, document.made) if line)
@@ -117,14 +117,14 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
 
 
 def lay_out_short(document: Document, width: int, *, widest: int | None = None, room: int = SHORT) -> list[ScreenLine]:
-    """Lay a document out in few lines: findings, one table of the numbers, and short cautions.
+    """Lay out a document in few lines: findings, one table of the numbers, and short cautions.
 
     A document that fits is laid out in full. Other blocks are shown as far as they fit.
 
     Args:
         document: Document.
-        width: Columns of the screen that sentences use.
-        widest: Columns of the screen that tables use. Default: ``width``.
+        width: Maximum width of sentences, in columns.
+        widest: Maximum width of tables, in columns. Default: ``width``.
         room: Maximum number of lines.
     """
     full = list(lay_out(document, width, widest=widest))
@@ -215,7 +215,7 @@ def _name_subjects(blocks: Iterable[Block]) -> Iterator[Metric]:
 
 
 def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine]]:
-    """Lay metrics out as a table. The subject is in the row of the first metric of its group."""
+    """Lay out metrics as a table. The subject is in the row of the first metric of its group."""
     levels = {metric.number.confidence for metric in metrics if metric.number.confidence is not None}
     interval = f"{format_level(min(levels))} interval" if len(levels) == 1 else "interval"
     beside = [metric.number.ends for metric in metrics]
@@ -263,7 +263,7 @@ def _block_lines(block: Block, width: int, widest: int) -> Iterator[ScreenLine]:
         case Pair():
             yield from _pair_lines(block, width)
         case Table():
-            # A last column of words is wrapped like sentences; one of numbers may stand further to the right.
+            # A last column of words is wrapped like sentences; one of numbers may be placed further to the right.
             yield from _table_lines(block, widest if block.columns and block.columns[-1].numeric else width)
 
 
@@ -318,11 +318,11 @@ def _table_lines(table: Table, width: int) -> Iterator[ScreenLine]:
     rows = table.rows if table.listed is None else table.rows[: table.listed]
     yield from chain.from_iterable(_grid(replace(table, rows=rows), width))
     if len(rows) < len(table.rows):
-        yield ScreenLine(f"and {len(table.rows) - len(rows):,} more: pages and JSON have all", lead="  ")
+        yield ScreenLine(f"and {len(table.rows) - len(rows):,} more: the HTML page and the JSON list all", lead="  ")
 
 
 def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
-    """Lay the head and each row of a table out as a list of lines.
+    """Lay out the head and each row of a table as a list of lines.
 
     Words that are too long for their column are wrapped. If the numbers leave no room, each row is a paragraph.
     """
@@ -337,7 +337,7 @@ def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
         flexible = [i for i in flexible if sizes[i] > NARROW_COLUMN]
         if not flexible:
             return [_paragraph(names, texts) for texts in cells]
-        # The column in which the fewest words must be wrapped.
+        # Wrap the column in which the fewest words must be wrapped.
         sizes[min(flexible, key=lambda i: (sum(len(texts[i]) >= sizes[i] for texts in full), -sizes[i]))] -= 1
 
     def line(texts: Sequence[str]) -> ScreenLine:
@@ -354,13 +354,13 @@ def _grid(table: Table, width: int) -> list[list[ScreenLine]]:
 
 
 def _paragraph(names: Sequence[str], texts: Sequence[str]) -> list[ScreenLine]:
-    """Lay a row out below its first cell."""
+    """Lay out a row below its first cell."""
     others = "; ".join(f"{name} {text}".lstrip() for name, text in zip(names[1:], texts[1:], strict=False) if text)
     return [ScreenLine(texts[0], lead="  "), *([ScreenLine(others, lead="      ")] if others else [])]
 
 
 def cell_text(cell: Cell, table: Table) -> str:
-    """Return a cell as text: a number with its interval, and with its kind where the caption says another."""
+    """Return a cell as text: a number with its interval, and with its kind if the caption states another kind."""
     if isinstance(cell, int):
         return f"{cell:,}"
     if not isinstance(cell, ReportedNumber):

@@ -24,7 +24,7 @@ SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
 
 @dataclass(frozen=True)
 class AuditDataOptions(DataOptions):
-    """Reading of a model and of people, whose columns may be read as proposed."""
+    """Options for reading a model and people; proposals for columns may be accepted."""
 
     accept_proposals: AcceptOption = False
 

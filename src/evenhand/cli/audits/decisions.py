@@ -46,14 +46,19 @@ class DecisionOptions(RoleOptions, SourceOptions):
     favourable_target: Annotated[str | None, typer.Option(help="Favourable true label in the --target column.")] = None
     score: Annotated[
         str | None,
-        typer.Option(help="Column of scores of the favourable decision; with --threshold, they decide."),
+        typer.Option(
+            help="Column of scores of the favourable decision; with --threshold, they determine the decisions."
+        ),
     ] = None
     threshold: Annotated[
         float | None,
         typer.Option(help="Minimum score of a favourable decision, instead of recorded decisions."),
     ] = None
     low_is_good: Annotated[
-        bool, typer.Option("--low-is-good", help="Low scores are favourable, as for risks: select up to --threshold.")
+        bool,
+        typer.Option(
+            "--low-is-good", help="Low scores are favourable, as for risks: scores up to --threshold are selected."
+        ),
     ] = False
     accept_proposals: AcceptOption = False
     weight: WeightOption = None

@@ -25,10 +25,13 @@ def audit_rankings(
     table: SourceOptions,
     output: ReportOptions,
     gating: GateOptions,
-    rank: Annotated[str | None, typer.Option(help="Column of the recorded ranks, from 1 for the first.")] = None,
+    rank: Annotated[str | None, typer.Option(help="Column of the recorded ranks, where 1 is first.")] = None,
     rank_by: Annotated[str | None, typer.Option(help="Column of scores; the highest score has rank 1.")] = None,
     query: Annotated[
-        str | None, typer.Option(help="Column of the list of each row, e.g. a search; default: one list.")
+        str | None,
+        typer.Option(
+            help="Column that identifies the list of each row, e.g. a search; by default, all rows are one list."
+        ),
     ] = None,
     relevance: Annotated[
         str | None,

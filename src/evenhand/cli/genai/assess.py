@@ -41,11 +41,14 @@ class ColumnOptions:
         str | None,
         typer.Option(help="Column of the sequence of each item; run=3 selects one."),
     ] = None
-    image_column: Annotated[str | None, typer.Option(help="Column of picture files, for the page.")] = None
+    image_column: Annotated[
+        str | None, typer.Option(help="Column with the paths of image files, shown on the page.")
+    ] = None
     repeated: Annotated[
         list[str] | None,
         typer.Option(
-            help="Deadlines: each value again within 6; 5,6,6,9; sex=6 or sex+age=20 items. May be repeated.",
+            help="Deadlines in items: 6 for every value, 5,6,6,9 for one each, or by group: sex=6, sex+age=20. "
+            "May be repeated.",
         ),
     ] = None
     values: Annotated[
@@ -203,7 +206,7 @@ def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentCo
 
 @dataclass(frozen=True)
 class _ConfiguredAssessment:
-    """Assessment of a table or of new items by a configuration."""
+    """Assessment of a table or of new items, as configured."""
 
     config: Path
     settings: AssessmentConfig

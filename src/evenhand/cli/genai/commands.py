@@ -95,11 +95,14 @@ class GenerateOptions:
     """Concurrency, repetition and conditions of a run."""
 
     in_flight: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 1
-    again: Annotated[bool, typer.Option("--again", help="Answer prompts again that are already answered.")] = False
+    again: Annotated[bool, typer.Option("--again", help="Answer prompts again even if they are already answered.")] = (
+        False
+    )
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with 1 if any request is violation, unguarded or refused, or if a deadline is missed.",
+            help="Exit with 1 if a request has this outcome (violation, unguarded or refused), or if a deadline "
+            "was missed (missed); may be repeated.",
         ),
     ] = None
 
@@ -119,9 +122,9 @@ def generate(
     output: OutputOptions,
     trust: TrustFunctionsOption = False,
 ) -> None:
-    """Answer prompts through a guard that keeps every deadline.
+    """Answer prompts through a guard that meets every deadline.
 
-    An interrupted run is continued first.
+    An interrupted run is resumed first.
     """
     from evenhand.genai.enforcement.generate import generate_items
     from evenhand.genai.pipeline import build_pipeline

@@ -30,7 +30,7 @@ class ProxyRate(ResultPart):
     Attributes:
         group: Name of the group.
         expected_people: Sum of the probabilities.
-        effective_size: Kish's effective size of the probabilities and weights.
+        effective_size: Kish's effective sample size of the probabilities and weights.
         small: Whether the effective size is below the minimum for differences.
         estimate: Rate under the assumption of ``ProxyRates``. The interval includes the uncertainty of memberships.
         low, high: Minimum and maximum rate without the assumption, given the decisions and calibrated probabilities,

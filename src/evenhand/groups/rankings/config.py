@@ -24,7 +24,9 @@ class RankingConfig(Config):
     min_group_size: int = setting(
         10, "minimum number of candidates of a compared group; smaller groups are not assessable", ge=1
     )
-    draws: int = setting(2000, "permutations of the groups within one list, or few lists", ge=199)
+    draws: int = setting(
+        2000, "number of permutations of the groups within each list, used for one or few lists", ge=199
+    )
     seed: int = setting(0, "random seed", ge=0)
 
     @field_validator("at", mode="before")

@@ -257,7 +257,7 @@ def count_wins(starts, batches, ties, codes, groups, wins):
         batches: Batch of each list, shape (lists,).
         ties, codes: Block of equal rank and group of each row, shape (n,). A negative group is unknown.
         groups: Number of groups.
-        wins: Output of shape (batches, groups, groups), except for the diagonal.
+        wins: Output, shape (batches, groups, groups). The diagonal is not counted.
     """
     below = np.zeros(groups, dtype=np.int64)
     equal = np.zeros(groups, dtype=np.int64)

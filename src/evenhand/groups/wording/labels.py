@@ -1,4 +1,4 @@
-"""Document of several labels or grades: gaps between groups, the rates of each label, and confusions."""
+"""Document of several labels or grades: gaps between groups, the rates of each label, and confusion matrices."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def label_answers(result: LabelMetrics) -> list[Metric]:
 
 
 def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
-    """Yield the labels of all people, then gaps, rates and confusions by each attribute."""
+    """Yield the labels of all people, then gaps, rates and confusion matrices by each attribute."""
     overall, levels = result.overall, confidence_levels(result)
     if overall.metrics:
         yield overall_table(result, overall.metrics, weighted_by(result))

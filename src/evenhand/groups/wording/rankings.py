@@ -198,7 +198,7 @@ def _group_table(
     def row(group: RankedGroup, k: int | None) -> TableRow:
         numbers = [find_number(group.numbers, name, k) for name in present]
         cells = ["" if number is None else _show(result, breakdown, number) for number in numbers]
-        note = "not assessable: in no gap" if group.small and k is None else ""
+        note = "not assessable: excluded from the gaps" if group.small and k is None else ""
         return TableRow((*([] if k is None else [f"{k:,}"]), group.label, group.size, *cells), note, faint=group.small)
 
     return Table(
@@ -215,7 +215,7 @@ def _group_table(
 
 
 def _method(result: RankingResult) -> Iterator[Block]:
-    yield Heading("How it was done", detail=True)
+    yield Heading("Method", detail=True)
     entries = [
         ("Data", f"{result.data}; SHA-256 {result.fingerprint}"),
     ]

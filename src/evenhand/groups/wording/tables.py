@@ -140,7 +140,7 @@ def small_group_notes(result: GroupedResult) -> Iterator[Note]:
             groups = list_some([_describe_small(group) for group in small])
             people = format_count(sum(group.size for group in small), "person", "people")
             yield Note(
-                f"Not assessable by {by}: {result.too_few}, in no gap: {groups}",
+                f"Not assessable by {by}: {result.too_few}, excluded from the gaps: {groups}",
                 "caution",
                 f"Not assessable by {by}: {format_count(len(small), 'group', 'groups')} of {result.too_few}, {people} "
                 "in all.",
@@ -276,7 +276,7 @@ def group_table(
         cells = {"effective size": lambda group: f"{group.effective_size or 0:,.0f}", **cells}
 
     def row(group: Group) -> TableRow:
-        notes = f"{result.too_few}: in no gap" if group.small else "", find_caution(group.label_coverage)
+        notes = f"{result.too_few}: excluded from the gaps" if group.small else "", find_caution(group.label_coverage)
         texts = (group.label, group.size, *(show(group) for show in cells.values()))
         return TableRow(texts, "; ".join(filter(None, notes)), faint=group.small)
 

@@ -30,7 +30,7 @@ def describe_limit(threshold: str, thresholds: Threshold | ThresholdCurves) -> s
 
 
 def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
-    """Build a table of about nine thresholds, or about twenty with all gaps; the threshold in force is included."""
+    """Build a table of about nine thresholds, or about twenty with all gaps; the applied threshold is included."""
     shown = [curve for curve in curves.curves if not curve.group]
     if not every:
         shown = [curve for curve in shown if curve.name != "equal_opportunity_difference"]
@@ -76,8 +76,8 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
     for by in curves.attributes:
         yield Figure(
             "threshold curves",
-            f"Over the threshold, by {by}: the gap, accuracy if true labels are known, and the selection rate of each "
-            "group, inside their simultaneous bands.",
+            f"Curves over the threshold, by {by}: the gap, accuracy if true labels are known, and the selection rate "
+            "of each group, with their simultaneous bands.",
             curves,
             (by,),
         )

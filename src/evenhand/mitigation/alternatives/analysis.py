@@ -51,7 +51,7 @@ class AlternativeSearch:
     Attributes:
         result: Record of the search.
         models: All candidates, in the order of the record.
-        savers: Functions that write them.
+        savers: Functions that write the models.
     """
 
     result: AlternativesResult
@@ -365,8 +365,8 @@ class _Search:
             self.notes.append(
                 f"Refitted without changes, the model has an accuracy of {100 * correct[baseline].mean():.1f} % "
                 f"on the validation set, and the original model of {100 * correct[0].mean():.1f} %. The original model "
-                "was trained on these people or on other data, so losses of refitted models are counted from the one "
-                "without changes."
+                "was trained on these people or on other data, so the losses of refitted models are measured from "
+                "the model refitted without changes."
             )
         return baseline
 

@@ -26,7 +26,7 @@ class CandidateRecipe:
         recipe: Description.
         settings: Parameters by name.
         source: Model that computes the scores.
-        rule: Rule that decides. None for the decision of the model itself.
+        rule: Decision rule. None for the decisions of the model itself.
     """
 
     method: str

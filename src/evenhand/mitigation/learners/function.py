@@ -89,7 +89,7 @@ class FunctionLearner:
             raise ModelError(
                 f"the training function failed: {summarize_error(error)}",
                 location=self.called,
-                hint="it is called as fit(frame, labels) with the attributes with the values of the data",
+                hint="it is called as fit(frame, labels), and the frame contains the original values of the attributes",
             ) from error
         if isinstance(model, str | Path) or model is None:
             raise ModelError(f"expected a model, got {model!r}", location=self.called, hint="return the model itself")

@@ -63,7 +63,7 @@ def target_labels(training_set: TrainingSet, scorer: Scorer) -> Integers:
     labels = np.array(positions, dtype=np.int64)[training_set.all_labels]
     if (labels < 0).any():
         unknown = values[int(training_set.all_labels[int(np.argmax(labels < 0))])]
-        raise DataError(f"{scorer.name} cannot give the label {unknown!r}: it knows {list(scorer.classes)}")
+        raise DataError(f"{scorer.name} cannot predict the label {unknown!r}: it knows {list(scorer.classes)}")
     return labels
 
 

@@ -175,8 +175,8 @@ def _notes(people: People, file: FeatureFile, table: FeatureCells) -> tuple[str,
     missing = int(np.isnan(people.individuals[:, columns]).any(axis=1).sum())
     if missing:
         notes.append(
-            f"For {missing:,} of {table.people:,} people a value that a feature uses is missing. Such a feature does "
-            "not hold for them."
+            f"For {missing:,} of {table.people:,} people, a value that a feature uses is missing. This feature counts "
+            "as false for them."
         )
     smallest = min(table.counts.sum(axis=(0, 2)))
     if smallest < SMALL_GROUP:

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from evenhand.core.config import Config, setting
 
 RuleFamily: TypeAlias = Literal["any", "linear", "tree"]
-"""Family of rules: any decisions by cell, also randomised; a threshold on a weighted sum of the features; a
-decision tree. A bound for linear rules also holds for scorecards, whose weights are integers."""
+"""Family of rules: any decisions by cell, including randomised ones; a threshold on a weighted sum of the features;
+a decision tree. A bound for linear rules also holds for scorecards, whose weights are integers."""
 
 
 class RefutationConfig(Config):

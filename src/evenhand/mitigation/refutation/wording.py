@@ -118,7 +118,7 @@ def _witness_blocks(result: RefutationResult) -> Iterator[Block]:
             for name, weight in zip(names, witness.weights, strict=True)
         )
         yield Text(f"Accepts people whose points add up to {witness.threshold:g} or more.".replace("-", MINUS))
-        yield Table("Points of each feature that holds", (Column("feature"), Column("points", numeric=True)), rows)
+        yield Table("Points for each feature that is true", (Column("feature"), Column("points", numeric=True)), rows)
     elif witness.tree is not None:
         title = f"{witness.words[0].upper()}{witness.words[1:]}:"
         yield Text(title, tuple(_tree_lines(read_tree(witness.tree), names)))

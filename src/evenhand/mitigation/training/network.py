@@ -131,10 +131,10 @@ def start_from_network(
         individuals: Training set, shape (n, attributes).
 
     Raises:
-        OptionError: The network has other attributes, more than two labels, or numbers that enter through bins.
+        OptionError: The network has different attributes, more than two labels, or numbers that enter through bins.
     """
     if network.schema.names != schema.names:
-        raise OptionError("the network to start from has other attributes", location=network.name)
+        raise OptionError("the network to start from has different attributes", location=network.name)
     if not can_start_from(network):
         raise OptionError(
             "this network cannot be trained further: expected two labels, and numbers that enter linearly",

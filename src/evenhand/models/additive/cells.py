@@ -23,7 +23,7 @@ from evenhand.schema.schema import Schema
 Values: TypeAlias = NDArray[Any]
 
 MAX_LISTED = 4096
-"""Maximum number of values of a listed integer attribute. Above it, the cell is a line or bins."""
+"""Maximum number of values of an integer attribute that is enumerated. Above it, the cell is a line or bins."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -389,7 +389,7 @@ def settle_input(
         forms: Candidate forms of its rows, most likely first.
         learnt_inputs: Function that returns the model's declared types by column.
         untyped: Whether ``like`` is a text table. Undeclared column types are then inferred by queries.
-        learnt: Form that the model was fitted on. None if unknown.
+        learnt: Input form that the model was fitted on. None if unknown.
 
     Raises:
         ModelError: The model rejects every form, or encoding by the schema changes its decisions.

@@ -104,7 +104,7 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
                 "the trees compare a transformed number (logarithm, power, quantiles): rounding makes the side of a "
                 "threshold ambiguous for some values",
                 location=box.name,
-                hint="train the trees on the number itself, whose order the transformation keeps",
+                hint="train the trees on the number itself, whose order the transformation preserves",
             )
         if isinstance(column, ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError(

@@ -114,7 +114,7 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
     Raises:
         ModelError: the file is missing, damaged or not a whole model.
         NotAdditiveError: a layer is used more than once, or the file does not describe the model's computation.
-        TrustError: a layer is code inside the file.
+        TrustError: a layer is defined by code in the file.
         MissingExtraError: h5py is not installed.
     """
     try:

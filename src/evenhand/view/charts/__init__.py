@@ -97,8 +97,8 @@ def draw(figure: Figure, name: str) -> DrawnFigure:
     """Draw a figure of a document.
 
     Args:
-        figure: which drawing, of what.
-        name: name that is unique in the page, for SVG identifiers.
+        figure: figure to draw.
+        name: name that is unique on the page, for SVG identifiers.
     """
     source = FIGURES[figure.chart]
     module = source.module if "." in source.module else f"{__name__}.{source.module}"

@@ -31,7 +31,7 @@ MAX_LANES = 24
 """Maximum number of values drawn."""
 
 MAX_ITEMS = 400
-"""Maximum number of items in a timeline: the last ones. More ticks would overlap."""
+"""Maximum number of items in a timeline, which ends with the last item. More ticks would overlap."""
 
 MAX_LINES = len(SERIES)
 """Maximum number of sequences whose coverage is drawn."""
@@ -200,7 +200,7 @@ MAX_PROMPTS = 30
 """Maximum number of prompts in a figure."""
 
 VALUE_COLOURS = ("same", "different", "third", "fourth", "faint")
-"""Roles of values, in order. The last one is for all remaining values."""
+"""Roles of values, in order. The last role is for all remaining values."""
 
 
 def draw_prompts(bias: PromptBias, group: str) -> RowChart:

@@ -20,7 +20,7 @@ SHARE_PARTS = (
 """Parts of a bar from left to right: field, name, role of the colour."""
 
 HEIGHT = 28
-"""Pixels of a row."""
+"""Height of a row in pixels."""
 
 
 def plot_certificate(result: Certificate) -> Spec:
@@ -34,7 +34,7 @@ def plot_certificate(result: Certificate) -> Spec:
 def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
     """Draw one bar per certificate. If all bars are mostly certified, their right ends are repeated below, enlarged.
 
-    The vertical marker is where the estimate, ``estimate.unfair``, puts the border between the same and different
+    The vertical marker is where the estimate, ``estimate.unfair``, puts the boundary between equal and different
     decisions, with its interval. People without a counterpart are left out at the right end.
     """
     blocks = [_share_bars(certificates, 0.0, f"Share of {SIMULATED}")]
@@ -93,7 +93,7 @@ def _share_bars(certificates: Sequence[Certificate], start: float, title: str) -
 
 
 def _marks(certificate: Certificate, start: float) -> tuple[Mark, ...]:
-    """Return the parts of a bar right of ``start``, and across them the estimate with its interval."""
+    """Return the segments of a bar to the right of ``start``, overlaid with the estimate and its interval."""
     found: list[Mark] = []
     left = 0.0
     for field, _, role in SHARE_PARTS:
@@ -108,14 +108,14 @@ def _marks(certificate: Certificate, start: float) -> tuple[Mark, ...]:
     return tuple(found)
 
 
-# Certificates attribute by attribute: different and undecided shares of each value.
+# Certificates by attribute: different and undecided shares of each value.
 
 MAX_PANELS = 4
 """Maximum number of attributes drawn: those whose values differ most."""
 MIN_SAMPLED = 100
 """Minimum sample size of an estimate whose interval the axis is extended to."""
 SLICE_HEIGHT = 20
-"""Pixels of a row."""
+"""Height of a row in pixels."""
 PARTS = {"left open by the proof, about": "open", "estimated different, with interval": "different"}
 
 
@@ -132,7 +132,7 @@ def informative_attributes(certificate: Certificate) -> list[str]:
 def draw_slices(certificate: Certificate) -> RowChart:
     """Draw a block for each of the most informative attributes, with a row for each value or range.
 
-    A bar is the share of these people that the proof left open, a diamond with a line the share that is estimated to be
+    A bar is the share of these people that the proof left open, a diamond with a line the estimated share that is
     treated differently, with its interval.
     """
     names = informative_attributes(certificate)

@@ -1,4 +1,4 @@
-"""Charts of confusions: of a classifier of items, and of the labels of each group."""
+"""Charts of confusion matrices: of a classifier of items, and of the labels of each group."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from evenhand.groups.result import LabelMetrics
 
 CELL_SIZE = 84
-"""Width of a square, unless names above it are wider or there is no room; it is half as high."""
+"""Width of a cell, unless names above it are wider or there is no room. Its height is half the width."""
 
 LONGEST_NAME = 150
 """Maximum width of a name in pixels. Longer names are cut."""
 
 MAX_VALUES = 20
-"""Maximum number of values drawn; more names and numbers do not fit."""
+"""Maximum number of values drawn, because more names and numbers do not fit."""
 
 MAX_LABELS, MAX_GROUPS = 12, 8
-"""Maximum numbers of labels and groups drawn: more labels do not fit; the largest groups are drawn."""
+"""Maximum numbers of labels and groups drawn, because more do not fit. The largest groups are drawn."""
 
 LABEL_NAME, LARGEST_CELL, ROOM_FOR_COUNTS = 96, 62, 44
 """Sizes in pixels: maximum of a label's name, maximum of a cell, and size of a cell that also shows counts."""
 
 
 def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
-    """Draw a square for each pair of a true and a predicted value: blue if they agree, orange otherwise."""
+    """Draw a cell for each pair of a true and a predicted value: blue if they agree, orange otherwise."""
     values = result.sample.values[:MAX_VALUES]
     names = [*values, None]
     words = {name: "no value" if name is None else name for name in names}
@@ -59,10 +59,10 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
 
 
 def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -> Spec:
-    """Draw a square of labels for every group by one attribute: rows are true labels, columns those given.
+    """Draw the confusion matrix of every group by one attribute: rows are true labels, columns assigned labels.
 
-    A cell is the share of its row, blue where the true label is given and orange where another one is; people are
-    counted below it where there is room. Only the most frequent true labels are drawn.
+    A cell is the share of its row, blue if the assigned label is the true one and orange otherwise; the number
+    of people is below it if there is room. Only the most frequent true labels are drawn.
     """
     groups = [one for each in result.breakdowns if each.by == (by,) for one in each.groups if one.confusion]
     largest = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS]
@@ -82,11 +82,11 @@ def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -
         for i, name in zip(shown, names, strict=True)
     )
     spec: Spec = {"concat": panels, "columns": across, "spacing": 20}
-    return finish_chart(spec, f"True and given labels by {by}; given the true label: {right}.")
+    return finish_chart(spec, f"True and assigned labels by {by}; assigned the true label: {right}.")
 
 
 def _draw_cells(group: Group, least: int, shown: list[int], names: list[str], side: int) -> Spec:
-    """Draw the square of one group."""
+    """Draw the confusion matrix of one group."""
     rows = []
     for i, true in zip(shown, names, strict=True):
         people = sum(group.confusion[i])

@@ -1,4 +1,4 @@
-"""Charts of simulated policies: the gaps of each value, and the cost of keeping the deadlines."""
+"""Charts of simulated policies: the gaps of each value, and the cost of meeting the deadlines."""
 
 from __future__ import annotations
 
@@ -109,4 +109,6 @@ def draw_costs(result: GenerationSimulationResult) -> RowChart:
         )
         rows.append(Row(outcome.policy, marks))
         texts.append(f"{outcome.policy}: {', '.join(map(' '.join, zip(titles, words, strict=True)))}")
-    return RowChart(f"What policies missed and cost. {'; '.join(texts)}.", (Block(tuple(rows), panels, names=150),))
+    return RowChart(
+        f"Missed deadlines and costs by policy. {'; '.join(texts)}.", (Block(tuple(rows), panels, names=150),)
+    )

@@ -25,22 +25,22 @@ NAMES = 300
 """Maximum width of the names of groups, in pixels."""
 
 LABELS_A_ROW, MOST_LABELS = 3, 12
-"""Maximum numbers of labels in a row and in a figure: the most frequent ones."""
+"""Maximum numbers of labels in a row and in a figure. The most frequent labels are drawn."""
 
 OVERVIEW_GROUPS = 10
-"""Maximum number of groups of an attribute in the overview: those with the highest and the lowest rates."""
+"""Maximum number of groups of an attribute in the overview, which has those with the highest and the lowest rates."""
 
 MOST_PANELS = 8
-"""Maximum number of groups whose reliability is drawn: the largest."""
+"""Maximum number of groups whose reliability is drawn. The largest groups are drawn."""
 
 WHOLE = Axis(0.0, 1.0, ((0.0, "0 %"), (0.25, ""), (0.5, "50 %"), (0.75, ""), (1.0, "100 %")))
-"""An axis of all shares."""
+"""Axis from 0 to 100 %."""
 
 
 def plot_groups(result: GroupMetrics) -> Spec | RowChart:
     """All breakdowns above each other: selection, true and false positive rate of every group with its interval.
 
-    For numeric targets, quantile curves by each attribute; for several labels, their confusions.
+    For numeric targets, quantile curves by each attribute; for several labels, confusion matrices.
     """
     if result.outcome is not None:
         names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
@@ -106,16 +106,16 @@ def _round_numbers(values: Sequence[float]) -> list[str]:
 
 
 def plot_labels(result: LabelMetrics) -> Spec | RowChart:
-    """Return the confusions of each group, one attribute below the other; the shares of labels without true labels."""
+    """Draw the confusion matrix of each group, by attribute. Without true labels, draw the shares of the labels."""
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
     if not result.overall.confusion:
         return together(draw_label_shares(result, name) for name in single)
     drawn = [draw_group_confusions(result, name) for name in single]
-    return stack_charts(drawn, "True and given labels of each group.")
+    return stack_charts(drawn, "True and assigned labels of each group.")
 
 
 def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
-    """Draw the share of each group that gets each label, or at least each grade, for groups by some attributes.
+    """Draw the share of each group that is assigned each label, or at least each grade.
 
     Args:
         result: the labels.
@@ -188,7 +188,7 @@ def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
 
 
 def select_groups(breakdown: Breakdown, metric: str = "selection_rate", most: int = DRAWN) -> list[Group]:
-    """Select the groups that are drawn, in their order for one attribute, by the metric for several, small ones last.
+    """Select the groups to draw, in their order for one attribute, sorted by the metric for several, small ones last.
 
     If there are too many groups, those with the highest and the lowest values are drawn.
     """
@@ -240,7 +240,7 @@ def _metric_panel(groups: list[Group], metric: str) -> Panel:
 
 
 def _axis_end(groups: list[Group], metric: str) -> float:
-    """Compute the end of an axis: beyond all numbers and the intervals of large groups."""
+    """Compute the upper end of an axis, which covers all numbers and the intervals of large groups."""
     dots = [(group, dot) for group in groups if (dot := _dot(group, metric)) is not None]
     marks = [mark.value for group in groups for mark in _marks(group, metric) if isinstance(mark, Dot | Tick)]
     sure = [dot.high for group, dot in dots if not group.small]

@@ -31,7 +31,7 @@ MOST_BYTES = 12 * 1024 * 1024
 
 
 class ShownItem(NamedTuple):
-    """Picture or text with its values.
+    """Picture or text of an item, with its values.
 
     Attributes:
         number: of the item, from 1.
@@ -86,7 +86,7 @@ def make_thumbnails(files: Sequence[str | None], folder: Path) -> list[str | Non
 
     Args:
         files: paths. Relative ones are below the folder.
-        folder: where the table lies that names them.
+        folder: folder of the table that contains the paths.
     """
     left = MOST_BYTES
     found: list[str | None] = []
@@ -108,7 +108,7 @@ def _read_small(path: Path, most: int) -> bytes | None:
         if not path.is_file() or path.stat().st_size > most:
             return None
         return path.read_bytes()
-    except (OSError, ValueError):  # a page is worth having without this picture
+    except (OSError, ValueError):  # the page is useful without this picture
         return None
 
 
@@ -119,7 +119,7 @@ def _shrink_picture(path: Path) -> bytes | None:
         return None
     try:
         from PIL import Image
-    except ImportError:  # a page is worth having without this picture
+    except ImportError:  # the page is useful without this picture
         return None
     made = BytesIO()
     try:
@@ -137,7 +137,7 @@ def read_excerpts(files: Sequence[str | None], folder: Path) -> list[str | None]
 
     Args:
         files: paths. Relative ones are below the folder.
-        folder: where the table lies that names them.
+        folder: folder of the table that contains the paths.
     """
     found: list[str | None] = []
     for file in files:

@@ -32,7 +32,7 @@ def draw_language_gaps(result: LanguageModelAudit) -> RowChart:
             ("these templates and names", comparison.gap_here, 1),
         ]
         rows += [(scenario.scenario, scenario.gap, 1) for scenario in comparison.scenarios]
-    return _draw_gaps(result, rows, "Gaps with intervals. Right of the line the first group is better off")
+    return _draw_gaps(result, rows, "Gaps with intervals. To the right of the line, the first group is better off")
 
 
 def draw_language_changes(result: LanguageModelComparison) -> RowChart:

@@ -134,7 +134,7 @@ def _gap_axis(values: Sequence[float]) -> Axis:
 
 
 def _share_axis(values: Sequence[float]) -> Axis:
-    """Return an axis of shares. It starts at 0 if the values are near it."""
+    """Build an axis of shares. It starts at 0 if the values are near it."""
     low, high = min(values), max(values)
     room = 0.1 * (high - low) or 0.02
     return spread(0.0 if low < 0.35 * high else max(0.0, low - room), min(1.0, high + room), percentages, about=3)
@@ -144,7 +144,7 @@ def _share_axis(values: Sequence[float]) -> Axis:
 
 FRONTIER_WIDTH, HEIGHT = 690, 360
 SCALE = 70
-"""Pixels for the numbers and the title of the vertical axis."""
+"""Width of the numbers and the title of the vertical axis, in pixels."""
 
 
 def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH) -> Spec:

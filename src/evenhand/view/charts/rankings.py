@@ -1,4 +1,4 @@
-"""Rankings: the share of the first k places that each group has, compared with random orders, in its band."""
+"""Rankings: the share of the first k places that each group has, compared with random orders and their band."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.view.drawing.theme import (
 )
 
 SCALE = 70
-"""Pixels left of a panel for its scale."""
+"""Width of the scale to the left of a panel, in pixels."""
 
 HEIGHT = 260
 HIGHEST = 3.0

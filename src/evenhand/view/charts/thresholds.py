@@ -1,4 +1,4 @@
-"""Curves over the threshold inside their bands."""
+"""Curves of metrics over the threshold, with their bands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Theme and drawing of charts, in colours for colour blindness and grey print.
+"""Theme and drawing of charts, in colours that are distinguishable for colour-blind readers and in grey print.
 
 A chart is first data: rows with dots and bars (``RowChart``), or else a Vega-Lite specification (``Spec``). A notebook
 gets either as an Altair chart (``to_altair``), which it shows and exports as usual. A page draws rows with its own

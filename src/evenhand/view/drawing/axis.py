@@ -9,7 +9,7 @@ from dataclasses import dataclass
 MINUS = "\N{MINUS SIGN}"
 
 NARROW_PERCENT = "\N{NARROW NO-BREAK SPACE}%"
-"""Percent sign of pages and charts."""
+"""Percent sign in pages and charts."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def differences(values: Sequence[float]) -> list[str]:
 
 
 def _step(low: float, high: float, about: int) -> float:
-    """Compute the distance of ticks: 1, 2 or 5 times a power of ten."""
+    """Compute the distance between ticks: 1, 2 or 5 times a power of ten."""
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     return power * (

@@ -19,10 +19,10 @@ _BOLD = (
     "333 611 556 778 556 556 500 389 280 389 584"
 )
 _ADDED = {"\N{MINUS SIGN}": 584, "\N{HORIZONTAL ELLIPSIS}": 1000, "\N{NARROW NO-BREAK SPACE}": 200}
-"""Characters beyond ASCII that charts write themselves."""
+"""Widths of the non-ASCII characters that charts add to texts."""
 
 _WIDEST = 1015
-"""Width of every other character, in thousandths of the font size; it is rather too wide than too narrow."""
+"""Width of every other character, in thousandths of the font size; an overestimate."""
 
 _TEXT = re.compile(r"<text([^>]*)>([^<]+)</text>")
 
@@ -67,7 +67,7 @@ def wrap_text(text: str, room: float, *, lines: int = 2) -> list[str]:
 
 
 def cut_text(text: str, room: float) -> str:
-    """Return a text, or the part of it that ``room`` pixels hold before an ellipsis."""
+    """Return a text, or the part of it that fits in ``room`` pixels with an ellipsis."""
     if text_width(text) <= room:
         return text
     kept = next(k for k in range(len(text), -1, -1) if text_width(text[:k]) + 12 <= room or not k)
@@ -75,7 +75,7 @@ def cut_text(text: str, room: float) -> str:
 
 
 def fix_widths(drawing: str) -> str:
-    """Give texts of an SVG the width that they were laid out with, so that a wider font of the reader's leaves it too.
+    """Fix the widths of texts in an SVG, so that a wider font on the reader's machine does not change the layout.
 
     Texts with characters whose width is not known stay as they are.
     """

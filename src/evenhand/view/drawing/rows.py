@@ -42,7 +42,7 @@ def dot_for(quantity: Any, role: str = "same", shape: Shape = "circle", *, fille
 
 @dataclass(frozen=True)
 class Bar:
-    """A part of a bar."""
+    """Segment of a bar."""
 
     low: float
     high: float
@@ -127,14 +127,14 @@ class Block:
     """Rows that share their panels.
 
     Attributes:
-        rows: from top to bottom.
-        panels: side by side, or below each other where there is no room.
+        rows: rows from top to bottom.
+        panels: panels, side by side, or below each other if there is no room.
         title: title above the rows.
-        headings: above the rows' figures.
+        headings: headings above the figures of the rows.
         names: maximum width of the names in pixels.
-        place: where the names stand: ``beside`` the panels, or above each row where there is no room; ``left`` of them
+        place: position of the names: ``beside`` the panels, or above each row if there is no room; ``left`` of them
             at any width (short names); ``above`` each row at any width.
-        height: pixels of a row.
+        height: height of a row in pixels.
     """
 
     rows: tuple[Row, ...]
@@ -158,7 +158,7 @@ class Block:
 
     @property
     def label_width(self) -> int:
-        """Pixels for the texts to the right of marks."""
+        """Width of the texts to the right of marks, in pixels."""
         labels = (mark.text for row in self.rows for marks in row.marks for mark in marks if isinstance(mark, Label))
         return math.ceil(max((text_width(text) + LABEL_GAP for text in labels), default=0))
 
@@ -169,7 +169,7 @@ class RowChart:
 
     Attributes:
         description: content in words, for screen readers.
-        blocks: from top to bottom.
+        blocks: rows from top to bottom.
         legend: role of a colour -> its meaning.
     """
 

@@ -115,7 +115,7 @@ def along(field: str, domain: Sequence[float] | None = None, *, zero: bool = Tru
         field: Field of the rows.
         domain: Ends of the axis. Default: those of the numbers.
         zero: Whether the axis includes 0 if there is no domain.
-        axis: Options of the axis, as in Vega-Lite.
+        axis: Vega-Lite options of the axis.
     """
     scale = {"zero": zero} if domain is None else {"domain": list(domain), "nice": False}
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis or None}
@@ -153,9 +153,9 @@ def finish_chart(spec: Spec, description: str) -> Spec:
 
 
 def _strip_texts(part: Any) -> Any:
-    """A specification whose texts are printable: one character unknown to XML, and drawing ends the whole process."""
+    """Make the texts of a specification printable: a character that XML does not allow would end the whole process."""
     if isinstance(part, str):
-        # Vega takes a title that is this word alone for the beginning of a rule.
+        # Vega interprets a title that is only this word as the beginning of a rule.
         return "if " if part == "if" else strip_unprintable(part)
     if isinstance(part, dict):
         return {key: _strip_texts(value) for key, value in part.items()}
@@ -167,7 +167,7 @@ def stack_charts(charts: Sequence[Spec | Drawn], description: str | None = None)
 
     Args:
         charts: from top to bottom.
-        description: of the whole; by default their own descriptions.
+        description: description of the whole; by default, the descriptions of the charts.
     """
     specs = [_spec(chart) for chart in charts]
     if description is None:
@@ -188,7 +188,7 @@ def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
 
 
 def _show_offline(chart: Any) -> Any:
-    """Return a kind of chart that a notebook shows as SVG: Altair's own way fetches a library from the network."""
+    """Return a kind of chart that a notebook shows as SVG: Altair's renderer loads a library from the network."""
     return type(chart.__name__, (chart,), {"_repr_mimebundle_": _svg_bundle, "__module__": chart.__module__})
 
 
@@ -204,7 +204,7 @@ def _spec(chart: Spec | Drawn) -> Spec:
 
 
 def to_svg(spec: Spec, *, name: str) -> str:
-    """Draw a finished chart as one ``<svg>`` element for an HTML page, without script, up to its own width.
+    """Draw a finished chart as one ``<svg>`` element for an HTML page, without script, at most as wide as the chart.
 
     Args:
         spec: the chart.
@@ -255,7 +255,7 @@ def dark_stylesheet() -> str:
 
 WIDE = 880
 NARROW = 330
-"""Widths in pixels at which Vega draws a chart. The page shows one of both."""
+"""Widths in pixels at which Vega draws a chart. The page shows one of the two."""
 
 
 @dataclass(frozen=True)

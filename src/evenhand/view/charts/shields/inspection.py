@@ -97,7 +97,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     words = ", ".join(ACTIONS[name][0] for name in used)
     return finish_chart(
         {"vconcat": [legend, *rows], "spacing": 16},
-        f"What is done with the next person after {', '.join(map(str, times))} decisions, by accepted people of both "
+        f"Actions for the next person after {', '.join(map(str, times))} decisions, by accepted people in both "
         f"groups: {words}.",
     )
 
@@ -204,7 +204,7 @@ def _usual_range(cells: Sequence[HeatmapCell]) -> list[Spec]:
 
 
 def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) -> Spec:
-    """Squares with words, line by line or in more if need be; each has words, the role of a colour and its strength."""
+    """Draw squares with words, and wrap long lines. An entry has the words, the role of a colour and its strength."""
     rows, x, y = [], 0, -20
     for i, (text, role, strength) in ((i, entry) for line in lines for i, entry in enumerate(line)):
         needed = 34 + round(text_width(text))

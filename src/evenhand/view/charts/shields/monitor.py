@@ -15,7 +15,7 @@ WIDEST = 4.0
 
 
 def plot_monitor(result: MonitorResult) -> Spec:
-    """Draw the course of every comparison, those with alarms first, eight at most."""
+    """Draw every comparison over time, those with alarms first, at most eight."""
     places = [(number, k) for number, course in enumerate(result.histories) for k in range(len(course.gaps))]
     counts = [0, *(len(course.gaps) for course in result.histories)]
     ranked = sorted(places, key=lambda place: result.gaps[sum(counts[: place[0] + 1]) + place[1]].alarm or math.inf)

@@ -32,7 +32,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
     ]
     checked = {moment.decisions for moment in result.over_time if moment.checked}
     dots = [row for row in rows if row["decisions"] in checked]
-    if len(checked) > 30:  # a dot at every time says nothing
+    if len(checked) > 30:  # a dot at every time is not informative
         dots = []
     last = result.over_time[-1].decisions
 
@@ -165,7 +165,7 @@ def _parse_kappa(result: ShieldSimulationResult) -> float:
 
 
 def _fair_class_count(result: ShieldSimulationResult) -> int:
-    """Count the classes of the histogram that end at or below the bound."""
+    """Count the bins of the histogram that end at or below the bound."""
     bound = 1.0 if _parse_kappa(result) else 0.0
     return sum(edge <= bound for edge in result.normalised.edges[1:])
 
