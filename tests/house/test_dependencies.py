@@ -20,6 +20,7 @@ INSTALLED_AS = {
     "prometheus_client": "prometheus-client",
     "docx": "python-docx",
     "mlflow": "mlflow-skinny",
+    "opentelemetry": "opentelemetry-sdk",
 }
 # Part of what another one itself needs.
 BROUGHT_ALONG = {"google": "onnx", "llvmlite": "numba"}

@@ -63,6 +63,9 @@ OPTIONAL = {
     "joserfc",
     "mlflow",
     "mlflow-skinny",
+    "opentelemetry",
+    "opentelemetry-sdk",
+    "opentelemetry-exporter-otlp-proto-http",
 }
 
 

@@ -20,6 +20,7 @@ class FakeKeys:
 def idle_context(*, settings: ServiceConfig | None = None, keys: Any = None) -> SimpleNamespace:
     """Build the context of a service as far as `RequestEnvelope` needs one."""
     return SimpleNamespace(
+        ledger=SimpleNamespace(tracing=None),
         metrics=SimpleNamespace(count_response=lambda method, route, status: None),
         settings=settings or ServiceConfig(),
         keys=keys or FakeKeys(),

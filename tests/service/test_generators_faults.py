@@ -249,7 +249,7 @@ class Broken:
     """A ledger whose store fails for some operations."""
 
     def __init__(self, ledger: Ledger, *ops: str) -> None:
-        self.ledger, self.ops = ledger, ops
+        self.ledger, self.ops, self.tracing = ledger, ops, ledger.tracing
 
     def submit(self, stream: str, operation: Any, **more: Any) -> Any:
         if operation["op"] in self.ops:

@@ -107,6 +107,7 @@ HINTS = {
     "keys": "write true or false",
     "trusted_proxies": 'write a list of addresses or networks, such as trusted_proxies = ["127.0.0.1", "10.0.0.0/8"]',
     "public_url": 'write the address that callers use, such as public_url = "https://fair.example.org"',
+    "endpoint": 'write the address of the collector, such as endpoint = "http://127.0.0.1:4318"',
     "issuer": 'write the address of the provider, such as issuer = "https://login.example.org/realms/work"',
     "roles": 'write who may do what, such as roles = { viewer = ["staff"], admin = ["evenhand-admins"] }',
     "name": 'write 1 to 100 letters, digits, ".", "_" and "-", but not "." or "..", such as name = "loans"',
@@ -218,6 +219,20 @@ class OidcConfig(FileModel):
     session_hours: Annotated[float, Field(gt=0, le=168)] = 8.0
 
 
+class TracingConfig(FileModel):
+    """OpenTelemetry traces.
+
+    Attributes:
+        enabled: Whether spans are recorded and exported. ``OTEL_EXPORTER_OTLP_*`` sets the destination and headers.
+        endpoint: URL of the collector. It overrides the environment.
+        share: Fraction of traces that are sampled. A trace that a caller began follows the caller's decision.
+    """
+
+    enabled: StrictBool = False
+    endpoint: Annotated[str, AfterValidator(_check_public_url)] | None = None
+    share: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+
 class ServedShieldConfig(FileModel):
     """Shield with a policy file, or with a plan that is synthesised at the start.
 
@@ -284,7 +299,7 @@ class ServiceConfig(FileModel):
     """Configuration of the service.
 
     Attributes:
-        service, limits, retention, oidc, shields, guards, monitors: Sections of the file.
+        service, limits, retention, oidc, tracing, shields, guards, monitors: Sections of the file.
         folder: Folder that relative paths start from.
     """
 
@@ -292,6 +307,7 @@ class ServiceConfig(FileModel):
     limits: LimitsConfig = LimitsConfig()
     retention: RetentionConfig = RetentionConfig()
     oidc: OidcConfig | None = None
+    tracing: TracingConfig = TracingConfig()
     shields: tuple[ServedShieldConfig, ...] = ()
     guards: tuple[ServedGuardConfig, ...] = ()
     monitors: tuple[ServedMonitorConfig, ...] = ()

@@ -15,6 +15,7 @@ from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import MAX_WAITING, RetryQueue
 from evenhand.service.store.transaction import OperationResult
+from evenhand.service.tracing import trace_span
 from evenhand.shields.policy.file import load_policy
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -159,6 +160,12 @@ class ShieldDecider:
             DecisionError: The operation is invalid, or its ID was used for another one.
             StoreError: The store failed, and recommendations may not pass.
         """
+        with trace_span(self._ledger.tracing, "evenhand.decide", self._stream) as record:
+            reply = await self._decide(operation)
+            record(guarded=reply.guarded, intervened=bool(reply.answer["intervened"]), repeated=reply.repeated)
+            return reply
+
+    async def _decide(self, operation: dict[str, Any]) -> DecisionReply:
         id = operation["id"]
         if self._when_down == "refuse":
             return _guarded_reply(await self._ledger.ask(self._stream, operation, id=id))

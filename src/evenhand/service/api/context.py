@@ -26,6 +26,7 @@ from evenhand.service.state_machines import KEY_STREAM, KeyMachine, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.upkeep import BEAT_SECONDS, Readiness, Replicas, RetentionJob
+from evenhand.service.tracing import Tracing
 
 T = TypeVar("T")
 
@@ -109,6 +110,8 @@ class ServiceContext:
             self._replicas.leave()
         self.ledger.close()
         self.database.close()
+        if self.ledger.tracing is not None:
+            self.ledger.tracing.close()
 
 
 def find_stream(served: Mapping[str, T], name: str, kind: str) -> T:
@@ -146,10 +149,11 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     """
     oidc = settings.oidc
     logins = None if oidc is None else IdentityProvider(oidc, settings.service.public_url or "")
+    tracing = Tracing(settings.tracing) if settings.tracing.enabled else None
     database = Database(settings.service.database)
     try:
         streams = streams or build_streams(settings)
-        ledger = Ledger(database, streams.machines)
+        ledger = Ledger(database, streams.machines, tracing=tracing)
     except BaseException:
         database.close()
         raise

@@ -1,4 +1,4 @@
-"""Middleware of every request: authentication, limits, metrics, the request log and security headers."""
+"""Middleware of every request: authentication, limits, traces, metrics, the request log and security headers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,18 @@ class _Exchange:
         self.is_counted = False
 
     async def run(self) -> None:
-        """Answer the request, and log it."""
+        """Answer the request, trace it and log it."""
+        tracing = self.context.ledger.tracing
+        if tracing is None or self.scope["path"] in PROBES:
+            fault = await self._respond_or_fail()
+        else:
+            with tracing.request(self.scope, self.id) as record_status:
+                fault = await self._respond_or_fail()
+                record_status(500 if fault else self.status)
+        self._log(fault)
+
+    async def _respond_or_fail(self) -> Exception | None:
+        """Respond to the request, and return the fault if there is one."""
         fault: Exception | None = None
         try:
             await self._respond()
@@ -137,7 +148,7 @@ class _Exchange:
                 await self._answer(JSONResponse(body, 500))
         finally:
             self._release()
-        self._log(fault)
+        return fault
 
     async def _respond(self) -> None:
         envelope, limits = self.envelope, self.envelope.limits

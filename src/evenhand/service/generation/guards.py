@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,6 +38,7 @@ from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import RetryQueue
+from evenhand.service.tracing import trace_calls, trace_span
 
 GRACE_SECONDS = 10.0
 """Time limit for running requests when the service stops."""
@@ -182,7 +183,9 @@ class GuardedRequest:
         count: int = 1,
     ) -> None:
         self.prompt, self.count = prompt, count
-        self._guard, self._generator = guard, generator or guard.pipeline.generator
+        spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
+        inner = generator or guard.pipeline.generator
+        self._guard, self._generator = guard, trace_calls(guard.ledger.tracing, inner, spans, guard.name)
         self._notes = LogMetadata(
             prompt, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
         )
@@ -208,7 +211,10 @@ class GuardedRequest:
         try:
             while reported < self.count and not (reported and self._enforcer.withdrawn):
                 try:
-                    outcome: Served = await self._answer()
+                    with trace_span(self._guard.ledger.tracing, "evenhand.guard", self._guard.name) as record:
+                        served = await self._answer()
+                        record(status=served.answer.status, changed=served.answer.changed)
+                    outcome: Served = served
                 except Exception as error:
                     outcome = error
                 reported += 1
@@ -341,6 +347,13 @@ def open_guard(
         configuration = read_guard_configuration(entry, folder)
         generator = GatewayGenerator() if configuration.generator is None else None
         pipeline = build_pipeline(configuration, trust=entry.trust, folder=place, generator=generator)
+        judged = dict.fromkeys(("conditions", "fixed_groups"), "evenhand.judge")
+        classified = {"classify": "evenhand.classify"}
+        pipeline = replace(
+            pipeline,
+            judge=trace_calls(ledger.tracing, pipeline.judge, judged, entry.name),
+            classifier=trace_calls(ledger.tracing, pipeline.classifier, classified, entry.name),
+        )
         return ServedGuard(entry, pipeline, ledger, replica, pictures)
 
 

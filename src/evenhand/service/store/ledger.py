@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
@@ -32,6 +32,9 @@ from evenhand.service.store.transaction import (
     Transaction,
     is_written,
 )
+
+if TYPE_CHECKING:
+    from evenhand.service.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +82,7 @@ class _OperationTask:
     request: OperationRequest
     durable: bool
     future: Future[OperationResult] | _LoopFuture
+    trace: Any = None
 
 
 class _AbandonedError(Exception):
@@ -135,6 +139,7 @@ class Ledger:
         machines: Machines in their initial state, by name of the stream.
         clock: Clock for the time of entries, in seconds since 1970.
         pauses: Seconds between checks for a commit whose confirmation was lost.
+        tracing: Tracing of transactions. None disables it.
 
     Attributes:
         machines: Machines by name of the stream. Only the writing thread may use their states, as in a listener.
@@ -153,7 +158,9 @@ class Ledger:
         *,
         clock: Callable[[], float] = time.time,
         pauses: Sequence[float] = RETRY_PAUSES,
+        tracing: Tracing | None = None,
     ) -> None:
+        self.tracing = tracing
         self._database = database
         self._clock = clock
         self.machines = machines
@@ -209,7 +216,7 @@ class Ledger:
             StoreError: The service is stopping.
         """
         future: Future[OperationResult] = Future()
-        self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future))
+        self._put_operation(stream, operation, id, future, durable=durable, answered=answered)
         return future
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
@@ -243,7 +250,7 @@ class Ledger:
 
     def _ask(self, stream: str, operation: Operation, id: str | None) -> _LoopFuture:
         waiting = _LoopFuture()
-        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
+        self._put_operation(stream, operation, id, waiting)
         return waiting
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
@@ -268,12 +275,20 @@ class Ledger:
                 self._queue.put(None)
         self._thread.join()
 
-    def _request(
-        self, stream: str, operation: Operation, id: str | None, answered: Operation | None = None
-    ) -> OperationRequest:
+    def _put_operation(
+        self,
+        stream: str,
+        operation: Operation,
+        id: str | None,
+        future: Future[OperationResult] | _LoopFuture,
+        *,
+        durable: bool = True,
+        answered: Operation | None = None,
+    ) -> None:
         if stream not in self.machines:
             raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}")
-        return OperationRequest(stream, operation, id, answered)
+        trace = None if self.tracing is None else self.tracing.current
+        self._put(_OperationTask(OperationRequest(stream, operation, id, answered), durable, future, trace))
 
     def _put(self, task: _OperationTask | _WorkTask[Any]) -> None:
         # Nothing may be queued after the end marker.
@@ -376,7 +391,7 @@ class Ledger:
             self._rounds[stream] = 0 if count else self._rounds[stream] + 1
             results += zip(by_stream[stream][:count], page.results, strict=True)
         _tell_callers(results)
-        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds)
+        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds, [task.trace for task in tasks])
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
         """Compute a plan in another thread. Other streams continue meanwhile."""
@@ -450,11 +465,13 @@ class Ledger:
             hint="repeat the request with the same id to get the same answer",
         )
 
-    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float) -> None:
+    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
         """Notify listeners, and log their errors."""
         calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (measurer, (count, seconds)) for measurer in self.measurers
         ]
+        if self.tracing is not None:
+            calls.append((self.tracing.record_commit, (traces, seconds, sorted(pages))))
         calls += [
             (listener, (stream, page.applied))
             for stream, page in pages.items()
