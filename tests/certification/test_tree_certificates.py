@@ -17,8 +17,9 @@ from evenhand.certification.bounds.trees.search import SETTLED
 from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.enumeration import FAIR, UNFAIR
 from evenhand.errors import OptionError
-from evenhand.models.trees.ensemble import build_ensemble
-from evenhand.models.trees.nodes import DecisionTree
+from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
+from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
+from evenhand.models.trees.nodes import DecisionTree, collect_nodes
 from evenhand.models.white_box import extract_white_box
 from evenhand.population import ProductPopulation, product_of_marginals
 from evenhand.population.independent import Marginal
@@ -246,6 +247,44 @@ def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
             assert proved[1] <= 1 - fair + 1e-9
         assert proved[0] >= fair - 1e-9
         assert proved[1] >= unfair - 1e-9
+
+
+@pytest.mark.parametrize(("fixed", "share"), [(1.0, 0.0), (3.0, 1.0)])
+def test_tests_of_constant_columns_are_evaluated(fixed, share):
+    # Up to 2 the sex decides, and above nothing does.
+    grown = tree([(2, 2.0, 1, 2), (1, 0.0, 3, 4), 1.0, -1.0, 1.0])
+    schema = described([AGE, SEX])
+    model = TreeEnsemble(
+        schema=schema,
+        nodes=collect_nodes([grown], inputs=3, outputs=1, location="t"),
+        base=np.zeros(1),
+        divisor=1.0,
+        link="logistic",
+        steepness=1.0,
+        classes=("no", "yes"),
+        favourable=1,
+        columns=cell_array([*plain_inputs(schema), ListedCell(None, np.array([fixed]))]),
+    )
+    assert whole_proof(tree_query_of(model)) == pytest.approx((share, 1 - share), abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-312, 1e-260, 1e145])
+def test_proves_nothing_false_of_tiny_and_huge_leaves(size):
+    # The numbers of the sexes differ by twice the size, although most trees say the opposite.
+    grown = [tree([(1, 0.0, 1, 2), size * low, -size * low]) for low in (3.0, -1.0, -1.0)]
+    model = build_ensemble(
+        described([AGE, SEX]), grown, base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
+    )
+    decided = size > 1e-300
+    assert whole_proof(tree_difference_query_of(model, 3 * size)) == (float(decided or size == 0), 0.0)
+    assert whole_proof(tree_difference_query_of(model, size)) == (float(size == 0), float(decided))
+
+
+def whole_proof(query):
+    """Prove the whole domain as one box, and return its fair and unfair shares."""
+    engine = TreeEngine(query, 1)
+    parts, totals = engine.expand(engine.root(), 2.0)
+    return totals[0] + parts.known[:, 1].sum(), totals[1] + parts.known[:, 2].sum()
 
 
 def real_data(name):

@@ -297,8 +297,7 @@ def _scale_margins(
     query: TreeQuery, terms: Floats, trees: int
 ) -> tuple[Integers, Integers, Integers, Integers, Floats]:
     """Scale terms and starts to integers, with the thresholds of each margin and the scales."""
-    sizes = np.maximum(query.sizes, 1e-300)
-    scale = 2.0 ** (SCALE_BITS - np.ceil(np.log2(sizes)))
+    scale = 2.0 ** (SCALE_BITS - np.ceil(np.log2(query.sizes)))
     values = np.rint(terms * scale).T.astype(np.int64)
     base = np.rint(query.base * scale).astype(np.int64)
     away = np.ceil((query.slack + _folding_error(query, trees)) * scale).astype(np.int64) + trees // 2 + 2

@@ -43,6 +43,8 @@ from evenhand.schema.subdomain import Runs
 
 MAX_FLAGS = 2**28
 """Maximum number of tests times values of one attribute, to limit memory."""
+MIN_SIZE = 2.0**-900
+"""Minimum bound on a sum of leaves, so that neither its rounding error nor its inverse leaves the range of float64."""
 
 
 @dataclass(frozen=True)
@@ -390,11 +392,13 @@ def tree_question(
 
 
 def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats) -> Booleans:
-    """Whether each test about a protected attribute sends each assignment left, shape (tests, assignments)."""
+    """Check whether tests of protected attributes and constants send assignments left, shape (tests, assignments)."""
     flags = np.zeros((len(tests.node), len(assignments)), dtype=np.bool_)
-    for column, position in enumerate(schema.positions(protected)):
+    # Constant columns belong to attribute -1, and do not depend on the entries.
+    positions = [*schema.positions(protected), -1]
+    for position, entries in zip(positions, [*assignments.T, assignments[:, 0]], strict=True):
         mine = np.flatnonzero(tests.attribute == position)
-        flags[mine] = tests.flags(mine, schema.attributes[position], assignments[:, column])
+        flags[mine] = tests.flags(mine, schema.attributes[position], entries)
     return flags
 
 
@@ -459,10 +463,10 @@ def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: 
 
 
 def leaf_sizes(ensemble: TreeEnsemble) -> Floats:
-    """Bound the sums of the leaves of an ensemble, shape (outputs,)."""
+    """Bound the sums of the leaves of an ensemble, shape (outputs,). Each is at least ``MIN_SIZE``."""
     nodes = ensemble.nodes
     largest = np.maximum.reduceat(np.abs(nodes.values), nodes.offsets[:-1], axis=0)
-    outputs = np.zeros(len(ensemble.base))
+    outputs = np.full(len(ensemble.base), MIN_SIZE)
     for tree, output in enumerate(nodes.output):
         outputs[output : output + largest.shape[1]] += largest[tree]
     return outputs

@@ -75,9 +75,10 @@ def prove_tails(f, w, depth, tails):
     base_low, base_high = FAR, -FAR
     for p in range(w.base.shape[2]):
         base_low, base_high = min(base_low, w.base[depth, 0, p]), max(base_high, w.base[depth, 0, p])
-    # Probabilities come from at most MAX_DEPTH + n ratios of four rounded steps, with a relative error d; a tail mean
-    # then errs by at most 2 d times the largest value, and sums of k terms by k units more.
-    updates = 8 * (MAX_DEPTH + 2 * len(w.lo)) + 4 * w.length[depth] + 64
+    # Probabilities come from one ratio per split and one per attribute and list of a group, of four rounded steps each,
+    # with a relative error d; a tail mean then errs by at most 2 d times the largest value, and sums of k terms by
+    # 2 k units more.
+    updates = 8 * (MAX_DEPTH + len(w.outer) * (len(w.lo) + 1)) + 4 * w.length[depth] + 64
     pad = 2 * updates * UNIT * (size + max(abs(float(base_low)), abs(float(base_high)))) + 1
     above, below = f.above[0] + pad - base_low, f.below[0] - pad - base_high
     best = 0.0
