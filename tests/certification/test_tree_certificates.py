@@ -280,6 +280,19 @@ def test_proves_nothing_false_of_tiny_and_huge_leaves(size):
     assert whole_proof(tree_difference_query_of(model, size)) == (float(size == 0), float(decided))
 
 
+@pytest.mark.parametrize("size", [1e-312, 1e-12])
+def test_leaves_below_the_error_of_a_sigmoid_decide_nothing(size):
+    model = build_ensemble(
+        described([AGE, SEX]),
+        [tree([(1, 0.0, 1, 2), -size, size])],
+        base=np.zeros(1),
+        link="logistic",
+        answers=[0, 1],
+        location="t",
+    )
+    assert whole_proof(tree_query_of(dataclasses.replace(model, single=True))) == (0.0, 0.0)
+
+
 def whole_proof(query):
     """Prove the whole domain as one box, and return its fair and unfair shares."""
     engine = TreeEngine(query, 1)

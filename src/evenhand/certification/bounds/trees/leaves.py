@@ -300,7 +300,9 @@ def _scale_margins(
     scale = 2.0 ** (SCALE_BITS - np.ceil(np.log2(query.sizes)))
     values = np.rint(terms * scale).T.astype(np.int64)
     base = np.rint(query.base * scale).astype(np.int64)
-    away = np.ceil((query.slack + _folding_error(query, trees)) * scale).astype(np.int64) + trees // 2 + 2
+    # A float32 sigmoid may err by far more than all leaves together. No sum reaches the limit.
+    away = np.ceil((query.slack + _folding_error(query, trees)) * scale)
+    away = np.minimum(away, 2.0**60).astype(np.int64) + trees // 2 + 2
     above, below = away, -away
     # Where nothing rounds, the signs of a single tree decide, and zero is for the first label.
     exact = query.slack == 0
