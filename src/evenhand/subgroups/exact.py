@@ -45,7 +45,7 @@ class ExaminedFamily:
 
     Attributes:
         tested, statistics: Rule sets and their statistics.
-        requested: Statistics of the requested rule sets, at the end.
+        requested: Statistics whose last rows are the requested rule sets, if any.
         scores: Score that the rule sets are ranked by.
         starts: Number of starts of a scan. None if every rule set was tested.
     """
@@ -197,9 +197,10 @@ def _examine(
     scan = SubsetScan(family, table, floors, rng)
     tested, scores, null = scan_family(scan, config, rng, limit=limit, progress=permuting)
     statistics = assess_candidates(tested, config, rng, margin=margin, null=null, tests=scan.tests)
-    # A climb may miss a larger gap than its own, so requested rule sets are a family of their own.
-    own = CandidateFamily.of_groups(table, queries)
-    requested = assess_candidates(own, config, rng, margin=margin)
+    requested = statistics
+    if len(queries):
+        # A climb may miss a larger gap than its own, so requested rule sets are a family of their own.
+        requested = assess_candidates(CandidateFamily.of_groups(table, queries), config, rng, margin=margin)
     return ExaminedFamily(tested, statistics, requested, scores, scan.starts)
 
 

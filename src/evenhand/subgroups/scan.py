@@ -91,7 +91,7 @@ class SubsetScan:
 
     def largest_gap(self, sums: NDArray[np.float32]) -> Floats:
         """Compute the largest gap that a climb reaches for each column of sums (cells, draws)."""
-        return np.array([self.climb(column)[1].max() for column in sums.T.astype(np.float64)])
+        return np.array([self.climb(column.astype(np.float64))[1].max() for column in sums.T])
 
     def standardise(self, inside: Booleans) -> Floats:
         """Compute the standardised gaps of groups of cells (groups, cells), 0 if they are too small."""
@@ -102,8 +102,10 @@ class SubsetScan:
 
     def members(self, rule_sets: Booleans) -> Booleans:
         """Determine which cells rule sets (rule sets, attributes, values) contain, shape (rule sets, cells)."""
-        inside = [rule_sets[:, axis, codes] for axis, codes in enumerate(self._codes)]
-        return np.asarray(np.all(inside, axis=0))
+        inside = np.ones((len(rule_sets), self._codes.shape[1]), dtype=bool)
+        for axis, codes in enumerate(self._codes):
+            inside &= rule_sets[:, axis, codes]
+        return inside
 
     def shorten(self, rule_set: Booleans, critical: float) -> Booleans:
         """Shorten a rule set (attributes, values) while its standardised gap exceeds the critical value."""
