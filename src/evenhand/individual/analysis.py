@@ -18,14 +18,13 @@ from evenhand.errors import BudgetError, OptionError
 from evenhand.individual.examples import find_clearest
 from evenhand.individual.flips import (
     DistinctProfiles,
+    FlipAnswers,
     FlipRate,
     PersonFlips,
     Variants,
     attribute_sets,
     build_variants,
-    confirm_flips,
     find_flips,
-    first_difference,
     merge_by_unprotected,
 )
 from evenhand.individual.noise import MAX_REPEATED, FlipNoise, NoiseRecorder, rate_of
@@ -273,7 +272,7 @@ class _FlipMeter:
         """Count the flips of individuals (n, attributes) in random order, within a time limit and an allowance."""
         schema, model, varies = self.people.schema, self.model, self.varies
         recorder = NoiseRecorder(model, self.rng) if isinstance(model, FreshScorer) else None
-        answers = 1 if recorder is None else recorder.scorer.answers
+        repeats = 1 if recorder is None else recorder.scorer.answers
         m = len(schema.assignments(protected))
         if recorder is not None:  # a noisy model may answer differently about identical people
             positions = np.arange(len(individuals))
@@ -286,20 +285,18 @@ class _FlipMeter:
         max_rows = CHUNK if limit.moment is None else TIMED_CHUNK
         max_rows = min(max_rows, MAX_CHUNK_ENTRIES // len(schema.attributes), int(getattr(model, "batch", CHUNK)))
         rows = max(1, max_rows // m)
-        flags = np.zeros((len(distinct.individuals), len(PersonFlips._fields)), dtype=np.bool_)
+        answers = FlipAnswers(schema, protected, distinct.individuals, varies=varies)
+        flags, kinds = answers.flags, answers.kinds
         at = queries = 0
         interrupted = False
         counting = limit.share(COUNT_SHARE) if varies else limit
         # With rules, people have counterparts as well as published variants. A noisy model is queried once more.
-        kinds = 1 + schema.constrains_people
-        cost = m * kinds * (1 if recorder is None else answers + 1)
-        # The two assignments of each flip that are queried again, and their labels.
-        pairs, pair_labels = np.zeros((2, kinds, len(flags), 2), dtype=np.int64)
-        reserve = 2 * RESERVED_ROUNDS * answers if varies else 0
+        cost = m * kinds * (1 if recorder is None else repeats + 1)
+        reserve = 2 * RESERVED_ROUNDS * repeats if varies else 0
 
         def predict(variants: Floats) -> Integers:
             nonlocal queries
-            queries += len(variants) * answers
+            queries += len(variants) * repeats
             return predict_labels(self.front or model, variants)
 
         try:
@@ -308,46 +305,26 @@ class _FlipMeter:
                 affordable = int(min(rows, (allowance.left - reserved) / (cost + reserve * kinds)))
                 if affordable < 1:
                     break
-                part = slice(at, at + affordable)
-                chunk = distinct.individuals[part]
-                variants = Variants.of(schema, protected, chunk)
-                published, counterparts = variants.labels(predict)
-                flips = PersonFlips.of(schema, chunk, variants, published, counterparts)
+                variants, counterparts, flips = answers.add(slice(at, at + affordable), predict)
                 if recorder is not None:
                     comparable = np.flatnonzero(flips.compared)
                     labels, plausible = counterparts[comparable], variants.plausible[comparable]
                     recorder.add(variants.counterparts[comparable], labels, plausible, find_flips(labels, plausible))
-                answered = ((published, np.ones_like(variants.plausible)), (counterparts, variants.plausible))
-                for kind, (labels, compared) in enumerate(answered[: kinds * varies]):
-                    pairs[kind, part] = first_difference(labels, compared)
-                    pair_labels[kind, part] = np.take_along_axis(labels, pairs[kind, part], axis=1)
-                flags[part] = np.stack(flips, axis=1)
-                at += len(chunk)
+                at += len(counterparts)
         except BudgetError:
             pass  # retries after failures cost more than expected
         except KeyboardInterrupt:
             interrupted = True
+        flags[at:] = False
         single = flags.copy()
         repeated_queries = 0
         if varies:
             try:
-                for kind in range(kinds):
-                    flipping = np.flatnonzero(flags[:, kind])
-                    variants = Variants.of(schema, protected, distinct.individuals[flipping])
-                    people = (variants.published, variants.counterparts)[kind]
-                    confirmed, _, check = confirm_flips(
-                        model,
-                        np.take_along_axis(people, pairs[kind, flipping][:, :, None], axis=1),
-                        pair_labels[kind, flipping],
-                        confidence=self.config.confidence,
-                        left=lambda: allowance.left,
-                        limit=limit,
-                    )
-                    repeated_queries += check.queries
-                    at = min([at, *flipping[check.tested : check.tested + 1].tolist()])
-                    columns = slice(0, 2) if kinds == 1 else slice(kind, kind + 1)
-                    flags[flipping[~confirmed], columns] = False
-                flags[:, 4] &= flags[:, 0]
+                for sent, end in answers.confirm(
+                    model, confidence=self.config.confidence, left=lambda: allowance.left, limit=limit
+                ):
+                    repeated_queries += sent
+                    at = min(at, end)
             except BudgetError:
                 at = min([at, *np.flatnonzero(single[:, :kinds].any(axis=1))[:1].tolist()])
             except KeyboardInterrupt:

@@ -19,9 +19,9 @@ from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.text import join_names
 from evenhand.core.time_limit import check_time
-from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.individual.analysis import VariationConfig
-from evenhand.individual.flips import FlipRate, Variants, attribute_sets
+from evenhand.individual.flips import FlipRate, Variants, attribute_sets, check_repetition, repeat_pairs
 from evenhand.individual.noise import rate_of
 from evenhand.individual.result import Profile, describe_pair
 from evenhand.models.noise import RepeatCheck, can_vary
@@ -29,7 +29,7 @@ from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.stats.repetition import SAME_DIRECTION, confirm_repeats
+from evenhand.stats.repetition import SAME_DIRECTION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,35 +225,17 @@ class AssignedNumbers:
             return None
         rows = np.flatnonzero(self.change > 0)
         ends = self.ends[rows]
-        sides = self.variants.counterparts[rows[:, None], ends]
         exceeded = np.where(self.change[rows] > tolerance, tolerance, 0.0)
-        means, rounds, direction = np.zeros(ends.shape), np.zeros(len(rows), dtype=np.int64), -1
-
-        def repeat(which: Integers) -> Booleans:
-            nonlocal direction
-            individuals = sides[which].reshape(-1, sides.shape[2])
-            # Each round reverses the order: a generator seeded per call would repeat its answers by position.
-            new = ask_numbers(regressor, individuals[::direction])[::direction].reshape(-1, 2)
-            direction = -direction
-            rounds[which] += 1
-            means[which] += (new - means[which]) / rounds[which, None]
-            return np.asarray(new[:, 1] - new[:, 0] > exceeded[which])
-
-        repetition = confirm_repeats(
-            repeat,
-            len(rows),
+        repetition, means, rounds = repeat_pairs(
+            self.variants.counterparts[rows[:, None], ends],
+            lambda individuals: ask_numbers(regressor, individuals)[:, None],
+            lambda pairs, answers: np.asarray(answers[:, 1, 0] - answers[:, 0, 0] > exceeded[pairs]),
             chance=SAME_DIRECTION,
             confidence=confidence,
         )
         self.numbers[rows[:, None], ends] = means
         self.change[rows] = np.where(repetition.confirmed, means[:, 1] - means[:, 0], 0.0)
-        return RepeatCheck(
-            differed=len(rows),
-            tested=repetition.tested,
-            repeated=int(repetition.confirmed.sum()),
-            queries=2 * int(rounds.sum()),
-            confidence=confidence,
-        )
+        return check_repetition(repetition, 2 * rounds, confidence=confidence)
 
 
 def _summarize(

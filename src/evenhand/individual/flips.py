@@ -10,9 +10,9 @@ becomes a wife), and combinations that break a rule are not compared. Both rates
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.quantity import Quantity
-from evenhand.stats.repetition import confirm_repeats
+from evenhand.stats.repetition import Repetition, confirm_repeats
 
 
 class FlipRate(ResultPart):
@@ -238,43 +238,84 @@ class PersonFlips(NamedTuple):
         )
 
 
+class FlipAnswers:
+    """Flips of people in single answers, which are then confirmed by repeated queries.
+
+    Attributes:
+        flags: Fields of ``PersonFlips`` of each person, shape (n, 5).
+        kinds: Number of kinds of flips: as published and, if the schema has rules, between counterparts.
+    """
+
+    def __init__(self, schema: Schema, protected: Sequence[str], individuals: Floats, *, varies: bool) -> None:
+        """Create the flips of people without answers.
+
+        Args:
+            schema: Schema of the people.
+            protected: Attributes that vary.
+            individuals: The people, shape (n, attributes).
+            varies: Whether flips are confirmed, since the model's answers may vary.
+        """
+        self._schema, self._protected, self._individuals, self._varies = schema, protected, individuals, varies
+        self.kinds = 1 + schema.constrains_people
+        self.flags = np.zeros((len(individuals), len(PersonFlips._fields)), dtype=np.bool_)
+        # The two assignments of each flip that are queried again, and their labels.
+        self._pairs, self._labels = np.zeros((2, self.kinds, len(individuals), 2), dtype=np.int64)
+
+    def add(self, part: slice, predict: Callable[[Floats], Integers]) -> tuple[Variants, Integers, PersonFlips]:
+        """Query some people under every assignment. Return their variants, the counterparts' labels and the flips."""
+        individuals = self._individuals[part]
+        variants = Variants.of(self._schema, self._protected, individuals)
+        published, counterparts = variants.labels(predict)
+        flips = PersonFlips.of(self._schema, individuals, variants, published, counterparts)
+        answers = ((published, np.ones_like(variants.plausible)), (counterparts, variants.plausible))
+        for kind, (labels, compared) in enumerate(answers[: self.kinds * self._varies]):
+            self._pairs[kind, part] = first_difference(labels, compared)
+            self._labels[kind, part] = np.take_along_axis(labels, self._pairs[kind, part], axis=1)
+        self.flags[part] = np.stack(flips, axis=1)
+        return variants, counterparts, flips
+
+    def confirm(
+        self,
+        scorer: Scorer,
+        *,
+        confidence: float = 0.95,
+        left: Callable[[], float] = lambda: np.inf,
+        limit: TimeLimit = NEVER,
+    ) -> Iterator[tuple[int, int]]:
+        """Query both sides of each flip again, and drop the flips that do not repeat (see ``confirm_flips``).
+
+        Yields:
+            For each kind of flips, the number of queries, and the position of the first person whose flip was not
+            tested because of a limit, or n.
+        """
+        for kind in range(self.kinds):
+            flipping = np.flatnonzero(self.flags[:, kind])
+            variants = Variants.of(self._schema, self._protected, self._individuals[flipping])
+            people = (variants.published, variants.counterparts)[kind]
+            sides = np.take_along_axis(people, self._pairs[kind, flipping][:, :, None], axis=1)
+            confirmed, _, check = confirm_flips(
+                scorer, sides, self._labels[kind, flipping], confidence=confidence, left=left, limit=limit
+            )
+            columns = slice(0, 2) if self.kinds == 1 else slice(kind, kind + 1)
+            self.flags[flipping[~confirmed], columns] = False
+            yield check.queries, min([len(self.flags), *flipping[check.tested : check.tested + 1].tolist()])
+        self.flags[:, 4] &= self.flags[:, 0]
+
+
 def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> PersonFlips:
     """Query the model for individuals (n, attributes) under every protected assignment, and find their flips.
 
     Flips of a model whose answers vary count only if they repeat.
     """
-    variants = Variants.of(schema, protected, individuals)
-    published, counterparts = variants.labels(lambda rows: predict_labels(scorer, rows))
-    counted = PersonFlips.of(schema, individuals, variants, published, counterparts)
-    if not can_vary(scorer):
-        return counted
-    every = np.ones_like(variants.plausible)
-    flips = _keep_repeated(scorer, variants.published, published, every, counted.published)
-    if not schema.constrains_people:
-        return counted._replace(published=flips, flips=flips)
-    return counted._replace(
-        published=flips,
-        flips=_keep_repeated(scorer, variants.counterparts, counterparts, variants.plausible, counted.flips),
-        implausible=flips & counted.implausible,
-    )
-
-
-def _keep_repeated(scorer: Scorer, variants: Floats, labels: Integers, compared: Booleans, flips: Booleans) -> Booleans:
-    """Return the flips (n,) that repeat."""
-    rows = np.flatnonzero(flips)
-    sides, pairs = select_sides(variants[rows], labels[rows], compared[rows])
-    confirmed = np.zeros_like(flips)
-    confirmed[rows] = confirm_flips(scorer, sides, pairs).confirmed
-    return confirmed
+    varies = can_vary(scorer)
+    answers = FlipAnswers(schema, protected, individuals, varies=varies)
+    answers.add(slice(None), lambda rows: predict_labels(scorer, rows))
+    if varies:
+        list(answers.confirm(scorer))
+    return PersonFlips(*answers.flags.T)
 
 
 # Flips of a model whose answers vary count only if they repeat.
-
-
-def select_sides(variants: Floats, labels: Integers, compared: Booleans) -> tuple[Floats, Integers]:
-    """Select two variants of each individual with different labels: shape (n, 2, attributes), and labels (n, 2)."""
-    rows, pairs = np.arange(len(labels))[:, None], first_difference(labels, compared)
-    return variants[rows, pairs], labels[rows, pairs]
 
 
 class ConfirmedFlips(NamedTuple):
@@ -303,9 +344,6 @@ def confirm_flips(
 ) -> ConfirmedFlips:
     """Query both sides of each flip again and test whether the labels repeat (see ``stats.repetition``).
 
-    Each round reverses the order of the queries: a generator seeded per call would otherwise repeat its answers by
-    position.
-
     Args:
         scorer: The model.
         sides: The two individuals of each flip, most important flip first, shape (n, 2, attributes).
@@ -316,39 +354,79 @@ def confirm_flips(
         limit: Time limit.
     """
     fresh = scorer if isinstance(scorer, FreshScorer) else FreshScorer(scorer)
-    scores = np.full(labels.shape, np.nan)
-    rounds = np.zeros(len(labels), dtype=np.int64)
-    direction = -1
-
-    def repeat(flips: Integers) -> Booleans:
-        nonlocal direction
-        rows = sides[flips].reshape(-1, sides.shape[2])
-        reply = repeat_questions(fresh.model, rows[::direction], fresh.answers, ledger).reply
-        new = reply.scores[::direction, scorer.favourable].reshape(-1, 2)
-        same = reply.labels[::direction].reshape(-1, 2) == labels[flips]
-        direction = -direction
-        rounds[flips] += 1
-        mean = np.where(rounds[flips, None] == 1, new, scores[flips])
-        scores[flips] = mean + (new - mean) / rounds[flips, None]
-        return np.asarray(same.all(axis=1))
-
     cost = 2 * fresh.answers
-    repetition = confirm_repeats(
-        repeat,
-        len(labels),
+
+    def ask(individuals: Floats) -> Floats:
+        reply = repeat_questions(fresh.model, individuals, fresh.answers, ledger).reply
+        return np.stack([reply.scores[:, scorer.favourable], reply.labels], axis=1)
+
+    repetition, scores, rounds = repeat_pairs(
+        sides,
+        ask,
+        lambda flips, answers: np.asarray((answers[:, :, 1] == labels[flips]).all(axis=1)),
         confidence=confidence,
         affordable=lambda: left() / cost,
         step=max(1, fresh.batch // 2),
         limit=limit,
     )
-    check = RepeatCheck(
-        differed=len(labels),
+    return ConfirmedFlips(
+        repetition.confirmed, scores, check_repetition(repetition, cost * rounds, confidence=confidence)
+    )
+
+
+def repeat_pairs(
+    sides: Floats,
+    ask: Callable[[Floats], Floats],
+    repeats: Callable[[Integers, Floats], Booleans],
+    *,
+    confidence: float,
+    **options: Any,
+) -> tuple[Repetition, Floats, int]:
+    """Query both individuals of pairs again, and test which differences repeat (see ``stats.repetition``).
+
+    Each round reverses the order of the queries: a generator seeded per call would otherwise repeat its answers by
+    position.
+
+    Args:
+        sides: The two individuals of each pair, shape (n, 2, attributes).
+        ask: Function from individuals (m, attributes) to new answers about them, shape (m, k).
+        repeats: Function from positions of pairs (m,) and new answers about them (m, 2, k) to whether the difference
+            repeats, shape (m,).
+        confidence: 1 minus the false discovery rate.
+        options: Other arguments of ``confirm_repeats``.
+
+    Returns:
+        The test, the mean of the first column of the new answers about both sides (n, 2), which is NaN for pairs that
+        were not queried, and the number of queried pairs.
+    """
+    means = np.zeros((len(sides), 2))
+    rounds = np.zeros(len(sides), dtype=np.int64)
+    direction = -1
+
+    def repeat(pairs: Integers) -> Booleans:
+        nonlocal direction
+        individuals = sides[pairs].reshape(-1, sides.shape[2])
+        answers = ask(individuals[::direction])[::direction]
+        answers = answers.reshape(len(pairs), 2, answers.shape[1])
+        direction = -direction
+        rounds[pairs] += 1
+        means[pairs] += (answers[:, :, 0] - means[pairs]) / rounds[pairs, None]
+        return repeats(pairs, answers)
+
+    repetition = confirm_repeats(repeat, len(sides), confidence=confidence, **options)
+    means[rounds == 0] = np.nan
+    return repetition, means, int(rounds.sum())
+
+
+def check_repetition(repetition: Repetition, queries: int, *, confidence: float) -> RepeatCheck:
+    """Build the counts of a test of repetition."""
+    return RepeatCheck(
+        differed=len(repetition.confirmed),
         tested=repetition.tested,
         repeated=int(repetition.confirmed.sum()),
-        queries=cost * int(rounds.sum()),
+        queries=queries,
         confidence=confidence,
     )
-    return ConfirmedFlips(repetition.confirmed, scores, check)
 
 
 # Identical people are queried once, and records of real people are recognised.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from evenhand.errors import BudgetError
-from evenhand.individual.flips import FlipRate, confirm_flips, find_flips, select_sides
+from evenhand.individual.flips import FlipRate, confirm_flips, find_flips, first_difference
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.models.noise import can_vary
 from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
@@ -86,11 +86,11 @@ def _estimate_rate(
     if can_vary(oracle.scorer) and flips.any():
         rows = np.flatnonzero(flips)
         variants = space.rows(profiles[rows]).reshape(len(rows), len(space.assignments), -1)
-        sides, pairs = select_sides(variants, labels[rows], compared[rows])
+        pairs = first_difference(labels[rows], compared[rows])
         confirmed, _, check = confirm_flips(
             oracle.scorer,
-            sides,
-            pairs,
+            np.take_along_axis(variants, pairs[:, :, None], axis=1),
+            np.take_along_axis(labels[rows], pairs, axis=1),
             confidence=confidence,
             ledger=oracle.ledger,
             left=lambda: oracle.queries_left,

@@ -406,9 +406,7 @@ class ProfileSpace:
 
     def _check_admissible(self, inside: Floats) -> Booleans:
         """Check which profiles inside the domain (n, U) are admissible, shape (n,)."""
-        if self.constraints or self.schema.constrains_people:
-            return self.is_admissible(inside)
-        return self.valid(inside)
+        return self._are_compared(inside, by_data=not self.allow_infeasible)
 
     def _draw_admissible(self, draw: Sampler, n: int, rng: np.random.Generator, *, walk: bool) -> Floats:
         """Draw admissible profiles from a product of distributions, (m, U) with m at most n.
