@@ -75,15 +75,9 @@ def change_answers(result: ChangeResult) -> list[Metric]:
 
 def change_blocks(result: ChangeResult) -> Iterator[Block]:
     """Yield the distribution of changes as a table, then the people most affected."""
-    columns = (
-        Column("what changes"),
-        Column("population"),
-        Column("people", numeric=True),
-        *(Column(f"{level} % up to", numeric=True) for level in result.changes[0].quantiles),
-        Column("largest", numeric=True),
-        Column("mean", numeric=True),
-        Column("beyond the tolerance", numeric=True),
-    )
+    levels = (f"{level} % up to" for level in result.changes[0].quantiles)
+    numbers = ("people", *levels, "largest", "mean", "beyond the tolerance")
+    columns = (Column("what changes"), Column("population"), *(Column(name, numeric=True) for name in numbers))
     rows = tuple(
         TableRow(
             (

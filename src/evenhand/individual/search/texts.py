@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -63,21 +64,12 @@ class TextFinding(ResultPart):
         """The two texts with their labels."""
         return (self.worse.text, self.worse.label), (self.better.text, self.better.label)
 
-    def row_of_table(self) -> dict[str, object]:
-        """Convert the finding to a table row."""
-        worse, better = self.worse, self.better
-        entries = (
-            *(self.category, self.row, self.template, worse.group, better.group, worse.label, better.label),
-            *(worse.score, better.score, self.gap, worse.text, better.text),
-        )
-        return dict(zip(COLUMNS, entries, strict=True))
 
-
-COLUMNS = (
-    *("category", "row", "template", "group (worse)", "group (better)", "label (worse)", "label (better)"),
-    *("score (worse)", "score (better)", "gap", "text (worse)", "text (better)"),
-)
-"""Columns of a table of findings."""
+COLUMNS = {name: name for name in ("category", "row", "template")} | {
+    f"{name} ({side})": f"{side}.{name}" for name in ("group", "label", "score") for side in ("worse", "better")
+}
+COLUMNS |= {"gap": "gap", "text (worse)": "worse.text", "text (better)": "better.text"}
+"""Columns of a table of findings, each with its field."""
 
 
 class TextSearchResult(Result):
@@ -118,7 +110,9 @@ class TextSearchResult(Result):
         """Convert the examples to a table: category, template, both groups with label and score, gap."""
         import pandas as pd
 
-        return pd.DataFrame([example.row_of_table() for example in self.examples], columns=list(COLUMNS))
+        return pd.DataFrame(
+            {name: [attrgetter(field)(example) for example in self.examples] for name, field in COLUMNS.items()}
+        )
 
 
 class SlotCase(NamedTuple):
