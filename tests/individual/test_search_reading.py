@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand import models
 from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.result import SearchResult
@@ -72,23 +71,11 @@ def test_without_data_and_without_findings():
     assert draw_gaps(none)["description"] == "Score gaps of the profiles found."
 
 
-def test_the_model_is_not_asked_beyond_the_budget(people):
-    asked = []
-
-    def counting(frame):
-        asked.append(len(frame))
-        return prefers_men(frame)
-
-    scorer = models.load_model(counting, people.schema, like=people.frame)
-    asked.clear()
-    result = search.search(scorer, people, method="random", budget=400, samples=0)
-    # Scores and labels of the search are asked for separately, and each profile once more at the end.
-    assert sum(asked) <= 2 * 400 + 2 * result.profiles
-
-
 def test_it_travels_as_json_and_draws(found):
     again = SearchResult.from_json(found.to_json())
     assert again == found
+    assert "table" not in json.loads(found.to_json())
+    assert len(again.to_frame()) == len(found.examples)
     for result in (found, again):
         assert to_svg(draw_gaps(result), name="gaps").startswith("<svg")
         result.plot()

@@ -61,18 +61,6 @@ def test_words_of_the_same_form(sentence, group, expected):
     assert swapped(RELIGION, sentence, group) == expected
 
 
-@pytest.mark.parametrize(
-    ("sentence", "group", "expected"),
-    [
-        ("an American", "British", "a Briton"),
-        ("an Indian doctor", "Nigerian", "a Nigerian doctor"),
-        ("a Polish plumber", "American", "an American plumber"),
-    ],
-)
-def test_nationalities(sentence, group, expected):
-    assert swapped(TermSwapper(categories_named("nationality")[0]), sentence, group) == expected
-
-
 def test_words_within_words_and_colours_of_things_stay():
     assert GENDER.slots("The manager's hermit showed mannerisms, then sheds.") == []
     assert TermSwapper(categories_named("race")[0]).slots("The white house and a black car") == []
@@ -84,11 +72,6 @@ def test_a_group_without_the_word_is_left_out():
     (slot,) = RELIGION.slots("The rabbi came")
     assert "atheist" not in slot.swapped
     assert slot.of("Muslim") == "The imam came"
-
-
-def test_between_shows_both():
-    (slot,) = GENDER.slots("A woman lost her keys")
-    assert slot.between("female", "male") == "A {woman|man} lost {her|his} keys"
 
 
 PLAIN = [row.words for row in categories_named("gender")[0].rows[4:] if row.where == "anywhere"]
@@ -136,7 +119,6 @@ def test_findings_by_hand():
     assert first.template == "The {man|woman} came home late again"
     assert first.row == 0
     assert search.TextSearchResult.from_json(result.to_json()) == result
-    assert "counterfactual flip rate  75.0 %  observed on 4 texts" in result.summary()
     assert len(result.to_frame()) == len(result.examples) == 2
     assert result.plot().to_dict()["description"].endswith("gender: 75.0 % (observed).")
 
@@ -309,8 +291,6 @@ def test_noise_of_a_model_of_texts_is_no_finding():
     assert count.rate.value < 0.02
     assert count.repeats.differed - count.repeats.repeated == count.repeats.noise
     assert result.document().blocks[0].tone == "caution"
-    summary = result.summary()
-    assert "asked twice about the same 300 texts" in summary
     assert search.TextSearchResult.from_json(result.to_json()) == result
 
 
@@ -321,7 +301,7 @@ def test_a_bias_behind_the_noise_of_a_model_of_texts():
     assert 0.2 < count.rate.value < 0.66
 
 
-@pytest.mark.parametrize("budget", [100, 1000, 1400])
+@pytest.mark.parametrize("budget", [100, 1400])
 def test_noise_of_texts_within_a_budget(budget):
     model = NoisyModel(lambda one: 0.5)
     result = search.search_texts(model, SENTENCES, protected=["gender"], budget=budget)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import people as random_people
 
 from evenhand.errors import OptionError
 from evenhand.individual import search
@@ -129,14 +128,6 @@ def test_examples_and_tables_show_what_moves(tmp_path):
     ]
 
 
-def test_linked_attributes_are_shown_with_the_protected_ones():
-    model = network_from_dense(SCHEMA, [(np.array([[1, 0, 0, 2, 1, 0, 0]], dtype=float).T, np.array([-2.5]))])
-    result = search.search(model, SCHEMA, protected=["sex"], samples=0)
-    summary = result.summary()
-    assert "when sex and the attributes linked to it change?" in summary
-    assert "sex = f, role = wife" in summary
-
-
 def test_as_published_the_attribute_changes_alone():
     model = network(5)
     plain = search.search(model, SCHEMA.without_rules(), protected=["sex"], samples=0, budget=10_000)
@@ -213,15 +204,3 @@ def test_what_an_error_is_by_hand():
     assert (expected > error_limits(1_000)[1]).tolist() == [False, False, False, True]
     assert error_limits(10_000)[2:].tolist() == [np.inf]
     assert error_limits(20_000)[2] < 1e6
-
-
-@settings(max_examples=scaled(25), deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_few_and_many_are_checked_alike(seed):
-    data = random_people(300, seed)
-    pairs = ValuePairs.of(data.schema.attributes, data.individuals, [1])
-    rng = np.random.default_rng(seed)
-    asked = np.stack([rng.integers(0, int(one.last) + 1, size=3_000) for one in data.schema.attributes], axis=1) * 1.0
-    many = pairs.all_pairs_occur(asked)
-    few = np.concatenate([pairs.all_pairs_occur(asked[i : i + 500]) for i in range(0, 3_000, 500)])
-    assert (many == few).all()

@@ -86,15 +86,6 @@ def test_every_method_finds_something_and_the_same_again(name):
     assert first == again.model_copy(update={"seconds": first.seconds})
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_an_even_handed_model_gives_nothing(name):
-    model = network(3)
-    model.parts[1].rows[:] = model.parts[1].rows[:1]
-    result = search.search(model, people(40, 1), method=name, seeds=10, local=10, budget=5000)
-    assert result.profiles == 0
-    assert "evenhand certify" in result.summary()
-
-
 def test_methods_with_gradients_refuse_models_without():
     for name in GRADIENTS:
         with pytest.raises(OptionError, match=r"has no gradients") as caught:

@@ -13,7 +13,6 @@ from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.methods import gradient
-from evenhand.individual.search.methods.aequitas import StepChances
 from evenhand.individual.search.methods.choice import METHODS, cut_into_waves, load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
@@ -174,15 +173,6 @@ def test_a_walk_of_aequitas_that_loses_the_discrimination_goes_back_to_its_begin
     assert all(len(step) == 1 for step in visited[1:])
     assert all(np.abs(step - 2).sum() == 1 for step in visited[1:])
     assert len(np.unique(np.concatenate(visited[1:]), axis=0)) == 6
-
-
-def test_aequitas_learns_by_hand():
-    learnt = StepChances(4)
-    # Attribute 0 succeeds going down, attribute 1 fails going down, attribute 2 fails going up: all make "down" ...
-    learnt.learn(np.array([0, 1, 2]), np.array([True, True, False]), np.array([True, False, False]))
-    assert learnt._down.tolist() == [0.501, 0.499, 0.501, 0.5]
-    # ... of 0 and 2 likelier, of 1 less likely; the attributes' chances are normalized, (251, 249, 249, 250) / 999.
-    assert learnt._chance.tolist() == pytest.approx([0.251 / 0.999, 0.249 / 0.999, 0.249 / 0.999, 0.25 / 0.999])
 
 
 def aequitas_one_by_one(model: AdditiveNetwork, space: ProfileSpace, seed: int, draws: int, moves: int) -> int:

@@ -61,17 +61,6 @@ def test_none_found_gives_an_upper_bound():
     assert len(result.to_frame()) == 0
 
 
-def test_the_result_travels_as_json():
-    result = search.search(network(3), people(60, 1), method="maft", seeds=20, local=20, seed=4)
-    again = SearchResult.from_json(result.to_json())
-    assert again == result
-    told = json.loads(result.to_json())
-    assert told["kind"] == "individual"
-    assert "table" not in told
-    assert told["profiles"] == len(result.to_frame()) > len(told["examples"])
-    assert len(again.to_frame()) == len(told["examples"])
-
-
 def test_tables_are_in_the_data_s_own_words():
     model = network(3)
     result = search.search(model, people(60, 1), method="random")

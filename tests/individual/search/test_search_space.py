@@ -54,13 +54,6 @@ def test_valid_is_that_every_pair_of_values_occurs(data):
     assert space.valid(many).tolist() == expected * 80
 
 
-def test_valid_by_hand():
-    # cook at grade 2 and mid level, clerk at grade 3 and mid level: nobody was a cook at grade 3.
-    space = ProfileSpace(people(np.array([[2, 0, 1], [3, 1, 1]], dtype=float)))
-    asked = np.array([[2, 0, 1], [3, 1, 1], [3, 0, 1], [2, 0, 0], [4, 0, 1]], dtype=float)
-    assert space.valid(asked).tolist() == [True, True, False, False, False]
-
-
 def test_numbers_with_many_values_are_binned_at_quantiles():
     wide = Attribute(name="income", kind="real", lower=0, upper=1000)
     small = Attribute(name="children", kind="integer", lower=0, upper=3)
