@@ -21,7 +21,7 @@ from evenhand.core.text import join_names
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.individual.analysis import VariationConfig
-from evenhand.individual.flips import FlipRate, Variants, attribute_sets, check_repetition, repeat_pairs
+from evenhand.individual.flips import FlipRate, Variants, attribute_sets, repeat_pairs
 from evenhand.individual.noise import rate_of
 from evenhand.individual.result import Profile, describe_pair
 from evenhand.models.noise import RepeatCheck, can_vary
@@ -226,16 +226,17 @@ class AssignedNumbers:
         rows = np.flatnonzero(self.change > 0)
         ends = self.ends[rows]
         exceeded = np.where(self.change[rows] > tolerance, tolerance, 0.0)
-        repetition, means, rounds = repeat_pairs(
+        confirmed, means, check = repeat_pairs(
             self.variants.counterparts[rows[:, None], ends],
             lambda individuals: ask_numbers(regressor, individuals)[:, None],
             lambda pairs, answers: np.asarray(answers[:, 1, 0] - answers[:, 0, 0] > exceeded[pairs]),
+            cost=2,
             chance=SAME_DIRECTION,
             confidence=confidence,
         )
         self.numbers[rows[:, None], ends] = means
-        self.change[rows] = np.where(repetition.confirmed, means[:, 1] - means[:, 0], 0.0)
-        return check_repetition(repetition, 2 * rounds, confidence=confidence)
+        self.change[rows] = np.where(confirmed, means[:, 1] - means[:, 0], 0.0)
+        return check
 
 
 def _summarize(

@@ -28,7 +28,7 @@ from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.quantity import Quantity
-from evenhand.stats.repetition import Repetition, confirm_repeats
+from evenhand.stats.repetition import confirm_repeats
 
 
 class FlipRate(ResultPart):
@@ -360,17 +360,15 @@ def confirm_flips(
         reply = repeat_questions(fresh.model, individuals, fresh.answers, ledger).reply
         return np.stack([reply.scores[:, scorer.favourable], reply.labels], axis=1)
 
-    repetition, scores, rounds = repeat_pairs(
+    return repeat_pairs(
         sides,
         ask,
         lambda flips, answers: np.asarray((answers[:, :, 1] == labels[flips]).all(axis=1)),
+        cost=cost,
         confidence=confidence,
         affordable=lambda: left() / cost,
         step=max(1, fresh.batch // 2),
         limit=limit,
-    )
-    return ConfirmedFlips(
-        repetition.confirmed, scores, check_repetition(repetition, cost * rounds, confidence=confidence)
     )
 
 
@@ -379,9 +377,10 @@ def repeat_pairs(
     ask: Callable[[Floats], Floats],
     repeats: Callable[[Integers, Floats], Booleans],
     *,
+    cost: int,
     confidence: float,
     **options: Any,
-) -> tuple[Repetition, Floats, int]:
+) -> ConfirmedFlips:
     """Query both individuals of pairs again, and test which differences repeat (see ``stats.repetition``).
 
     Each round reverses the order of the queries: a generator seeded per call would otherwise repeat its answers by
@@ -392,12 +391,13 @@ def repeat_pairs(
         ask: Function from individuals (m, attributes) to new answers about them, shape (m, k).
         repeats: Function from positions of pairs (m,) and new answers about them (m, 2, k) to whether the difference
             repeats, shape (m,).
+        cost: Number of queries per pair.
         confidence: 1 minus the false discovery rate.
         options: Other arguments of ``confirm_repeats``.
 
     Returns:
-        The test, the mean of the first column of the new answers about both sides (n, 2), which is NaN for pairs that
-        were not queried, and the number of queried pairs.
+        The pairs that repeat. The scores are the means of the first column of the new answers, and NaN for pairs that
+        were not queried.
     """
     means = np.zeros((len(sides), 2))
     rounds = np.zeros(len(sides), dtype=np.int64)
@@ -415,18 +415,14 @@ def repeat_pairs(
 
     repetition = confirm_repeats(repeat, len(sides), confidence=confidence, **options)
     means[rounds == 0] = np.nan
-    return repetition, means, int(rounds.sum())
-
-
-def check_repetition(repetition: Repetition, queries: int, *, confidence: float) -> RepeatCheck:
-    """Build the counts of a test of repetition."""
-    return RepeatCheck(
-        differed=len(repetition.confirmed),
+    check = RepeatCheck(
+        differed=len(sides),
         tested=repetition.tested,
         repeated=int(repetition.confirmed.sum()),
-        queries=queries,
+        queries=cost * int(rounds.sum()),
         confidence=confidence,
     )
+    return ConfirmedFlips(repetition.confirmed, means, check)
 
 
 # Identical people are queried once, and records of real people are recognised.
