@@ -110,6 +110,12 @@ def test_logging_in_and_out(site, browser):
     expect(page).to_have_url(f"{site.url}/login")
     page.goto(site.url)
     expect(page).to_have_url(f"{site.url}/login")
+    # An open page leads to the login once the session has expired.
+    page.get_by_label("Key").fill(site.reader)
+    page.keyboard.press("Enter")
+    expect(page.locator("#link")).to_have_text("live")
+    context.clear_cookies()
+    expect(page).to_have_url(f"{site.url}/login")
     context.close()
 
 

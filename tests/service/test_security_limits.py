@@ -114,6 +114,17 @@ def test_who_asks_too_often_is_told_when_to_come_again():
     asyncio.run(run())
 
 
+def test_open_pages_of_the_dashboard_do_not_count_against_the_rate():
+    async def run():
+        app = RequestEnvelope(echo, LimitsConfig(requests_per_second=1), Clock())
+        lines = [Line() for _ in range(5)]
+        for line in lines[:4]:
+            line.scope["path"] = module.NEWS_PATH
+        assert [(await line.over(app)).status for line in lines] == [200] * 5
+
+    asyncio.run(run())
+
+
 def test_who_has_no_key_is_told_apart_by_address():
     async def run():
         app = RequestEnvelope(echo, LimitsConfig(requests_per_second=1), Clock())

@@ -169,7 +169,7 @@ class LimitsConfig(FileModel):
     Attributes:
         body_bytes: Maximum size of a request.
         body_seconds: Time limit for receiving a request.
-        requests_per_second: Maximum average rate. None disables the limit.
+        requests_per_second: Maximum average rate. None disables the limit. Open pages of the dashboard do not count.
         in_flight: Maximum number of concurrent requests.
         request_seconds: Time limit for a response.
         upstream_seconds: Time limit for a generator.

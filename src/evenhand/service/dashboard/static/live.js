@@ -24,6 +24,10 @@ export class Live {
     const after = Object.entries(this.positions).map(([name, number]) => `${name}=${number}`).join(",");
     try {
       const answer = await fetch(`/v1/dashboard/news?after=${encodeURIComponent(after)}`, { signal: AbortSignal.timeout(LONGEST) });
+      if (answer.status === 401) {
+        location.assign("/login");
+        return;
+      }
       const said = await answer.json();
       if (answer.ok) {
         for (const news of said.news) {
