@@ -17,6 +17,7 @@ from evenhand.genai import (
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.assessment.live import MAX_FAILURES
 from evenhand.genai.backends.studio import Studio, StudioPixels
+from genai_upstream import Upstream
 
 PROMPTS = ["a leader", "a leader, a woman; she smiles", "a cat"]
 
@@ -149,6 +150,26 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
     run(tmp_path / "gone")
     run(tmp_path / "whole")
     assert rows(tmp_path / "gone") == rows(tmp_path / "whole")
+
+
+def test_answers_of_a_model_that_judges_prompts_are_kept(tmp_path):
+    with Upstream() as service:
+        judge = {"kind": "chat", "url": service.url, "model": "judge"}
+        pipeline = build_pipeline(configuration(judge=judge))
+        run(tmp_path / "whole", pipeline=pipeline)
+        questions = len(service.asked("/chat/completions"))
+        assert questions == len(PROMPTS) * 2
+        run(tmp_path / "whole", requests=15, pipeline=pipeline)
+        assert len(service.asked("/chat/completions")) == questions
+        # The judge fails at its second prompt, and only the unanswered questions are repeated.
+        service.says = lambda question: "perhaps" if "she smiles" in str(question) else "yes"
+        with pytest.raises(ModelError):
+            run(tmp_path / "cut", pipeline=pipeline)
+        assert [row["prompt"] for row in rows(tmp_path / "cut", "prompts.csv")] == PROMPTS[:1]
+        service.says = None
+        questions = len(service.asked("/chat/completions"))
+        run(tmp_path / "cut", pipeline=pipeline)
+        assert len(service.asked("/chat/completions")) == questions + 4
 
 
 def test_other_work_in_the_same_folder_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 ::
 
     FOLDER/about.json        models and prompts of the items
+    FOLDER/prompts.csv       one row per prompt with the answers of a judge that is a model or a function
     FOLDER/sequence.csv      one row per request
     FOLDER/repetitions.csv   one row per repetition of a prompt, to estimate its bias
     FOLDER/items/            pictures and texts
@@ -13,7 +14,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,6 @@ from evenhand.genai.assessment.evaluation import (
 from evenhand.genai.assessment.prompts import (
     ItemLabels,
     PromptBias,
-    ask_fixed_groups,
     estimate_prompt_bias,
     judge_prompt_bias,
 )
@@ -38,6 +38,7 @@ from evenhand.genai.assessment.result import GenaiAssessment
 from evenhand.genai.backends.generator import Resumable
 from evenhand.genai.config import AssessmentConfig
 from evenhand.genai.enforcement.supply import known_values
+from evenhand.genai.judges import KeywordJudge
 from evenhand.genai.pipeline import check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 
@@ -87,16 +88,9 @@ def assess_live(
     for condition, groups in groups_by_condition(configuration).items():
         if config.ways is not None and config.ways > len(groups):
             raise OptionError(f"combinations of {config.ways} groups, and {condition} is about {', '.join(groups)}")
-    conditions = {prompt: pipeline.judge.conditions(prompt) for prompt in plan}
-    names = [condition.name for condition in configuration.conditions]
-    if not any(conditions.values()):
-        raise OptionError(
-            f"no prompt meets a condition: {', '.join(plan[:3])}",
-            hint=f"conditions: {', '.join(names)}; check their keywords or the judge",
-        )
-    run = _LiveRun(pipeline, Path(folder), conditions)
-    interrupted = False
     check_keys(configuration)
+    run = _LiveRun(pipeline, Path(folder), plan)
+    interrupted = False
     bias: PromptBias | None = None
     try:
         while (number := len(run.sequence.rows)) < requests:
@@ -138,24 +132,34 @@ class _LiveRun:
     Args:
         pipeline: Generator and classifier, with their configuration.
         folder: The folder.
-        conditions: Conditions that each prompt meets.
+        prompts: Prompts without repetitions.
 
     Attributes:
+        conditions: Conditions that each prompt meets.
         fixed: Groups whose value each prompt fixes.
         sequence: Table of requests.
         repetitions: Table of repeated prompts.
 
     Raises:
-        OptionError: The folder is not writable, or contains the items of other prompts or models.
+        OptionError: No prompt meets a condition, or the folder is not writable or contains the items of other prompts
+            or models.
         DataError: The folder is unreadable.
     """
 
-    def __init__(self, pipeline: Pipeline, folder: Path, conditions: Mapping[str, frozenset[str]]) -> None:
-        self._pipeline, self._folder, self._conditions = pipeline, folder, conditions
+    def __init__(self, pipeline: Pipeline, folder: Path, prompts: Sequence[str]) -> None:
+        self._pipeline, self._folder, self._prompts = pipeline, folder, prompts
         self._values = pipeline.configuration.values
         self._failures = 0
         names = ["request", "prompt", "conditions", "fixed", *self._values, "file", "error"]
-        self._check_folder(names)
+        self.conditions: dict[str, frozenset[str]] = {}
+        self.fixed: dict[str, frozenset[str]] = {}
+        if isinstance(pipeline.judge, KeywordJudge):
+            self._judge_prompts(None)
+            self._check_folder(names)
+        else:
+            # Every answer may have a price, and is kept at once.
+            self._check_folder(names)
+            self._judge_prompts(CsvTable(folder / "prompts.csv", ["prompt", "conditions", "fixed"]))
         self.sequence, self.repetitions = (
             CsvTable(folder / file, names) for file in ("sequence.csv", "repetitions.csv")
         )
@@ -163,14 +167,33 @@ class _LiveRun:
             # Failed requests at the end are repeated.
             failed = sum(1 for _ in itertools.takewhile(lambda row: row["error"], reversed(table.rows)))
             table.truncate(len(table.rows) - failed)
-        self.fixed = ask_fixed_groups(pipeline.judge, conditions)
         if isinstance(pipeline.generator, Resumable):
             pipeline.generator.resume(sum(map(len, self.values_by_prompt().values())))
+
+    def _judge_prompts(self, table: CsvTable | None) -> None:
+        """Ask the judge about the prompts that are not in a table yet, and append its answers to the table."""
+        judge, configuration = self._pipeline.judge, self._pipeline.configuration
+        for row in () if table is None else table.rows:
+            self.conditions[row["prompt"]] = frozenset(json.loads(row["conditions"]))
+            self.fixed[row["prompt"]] = frozenset(json.loads(row["fixed"]))
+        for prompt in self._prompts:
+            if prompt not in self.conditions:
+                answers = [judge.conditions(prompt), judge.fixed_groups(prompt)]
+                self.conditions[prompt], self.fixed[prompt] = answers
+                if table is not None:
+                    conditions, fixed = (json.dumps(sorted(names)) for names in answers)
+                    table.append({"prompt": prompt, "conditions": conditions, "fixed": fixed})
+        if not any(self.conditions.values()):
+            names = ", ".join(condition.name for condition in configuration.conditions)
+            raise OptionError(
+                f"no prompt meets a condition: {', '.join(self._prompts[:3])}",
+                hint=f"conditions: {names}; check their keywords or the judge",
+            )
 
     def _check_folder(self, names: Sequence[str]) -> None:
         configuration, about = self._pipeline.configuration, self._folder / "about.json"
         parts = configuration.model_dump(mode="json", include={"generator", "classifier", "judge", "conditions"})
-        text = json.dumps({"prompts": list(self._conditions), "groups": self._values, **parts}, indent=2) + "\n"
+        text = json.dumps({"prompts": list(self._prompts), "groups": self._values, **parts}, indent=2) + "\n"
         try:
             open_folder(self._folder, names)
             if about.exists():
@@ -190,7 +213,7 @@ class _LiveRun:
 
     def values_by_prompt(self) -> dict[str, list[ItemLabels]]:
         """Collect the labels of the generated items of each prompt."""
-        labels: dict[str, list[ItemLabels]] = {prompt: [] for prompt in self._conditions}
+        labels: dict[str, list[ItemLabels]] = {prompt: [] for prompt in self._prompts}
         for row in (*self.sequence.rows, *self.repetitions.rows):
             if row["file"]:
                 labels[row["prompt"]].append({group: row[group] or None for group in self._values})
@@ -206,7 +229,7 @@ class _LiveRun:
         row = {
             "request": number,
             "prompt": prompt,
-            "conditions": NAME_SEPARATOR.join(sorted(self._conditions[prompt])),
+            "conditions": NAME_SEPARATOR.join(sorted(self.conditions[prompt])),
             "fixed": NAME_SEPARATOR.join(sorted(self.fixed[prompt])),
         }
         labels: ItemLabels = dict.fromkeys(self._values)
