@@ -184,10 +184,10 @@ def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float]
 @pytest.mark.parametrize(
     ("status", "headers", "words", "hint"),
     [
-        (404, {}, "the oracle refused with status 404: 'no such ***'", "go elsewhere"),
+        (404, {}, "the oracle refused the request with status 404: 'no such ***'", "go elsewhere"),
         (403, {}, "status 403: 'no such ***'", "see the log of the oracle"),
         (302, {"Location": "/elsewhere"}, "status 302", "pass the final URL"),
-        (401, {}, "refused with status 401", "see the log"),
+        (401, {}, "refused the request with status 401", "see the log"),
     ],
 )
 @pytest.mark.usefixtures("both_ways")
@@ -209,7 +209,7 @@ def test_a_refusal_is_final_and_without_secrets(
 @pytest.mark.usefixtures("both_ways")
 def test_late_answers_are_asked_for_again_where_that_costs_nothing(server: Server, again: bool, asked: int) -> None:
     server.hang = True
-    with pytest.raises(FetchError, match=r"no answer came within 0\.1 seconds"):
+    with pytest.raises(FetchError, match=r"no response arrived within 0\.1 seconds"):
         ask(server, timeout=0.1, retries_when_late=again)
     server.release.set()
     assert len(server.received) == asked
@@ -219,7 +219,7 @@ def test_late_answers_are_asked_for_again_where_that_costs_nothing(server: Serve
 def test_answers_that_drip_in_are_late_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 40))
     monkeypatch.setattr(http, "monotonic", lambda: float(next(clock)))
-    with pytest.raises(FetchError, match="no answer came within 30 seconds"):
+    with pytest.raises(FetchError, match="no response arrived within 30 seconds"):
         ask(server, retries_when_late=True)
     assert len(server.received) == 3
 
@@ -264,7 +264,7 @@ def test_a_file_comes_in_pieces_through_redirects(server: Server, monkeypatch: p
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((404, {}, b""), "the publisher answers 404"),
+        ((404, {}, b""), "the publisher responds with 404"),
         ((200, {"Content-Length": "99", "Connection": "close"}, b"short"), "5 bytes read"),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_sample_is_counted(evenhand, sample):
     tolerant = evenhand(*command, "--repeated", "6", "--tolerated", "0.2", "--json", "-")
     assert [one["guaranteed"] for one in tolerant.json["worth"]] == [True, True]
     screen = evenhand(*command, "--repeated", "6").out
-    assert "601 labelled items, 1 not labelled and left out" in screen
+    assert "601 labelled items, 1 without a true label, excluded" in screen
     assert "male 30 300 0" in " ".join(screen.split())
     assert evenhand(*command, "--quiet").out == ""
 

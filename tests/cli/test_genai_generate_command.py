@@ -155,6 +155,6 @@ def test_functions_need_trust_and_an_out_folder_is_none_that_is_a_file(evenhand,
         CONFIG.replace("classifier: {kind: studio}", "classifier: {kind: function, function: a:b}"), "utf-8"
     )
     ran = evenhand("genai", "generate", "--config", path, "--prompt", "a leader", "--out", tmp_path / "out")
-    assert (ran.code, "would be run" in ran.err, "--trust" in ran.err) == (2, True, True)
+    assert (ran.code, "would be executed" in ran.err, "--trust" in ran.err) == (2, True, True)
     ran = evenhand("genai", "generate", "--config", path, "--prompt", "a leader", "--out", path)
     assert (ran.code, "is a file, not a folder" in ran.err) == (2, True)

@@ -133,7 +133,7 @@ def test_lines_that_cannot_be_read_are_said_and_counted(evenhand, folder):
     assert ran.code == 0
     assert "note: line 2 is skipped: this is not JSON" in ran.err
     assert "expected a word or a number in 'decision', got []" in ran.err
-    assert "3 lines could not be read" in ran.out
+    assert "3 lines that could not be read" in ran.out
 
 
 def write_words(folder, words, *, name="words.jsonl", fields="{favourable: hired}"):
@@ -221,7 +221,7 @@ def test_what_cannot_be_is_refused(evenhand, folder):
     assert "there is no file 'none.jsonl'" in evenhand(*WATCH, "none.jsonl").err
     (folder / "state.json").write_text("{}")
     ran = evenhand(*WATCH, "fair.jsonl", "--resume", "state.json")
-    assert (ran.code, "not the state of a monitor" in ran.err) == (2, True)
+    assert (ran.code, "expected the state of a monitor" in ran.err) == (2, True)
     (folder / "monitor.yaml").write_text("groups: {by: [sex]}\nwatch: [{gap: selection, tolerance: 1}]")
     ran = evenhand(*WATCH, "fair.jsonl")
     assert (ran.code, "got 'selection'" in ran.err) == (2, True)

@@ -127,7 +127,7 @@ def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):
     whole = policy.read_bytes()
     page = tmp_path / "p.html"
     for data, complaint in (
-        (whole[:-1], "it was cut short"),
+        (whole[:-1], "it was truncated"),
         (whole[:900] + bytes([whole[900] ^ 1]) + whole[901:], "it was altered"),
         (b"EVENHAND shield 9\n", "format 9"),
         (b"kappa: 0.1", "not a policy file"),
@@ -168,7 +168,7 @@ def test_a_log_is_replayed(evenhand, policy, tmp_path, write, name):
     rows = logged(policy)
     ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name))
     assert ran.code == 0
-    assert "All the same: 20 decisions, 0 labels" in ran.out
+    assert "Identical: 20 decisions, 0 labels" in ran.out
     found = evenhand("shield", "replay", policy, tmp_path / name, "--json", "-")
     assert (found.code, found.json["same"], found.json["difference"]) == (0, True, None)
     assert found.json["interventions"] > 0
@@ -178,7 +178,7 @@ def test_a_log_is_replayed(evenhand, policy, tmp_path, write, name):
     ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name), "--json", "-")
     assert ran.code == 1
     assert (ran.json["same"], ran.json["decisions"], ran.json["difference"]["entry"]) == (False, 7, 8)
-    assert "Not the same: entry 8" in evenhand("shield", "replay", policy, tmp_path / name).out
+    assert "Different: entry 8" in evenhand("shield", "replay", policy, tmp_path / name).out
 
 
 def test_advice_is_replayed_as_advice(evenhand, policy, tmp_path):

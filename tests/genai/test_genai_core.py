@@ -145,7 +145,7 @@ def test_a_broken_promise_is_retried_and_then_recorded():
     said = keeper.guarantee()
     assert "1 item not showing the required values, after all retries" in said
     assert "1 deadline missed" in said
-    assert "3 of 6 attempts at required values worked" in said
+    assert "3 of 6 attempts at required values succeeded" in said
 
 
 def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():
@@ -230,11 +230,11 @@ def test_what_cannot_be_taken_leaves_the_state_as_it_is():
         keeper.admit({"leader"}, fixed={"gender"})
     assert keeper.state() == before
     keeper.complete(admission, {"age": "1"})
-    with pytest.raises(DecisionError, match="not under way"):
+    with pytest.raises(DecisionError, match="not pending"):
         keeper.complete(admission, {"age": "1"})
     with pytest.raises(DecisionError, match="belongs to another"):
         enforcer((3, 3, 3)).restore(keeper.state())
-    with pytest.raises(DecisionError, match="not a state"):
+    with pytest.raises(DecisionError, match="expected the state"):
         keeper.restore({"leader: age": {}})
     with pytest.raises(DecisionError, match="no specification 'x'"):
         keeper.restore({"x": {}})

@@ -226,7 +226,7 @@ def test_functions_are_run_only_where_they_are_trusted(tmp_path: Path, monkeypat
         classifier={"kind": "function", "function": f"{name}:age"},
         judge={"kind": "function", "functions": {"leader": f"{name}:leads"}, "fixed": {"age": f"{name}:says_age"}},
     )
-    with pytest.raises(TrustError, match=f"classifier: the function {name}:age would be run") as caught:
+    with pytest.raises(TrustError, match=f"classifier: the function {name}:age would be executed") as caught:
         build_pipeline(about, folder=tmp_path)
     assert "`trust=True`" in (caught.value.hint or "")
     pipeline = build_pipeline(about, trust=True, folder=tmp_path)

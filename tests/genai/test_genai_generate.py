@@ -234,7 +234,7 @@ def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> Non
         def generate(self, prompt: str) -> Item:
             raise FetchError("nobody is there")
 
-    with pytest.raises(ModelError, match="5 consecutive requests failed, the last because the generator failed"):
+    with pytest.raises(ModelError, match="5 consecutive requests failed, the last one because the generator failed"):
         generate_items(replace(make_pipeline(), generator=Down()), PROMPTS * 4, tmp_path)
     assert [row["status"] for row in rows(tmp_path)] == ["refused"] * 5
     assert rows(tmp_path)[0]["reason"] == "the generator failed: nobody is there"
@@ -277,17 +277,17 @@ def test_folders_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
     table = tmp_path / "a" / "requests.csv"
     whole = table.read_text("utf-8")
     table.write_text("request,prompt\n1,x\n", "utf-8")
-    with pytest.raises(DataError, match="this table has other columns"):
+    with pytest.raises(DataError, match="the table has different columns"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     table.write_text("".join(whole.splitlines(keepends=True)[:4]), "utf-8")
-    with pytest.raises(DataError, match="this table does not hold the 5 requests"):
+    with pytest.raises(DataError, match="this table does not contain the 5 requests"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     (tmp_path / "a" / "state.json").write_text("[]", "utf-8")
-    with pytest.raises(DataError, match="this is not a state of requests"):
+    with pytest.raises(DataError, match="expected the state of a run"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     table.write_text(whole, "utf-8")
     (tmp_path / "a" / "state.json").unlink()
-    with pytest.raises(OptionError, match="holds requests without their state"):
+    with pytest.raises(OptionError, match="contains requests without their state"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "a")
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(OptionError, match="cannot be used"):

@@ -108,7 +108,7 @@ def test_a_refusal_and_the_prompt_that_was_drawn_are_kept(upstream: Upstream, tm
 
 def test_a_model_that_always_talks_nonsense_leaves_no_item_by_default(upstream: Upstream, tmp_path: Path) -> None:
     upstream.says = "I would rather not say."
-    with pytest.raises(ModelError, match="5 consecutive requests failed, the last because the judge failed"):
+    with pytest.raises(ModelError, match="5 consecutive requests failed, the last one because the judge failed"):
         run(described(upstream, tmp_path), ["a business leader"] * 6, tmp_path / "out")
     made, rows = run(described(upstream, tmp_path, when_unsure="pass"), ["a business leader"] * 3, tmp_path / "pass")
     assert made.statuses["unguarded"] == made.items == 3

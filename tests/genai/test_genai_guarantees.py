@@ -442,7 +442,7 @@ class Life(RuleBasedStateMachine):
     def item_twice(self, which):
         admission = self.finished[which % len(self.finished)]
         before = self.enforcer.state()
-        with pytest.raises(DecisionError, match="not under way"):
+        with pytest.raises(DecisionError, match="not pending"):
             self.enforcer.complete(admission, {"g": "a"})
         assert self.enforcer.state() == before
 

@@ -169,7 +169,7 @@ def test_what_others_rely_on_is_made_again_where_there_is_no_item(failing: str |
     generator.items += [lambda: guard.answer(LEADER), "adult", failing, failing]
     answer = [guard.answer(LEADER) for _ in range(3)][-1]
     assert (answer.status, answer.item) == ("violation", None)
-    assert "there is no item, and one is needed" in answer.reason
+    assert "there is no item, but one is required" in answer.reason
     assert enforcer.counts["leader: age"]["failed"] == 1
 
 

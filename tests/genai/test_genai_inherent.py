@@ -43,7 +43,7 @@ def test_a_prompt_that_leaves_the_value_open_is_neutral_after_a_few_items():
     for value in "bba":
         one.add(value)
     assert one.verdict == "neutral"
-    assert one.why() == "b in 4 of the first 7 items: no value comes 95 % of the time"
+    assert one.why() == "b in 4 of the first 7 items: no value appears 95 % of the time"
     assert dict(one.shown) == {"a": 3, "b": 4}
 
 
@@ -52,7 +52,7 @@ def test_a_prompt_that_shows_one_value_only_is_biased_when_that_is_sure():
     for _ in range(94):
         one.add("a")
     assert (one.verdict, one.value) == ("unknown", "a")
-    assert one.why() == "a in 94 of 94 items: too few to tell"
+    assert one.why() == "a in 94 of 94 items: too few to decide"
     one.add("a")
     assert one.verdict == "biased"
     known = one.probability(0.9)
@@ -84,7 +84,7 @@ def test_it_stops_where_it_must_without_a_verdict():
         {"a nun": []}, GENDER, draw=lambda _: {"gender": "woman"}, terms=AssessmentConfig(repetitions=20)
     )
     (nun,) = found.findings
-    assert (nun.verdict, nun.items, nun.why) == ("unknown", 20, "woman in 20 of 20 items: too few to tell")
+    assert (nun.verdict, nun.items, nun.why) == ("unknown", 20, "woman in 20 of 20 items: too few to decide")
     assert not found.neutral("a nun", "gender")
     nothing = estimate_prompt_bias({"a stone": items("...")}, GENDER).findings[0]
     assert (nothing.verdict, nothing.value, nothing.unrecognised) == ("unknown", None, 3)

@@ -209,7 +209,7 @@ def test_the_result_of_a_sample_travels_as_json(tmp_path):
     wrong = frame[(frame["true"] == "b") & (frame["said"] == "a")]
     assert wrong["items"].tolist() == [2]
     assert wrong["share"].tolist() == [2 / 11]
-    assert "1 not labelled and left out" in found.summary()
+    assert "1 without a true label, excluded" in found.summary()
     assert found._repr_html_().count("<svg") == 2  # wide, and for narrow screens
 
 

@@ -245,7 +245,7 @@ def test_several_groups_share_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_size_that_the_graph_leaves_open_must_be_said(tmp_path: Path) -> None:
     file = model(tmp_path, size=("high", "wide"))
-    with pytest.raises(ModelError, match="size of its pictures open"):
+    with pytest.raises(ModelError, match="does not state the size of its pictures"):
         classifier(file=file)
     assert classifier(file=file, size=3).classify(picture("blue")) == {"colour": "blue"}
     assert classifier(file=file, size=(2, 5)).classify(picture("blue")) == {"colour": "blue"}

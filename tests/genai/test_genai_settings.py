@@ -248,7 +248,7 @@ def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
         assert said.misses == bound_misses(one(beta, obeys=0.8, retries=0), works(0.8), in_flight=16).misses
         assert not said.slack_counts
     assert found[2] > 0.7 * found[0] > 50
-    assert "16 in flight slack does not help" in said.statement()
+    assert "16 in flight, slack does not help" in said.statement()
     chosen = choose_retries(configuration, works(0.8), in_flight=16)
     assert isinstance(chosen, RetrySettings)
     assert (chosen.retries, chosen.slack) == (10, 2)  # 0.2 ** 11 * 100,000 is the first below 0.01
@@ -296,7 +296,7 @@ def test_success_by_hand():
     assert isinstance(found, Observed)
     assert stats.binom.sf(89, 100, found.low) == pytest.approx(0.025, rel=1e-6)
     assert counted.least == found.low
-    assert "90 of 100 attempts worked, at least 82.3%" in counted.statement()
+    assert "90 of 100 attempts succeeded, at least 82.3%" in counted.statement()
     nothing = AttemptSuccess.from_counts(configuration, {})
     assert nothing.least == 0
     assert "not known" in nothing.statement()
@@ -326,7 +326,7 @@ def test_failures_of_groups_that_are_asked_for_together_add_up():
     assert split_specifications(configuration, found) == (("asked: g",), ("asked: h",))
     only = bound_misses(configuration, found, about=("asked: g",), requests=10)
     assert only.failing == pytest.approx((1 - low[0]) ** 3)
-    assert only.statement().startswith("asked: g, asked for alone: 2 retries")
+    assert only.statement().startswith("asked: g, requested alone: 2 retries")
     del counts["asked: h"]
     assert AttemptSuccess.from_counts(configuration, counts).least == 0
 
@@ -355,7 +355,7 @@ def test_bounds_of_several_groups_are_not_added_up_into_one_line():
     for name, row in rows.items():
         row["counts"] |= counts[name]
     enforcer.restore(rows)
-    assert f"enough are {choose_retries(configuration, success, in_flight=None, about=('asked: g',)).statement()}" in (
+    assert f"sufficient: {choose_retries(configuration, success, in_flight=None, about=('asked: g',)).statement()}" in (
         enforcer.guarantee()
     )
     assert bound_misses(configuration, success, in_flight=None).statement() not in enforcer.guarantee()
@@ -414,13 +414,13 @@ def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
             admission = enforcer.complete(admission, {"g": shown}).admission
     counts = enforcer.counts["asked: g"]
     said = enforcer.guarantee()
-    assert f"{counts['obeyed']:,} of {counts['asked']:,} attempts worked" in said
+    assert f"{counts['obeyed']:,} of {counts['asked']:,} attempts succeeded" in said
     success = AttemptSuccess.from_counts(configuration, enforcer.counts)
     assert bound_misses(configuration, success).statement() in said
-    assert "enough are" in said
+    assert "sufficient: " in said
     many = Enforcer(configuration)
     many.restore(enforcer.state())
-    assert "any number in flight slack does not help" in many.guarantee()
+    assert "any number in flight, slack does not help" in many.guarantee()
 
 
 @pytest.mark.parametrize(

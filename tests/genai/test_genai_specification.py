@@ -79,7 +79,7 @@ FAULTS = [
     (described(conditon="leader", condition=None), "no entry 'conditon'|`condition` is missing", "condition"),
     (described(condition="boss"), "no condition 'boss'", "leader"),
     (described(values=["child"]), "two or more values", None),
-    (described(values=["child", "child"]), "'child' is there twice", None),
+    (described(values=["child", "child"]), "'child' is repeated", None),
     (described(values=["child", 3]), "expected text, got 3", "values"),
     (described(values=None), "values of the group 'age' are missing", "groups"),
     (described(repeated=None), "there is no requirement", "repeated"),
@@ -94,12 +94,12 @@ FAULTS = [
     (described(group=None, values=None, paired=["age"]), "2 groups are combined, and 1 named", None),
     (described() | {"conditions": []}, "1 or more entries, got 0", "conditions"),
     (described() | {"conditions": [{"name": "leader", "share": 1.5}]}, "got 1.5", "share"),
-    (described() | {"conditions": [{"name": "leader"}, {"name": "leader"}]}, "'leader' is there twice", None),
+    (described() | {"conditions": [{"name": "leader"}, {"name": "leader"}]}, "'leader' is repeated", None),
     (described() | {"simulation": {"generator": {"sex": [0.5, 0.5]}}}, "no group 'sex'", "age"),
     (described() | {"simulation": {"generator": {"age": [0.5, 0.5]}}}, "3 values need as many probabilities", None),
     (described() | {"simulation": {"generator": {"age": [0.5, 0.4, 0.3]}}}, "add up to 1.2", "add up to 1"),
     (described() | {"simulation": {"slack": -1}}, "expected a whole number .*, got -1", None),
-    (described() | {"specifications": [described()["specifications"][0]] * 2}, "'leader: age' is there twice", None),
+    (described() | {"specifications": [described()["specifications"][0]] * 2}, "'leader: age' is repeated", None),
     ({"conditions": [{"name": "leader"}]}, "`specifications` is missing", "specifications"),
 ]
 
@@ -191,7 +191,7 @@ def test_slack_that_is_not_decided():
     values = [str(k) for k in range(25)]
     found = check_feasibility(GenerationConfig.read(described(values=values, repeated=[25, *[200] * 24])), slack=1)
     assert found.verdict == "undecided"
-    assert "whether those can be kept is not known" in found.reason
+    assert "whether these can be kept is not known" in found.reason
 
 
 def test_two_conditions_on_one_group_are_judged_together():

@@ -70,7 +70,7 @@ def test_a_verdict_for_every_specification_by_hand():
         "pairs",
         "paired",
         "unknown",
-        "nothing was missed, but 3 items are not more than 4",
+        "no deadline was missed, but 3 items are not more than the largest deadline, 4",
     )
     assert (triples.kind, triples.verdict) == ("k-way", "violated")
     assert triples.at_fault == ("f + y + yes", "f + o + yes", "m + y + no", "m + y + yes", "m + o + yes")

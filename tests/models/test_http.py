@@ -133,7 +133,7 @@ def test_a_passing_failure_is_tried_again(failure):
 @pytest.mark.parametrize(
     ("failures", "message"),
     [
-        ([(500, {})] * 3, "refused with status 500: 'try later'"),
+        ([(500, {})] * 3, "refused the request with status 500: 'try later'"),
         ([DROP] * 3, "does not answer: .*closed|does not answer: .*abort"),
         ([(404, {})], "status 404(.|\n)*check the path"),
         ([(401, {})], "status 401(.|\n)*EVENHAND_HTTP_TOKEN"),
@@ -158,7 +158,7 @@ def test_a_slow_service_is_not_waited_for():
         return {"predictions": income(instances)}
 
     with serving(reply) as service:
-        with pytest.raises(FetchError, match=r"no answer came within 0.05 seconds"):
+        with pytest.raises(FetchError, match=r"no response arrived within 0.05 seconds"):
             connect_model(service.url, LoadRequest(WORDS), timeout=0.05, retries=0)
         release.set()
 

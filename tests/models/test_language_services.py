@@ -144,7 +144,7 @@ def test_a_refusal_is_told_without_the_key(
     monkeypatch.setenv("SERVICE_KEY", KEY)
     upstream.always = status
     service = connect(upstream.url, key="SERVICE_KEY")
-    with pytest.raises(FetchError, match=f"refused with status {status}") as raised:
+    with pytest.raises(FetchError, match=f"refused the request with status {status}") as raised:
         _models(service)
     assert KEY not in str(raised.value)
     # Services answer wrong keys with parts of them.

@@ -142,7 +142,7 @@ def test_a_state_of_something_else_is_refused():
         read_state(written, monitor([{"gap": "selection_rate", "tolerance": 0.03}]).config)
     with pytest.raises(DataError, match="changed after it was written"):
         read_state(written.replace(b'"decisions":100', b'"decisions":101'), watching.config)
-    with pytest.raises(DataError, match="not the state of a monitor"):
+    with pytest.raises(DataError, match="expected the state of a monitor"):
         read_state(written[:500], watching.config)
 
 
@@ -190,9 +190,9 @@ def test_labels_of_accepted_decisions_alone_are_refused():
     decisions, labels = labelled(1000)
     watching.add(decisions)
     accepted = {event["id"] for event in decisions if event["decision"]}
-    with pytest.raises(DataError, match="labels are all of accepted decisions"):
+    with pytest.raises(DataError, match="labels all belong to accepted decisions"):
         watching.add(label for label in labels if label["id"] in accepted)
-    with pytest.raises(DataError, match="labels are all of accepted decisions"):
+    with pytest.raises(DataError, match="labels all belong to accepted decisions"):
         watching.add(decisions)
 
 
@@ -349,14 +349,14 @@ def test_missing_and_unknown_groups_take_no_part_in_a_comparison_of_two():
     [
         ({"watch": []}, "1 or more entries, got 0"),
         ({"watch": [{"gap": "selection_rate", "tolerance": 1.5}]}, "at least 0 and below 1"),
-        ({"watch": [{"tolerance": 0.1}]}, "expected `gap` or `ratio`"),
-        ({"watch": [*SELECTION, *SELECTION]}, "watched twice"),
-        ({"labels": {"audited_with": 0.1}}, "nothing that is watched needs their labels"),
+        ({"watch": [{"tolerance": 0.1}]}, "expected either `gap` or `ratio`"),
+        ({"watch": [*SELECTION, *SELECTION]}, "listed twice under watch"),
+        ({"labels": {"audited_with": 0.1}}, "no watched measure needs labels"),
         ({"groups": {"by": ["sex"], "intersections": True}}, "intersections need two fields"),
-        ({"groups": {"by": ["sex"], "values": {"race": ["a", "b"]}}}, "values are given of race"),
+        ({"groups": {"by": ["sex"], "values": {"race": ["a", "b"]}}}, "values are given for race"),
         ({"false_alarms": {"horizon": 10, "period": 20}}, "longer than"),
         ({"false_alarm": {}}, "there is no entry 'false_alarm'"),
-        ({"webhook": "ftp://somewhere"}, "expected an address of the web"),
+        ({"webhook": "ftp://somewhere"}, "expected an HTTP URL"),
     ],
 )
 def test_configurations_that_make_no_sense_are_refused(changes, said):

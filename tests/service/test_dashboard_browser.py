@@ -105,7 +105,7 @@ def test_logging_in_and_out(site, browser):
     # Whoever may only read cannot ask for pictures.
     page.get_by_role("link", name="studio generator").click()
     expect(page.get_by_role("heading", name="Deadlines")).to_be_visible()
-    assert page.get_by_role("button", name="Make a picture").count() == 0
+    assert page.get_by_role("button", name="Generate a picture").count() == 0
     page.get_by_role("button", name="Log out").click()
     expect(page).to_have_url(f"{site.url}/login")
     page.goto(site.url)
@@ -149,7 +149,7 @@ def test_advice_is_not_called_an_override(page, site):
     look(page, site, "advice")
     expect(page.locator(".legend")).to_contain_text("as decided")
     expect(page.locator("#promise + div")).to_contain_text(
-        "This period: no guarantee, because the recommendations stand (advisory mode)."
+        "This period: no guarantee, because recommendations are followed (advisory mode)."
     )
     expect(page.locator(".lead")).to_contain_text("In force, the shield would make it")
 
@@ -160,7 +160,7 @@ def test_making_pictures(page, site):
     for i in range(9):
         page.locator(".maker button").click()
         expect(page.locator(".strip li")).to_have_count(i + 1)
-        expect(page.locator(".maker button")).to_have_text("Make another picture")
+        expect(page.locator(".maker button")).to_have_text("Generate another picture")
     image = page.locator(".result img")
     assert image.evaluate("image => image.naturalWidth") > 0
     assert all(page.locator(".strip img").evaluate_all("images => images.map(one => one.complete)"))
@@ -192,9 +192,9 @@ def test_what_goes_wrong_is_said_plainly(page, site):
     guard = site.context.guards["wild"]
     for _ in range(25):
         answer_now(GuardedRequest(guard, "a secret leader"))
-    trouble = page.get_by_role("region", name="Not as assumed")
+    trouble = page.get_by_role("region", name="Broken assumptions")
     expect(trouble).to_contain_text("deadline missed")
-    expect(trouble).to_contain_text("did not show what it had to, after all retries")
+    expect(trouble).to_contain_text("did not show the required value, after all retries")
     trouble.locator("summary").click()
     expect(trouble.locator("details li").first).to_be_visible()
     expect(page.locator(".lead")).to_contain_text("missed")
@@ -230,14 +230,14 @@ def test_filters_and_exports(page, site):
     page.get_by_label("only interventions").uncheck()
     expect(rows).to_have_count(1)
     page.get_by_label("Text").fill("nobody at all")
-    expect(page.locator("main [role=status]").last).to_have_text("Nothing was found.")
+    expect(page.locator("main [role=status]").last).to_have_text("No entry matches.")
     page.get_by_role("button", name="Clear").click()
     expect(rows.first).to_contain_text("another woman")
     # Times hold for the chart too.
     page.get_by_label("Time", exact=True).select_option("own")
     page.get_by_label("From", exact=True).fill("2000-01-01T00:00:00")
     page.get_by_label("To", exact=True).fill("2001-01-01T00:00:00")
-    expect(page.locator(".bias")).to_contain_text("no decision in this time")
+    expect(page.locator(".bias")).to_contain_text("no decision in this period")
     page.get_by_label("Time", exact=True).select_option("3600")
     expect(page.locator(".bias figcaption")).to_contain_text("intervention")
 

@@ -383,7 +383,7 @@ def test_behind_a_proxy_with_tls_the_cookie_stays_encrypted(locked):
         ("", 401, "Unknown key"),
         ("<b>", 401, "Unknown key"),
         ("decide", 403, "needs the scope read"),
-        ("x" * 3000, 413, "This is not a key"),
+        ("x" * 3000, 413, "This is not a valid key"),
     ],
 )
 def test_a_key_that_may_not_read_is_told_so(locked, key, status, said):

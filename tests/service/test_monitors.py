@@ -99,7 +99,7 @@ def test_events_that_cannot_be_read_are_refused_and_none_is_taken(watched, servi
         content=b'{"events": [{"sex": "\\ud800", "decision": 1}]}',
         headers={"content-type": "application/json"},
     )
-    assert (lone.status_code, "half a character" in lone.text) == (400, True)
+    assert (lone.status_code, "unpaired surrogate" in lone.text) == (400, True)
     assert client.get("/v1/monitors").json()["monitors"][0]["decisions"] == 0
     assert client.post("/v1/monitors/none/events", json={"events": []}).status_code == 404
     assert client.post("/v1/monitors/loans-gap/events", json={"events": []}).status_code == 422

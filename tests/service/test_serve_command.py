@@ -220,7 +220,7 @@ def test_a_port_that_is_taken(refused):
 def test_an_address_that_there_is_not(refused):
     config = '[service]\nhost = "192.0.2.1"\n'
     assert "cannot listen on 192.0.2.1" in refused(config, "--port", "0")
-    assert "there is no address 'nowhere.invalid'" in refused('[service]\nhost = "nowhere.invalid"\n')
+    assert "this machine has no address 'nowhere.invalid'" in refused('[service]\nhost = "nowhere.invalid"\n')
 
 
 def _toml(value: object) -> str:

@@ -191,7 +191,7 @@ def test_a_period_that_is_not_judged_supports_no_claim_about_later_ones() -> Non
 def test_periods_with_an_odd_number_of_decisions_are_never_balanced() -> None:
     shield = Shield(synthesize(read_plan(asked(kind="static-fair", horizon=5))))
     assert shield.certificate().later is None
-    assert "5 decisions have no two halves" in shield.certificate().assumption
+    assert "5 decisions cannot be halved" in shield.certificate().assumption
 
 
 def test_an_assumption_that_can_no_longer_hold_is_said_at_once() -> None:

@@ -257,7 +257,7 @@ def test_exact_numbers_are_written_as_people_write_them():
 def test_a_shield_that_would_keep_nothing_is_refused(changes, place):
     groups = {"a": {"rate": 0.3, "accept": 0.35}, "b": {"rate": 0.7, "accept": 0.6}}
     asked = {"property": "demographic_parity", "kappa": "0.1", "horizon": 20, "groups": groups}
-    with pytest.raises(OptionError, match="this shield would keep nothing") as refused:
+    with pytest.raises(OptionError, match="this shield would guarantee nothing") as refused:
         read_plan({**asked, **changes})
     assert refused.value.location == place
     # One person fewer, or some who came before, and there is an end to be judged.

@@ -166,9 +166,9 @@ def stored_policy(name):
         (lambda head: head.update(form="pickle"), "'pickle' is missing or unknown"),
         (lambda head: head.update(form=["thresholds"]), ""),
         (lambda head: head.update(form="packed"), "its plan needs"),
-        (lambda head: head.update(states="many"), "'many' is not one of its numbers"),
-        (lambda head: head.update(expected_cost=-1), "-1 is not one of its numbers"),
-        (lambda head: head.update(seconds=True), "True is not one of its numbers"),
+        (lambda head: head.update(states="many"), "'many' is not a valid value"),
+        (lambda head: head.update(expected_cost=-1), "-1 is not a valid value"),
+        (lambda head: head.update(seconds=True), "True is not a valid value"),
     ],
 )
 def test_files_that_contradict_themselves_are_refused_whatever_their_checksum(change, complaint):
@@ -184,8 +184,8 @@ def test_missing_and_damaged_tables_are_refused():
     other = unpack_container(stored_policy("long"), location="p")[1]
     bomb = zlib.compress(bytes(10**6))
     for wrong, complaint in (
-        (parts[:1], "it has 1 tables, and its plan needs 2"),
-        (parts + parts, "it has 4 tables, and its plan needs 2"),
+        (parts[:1], "it has 1 tables, but its plan needs 2"),
+        (parts + parts, "it has 4 tables, but its plan needs 2"),
         ([parts[0][:-1], parts[1]], "its plan needs a table of shape"),
         ([bytes(len(parts[0])), parts[1]], "its plan needs a table of shape"),
         ([parts[0] + b"more", parts[1]], "its plan needs a table of shape"),
@@ -236,4 +236,4 @@ def test_thresholds_that_do_not_ascend_are_refused():
 
     policy = synthesize(plan(horizon=30))
     assert policy.actions.form == "thresholds"
-    assert "its thresholds do not ascend" in refused_table(policy, 0, turned)
+    assert "its thresholds are not ascending" in refused_table(policy, 0, turned)

@@ -56,7 +56,7 @@ def test_a_file_cut_short_anywhere_is_refused():
     for length in range(len(WHOLE)):
         what = refused(WHOLE[:length])
         if length > len(b"EVENHAND shield 2\n"):
-            assert "cut short" in what
+            assert "truncated" in what
 
 
 def test_bytes_after_the_end_are_refused():

@@ -111,6 +111,6 @@ def test_a_ratio_of_three_groups_is_refused() -> None:
 def test_properties_that_no_running_shield_keeps_are_refused_with_the_reason(name: str) -> None:
     groups = {"a": {"rate": 0.5, "accept": 0.5}, "b": {"rate": 0.5, "accept": 0.5}}
     described = {"property": name, "kappa": "0.1", "horizon": 5, "groups": groups}
-    with pytest.raises(OptionError, match="does not keep") as refused:
+    with pytest.raises(OptionError, match="does not support") as refused:
         read_plan(described)
     assert refused.value.location == "property"

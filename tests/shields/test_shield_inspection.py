@@ -179,8 +179,8 @@ def test_the_expected_cost_is_that_of_the_table():
     edited = inspect_policy(replace(policy, expected_cost=0.001))
     assert edited.expected_cost == pytest.approx(policy.expected_cost)
     assert edited.stated_cost == 0.001
-    assert "The file says an expected cost of 0.0010, and its table costs" in " ".join(edited.summary().split())
-    assert "The file says" not in inspect_policy(policy).summary()
+    assert "The file states an expected cost of 0.0010, but its table costs" in " ".join(edited.summary().split())
+    assert "The file states" not in inspect_policy(policy).summary()
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_ends_at_which_nothing_is_required_are_counted():
         ({"kind": "feasible"}, "expected inputs have no effect"),
         ({"kind": "static-fair"}, "counted equally often in every period"),
         ({"kind": "static-bw", "bounds": ["0.4", "0.6"]}, "at least 5 of each group, every"),
-        ({"kind": "dynamic"}, "Once 10 of each group were counted, every period ends fair."),
+        ({"kind": "dynamic"}, "Once 10 of each group have been counted, every period ends fair."),
         ({"kind": "dynamic", "terminal": "exempt"}, "Nothing is required of an end"),
         ({"kind": "greedy"}, "Nothing is guaranteed"),
     ],

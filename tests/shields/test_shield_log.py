@@ -42,7 +42,7 @@ def test_the_same_again(which, tmp_path):
     assert found.difference is None
     assert (found.decisions, found.labels) == (20, len(log) - 20)
     assert found.shield.state() == shield.state()
-    assert "All the same: 20 decisions" in str(found)
+    assert "Identical: 20 decisions" in str(found)
 
 
 @pytest.mark.parametrize("which", SHIELDS)

@@ -48,9 +48,9 @@ def test_a_plan_goes_on_from_other_counters() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"horizon": 0}, "whole number of 1 or more"),
-        ({"horizon": 2.5}, "whole number of 1 or more"),
-        ({"horizon": True}, "whole number of 1 or more"),
+        ({"horizon": 0}, "whole number of at least 1"),
+        ({"horizon": 2.5}, "whole number of at least 1"),
+        ({"horizon": True}, "whole number of at least 1"),
         ({"kind": "infinite"}, "unknown kind"),
         ({"checks": "sometimes"}, "unknown checks"),
         ({"checks": (101,)}, "between 1 and 100"),

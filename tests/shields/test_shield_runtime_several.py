@@ -57,7 +57,7 @@ def test_every_order_of_three_groups_ends_fair(kind):
         assert said.unshielded == bias(kept, happened, 2)
         intervened += shield.interventions
     assert intervened
-    with pytest.raises(DecisionError, match="of the horizon are made"):
+    with pytest.raises(DecisionError, match="of the horizon have been made"):
         shield.decide("a", 1, id="more")
 
 

@@ -333,7 +333,7 @@ def test_runs_that_were_complete_before_an_interrupt_are_kept(monkeypatch):
         ({"periods": 2}, "ends at its horizon"),
         ({"run": 5}, "there is no entry 'run'"),
         ({"order": "backwards"}, "order: expected one of: random, .*, got 'backwards'"),
-        ({"source": synthetic_source(Inputs(("x", "b"), (0.5, 0.5), (0.5, 0.5)))}, "the arrivals are of x, b"),
+        ({"source": synthetic_source(Inputs(("x", "b"), (0.5, 0.5), (0.5, 0.5)))}, "the arrivals have the groups x, b"),
         ({"source": replace(synthetic_source(INPUTS), cost=np.full(8, 2.0))}, "costs 2, more than the 1 expected"),
     ],
 )

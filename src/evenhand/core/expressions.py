@@ -83,7 +83,7 @@ class Call(ExpressionPart):
 
 @dataclass(frozen=True)
 class Arithmetic(ExpressionPart):
-    """Sums and differences, or products and quotients, of operands from left to right; or one operand with a sign."""
+    """Sums and differences, or products and quotients, of operands from left to right, or one operand with a sign."""
 
     operands: tuple[Node, ...]
     signs: tuple[Token, ...]

@@ -205,12 +205,12 @@ class HttpClient:
     def _check_encoding(self, headers: Mapping[str, str]) -> None:
         """Raise a ModelError if the response is compressed."""
         if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise ModelError("the answer is compressed, but the request did not allow it", location=self.location)
+            raise ModelError("the response is compressed, but the request did not allow it", location=self.location)
 
     def _check_size(self, received: bytearray) -> None:
         """Raise a ModelError if the response is too large."""
         if len(received) > MAX_ANSWER_BYTES:
-            message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
+            message = f"the response is larger than {MAX_ANSWER_BYTES >> 20} MiB"
             raise ModelError(message, location=self.location, hint=self.hint)
 
     def _connection_error(
@@ -227,7 +227,7 @@ class HttpClient:
 
     def _timeout_error(self) -> FetchError:
         error = FetchError(
-            f"no answer came within {self.timeout:g} seconds",
+            f"no response arrived within {self.timeout:g} seconds",
             location=self.location,
             hint="try again later, or raise `timeout`",
         )
@@ -243,7 +243,9 @@ class HttpClient:
         # The response to an invalid key may contain parts of it.
         hidden = status == 401
         quoted = "" if hidden else f": {quote_answer(body if message is None else message, secrets)}"
-        error = FetchError(f"{self.name} refused with status {status}{quoted}", location=self.location, hint=hint)
+        error = FetchError(
+            f"{self.name} refused the request with status {status}{quoted}", location=self.location, hint=hint
+        )
         error.status, error.body, error.code = status, body, code
         error.reason = "" if hidden or message is None else quote_answer(message, secrets)[1:-1]
         if status in RETRY_STATUSES or status >= 500:
@@ -493,7 +495,7 @@ def download(url: str, write: Callable[[bytes], object], progress: DownloadProgr
             )
             try:
                 if answer.status != 200:
-                    raise FetchError(f"the publisher answers {answer.status} {answer.reason or ''}".strip())
+                    raise FetchError(f"the publisher responds with {answer.status} {answer.reason or ''}".strip())
                 length = answer.headers.get("Content-Length")
                 expected = int(length) if length and length.isdigit() else None
                 received = 0

@@ -123,7 +123,7 @@ def _guard_cache(kernel: Any) -> None:
 
 
 def _guard_compiler(kernel: Any) -> None:
-    """Allow Ctrl-C and SIGTERM to interrupt a compilation at any point, and pause time limits meanwhile."""
+    """Allow Ctrl-C and SIGTERM to interrupt a compilation at any point, and pause time limits in the meantime."""
     compile_signature = kernel.compile
 
     def compile_guarded(signature: Any) -> Any:

@@ -13,7 +13,7 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 Progress: TypeAlias = Callable[[str, float], None]
-"""Function that receives the current step and the completed share, from 0 to 1."""
+"""Function that receives the current step and the completed fraction, from 0 to 1."""
 
 
 def ignore_progress(step: str, share: float) -> None:

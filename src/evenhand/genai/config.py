@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from evenhand.core.config import Config, setting
 
 BiasMethod: TypeAlias = Literal["judged", "estimated"]
-"""Method of finding the prompts that fix a value: by their words, or by repeating them."""
+"""Method of identifying prompts that fix a value: by their words, or by repeating them."""
 
 
 class AssessmentConfig(Config):
@@ -18,7 +18,7 @@ class AssessmentConfig(Config):
         None, "number of groups in the combinations whose coverage is computed; by default 2", ge=2
     )
     inherent: BiasMethod | None = setting(
-        None, "also assess the items of neutral prompts alone, which are judged by their words or estimated"
+        None, "also assess the items of neutral prompts alone; prompts are judged by their words, or by repetition"
     )
     bar: float = setting(0.95, "probability of a value from which a prompt fixes it", ge=0.5, lt=1)
     error: float = setting(0.05, "maximum probability that any estimated verdict on a prompt is wrong", gt=0, lt=0.5)
@@ -36,6 +36,8 @@ class ConfusionConfig(Config):
     said: str = setting("said", "column of the classifier's labels; empty or none: cannot tell")
     values: tuple[str, ...] | None = setting(None, "values of the group, such as female,male; by default all labels")
     conditions: Mapping[str, str] | None = setting(None, "only items with this value, such as asked=leader")
-    repeated: int | tuple[int, ...] | None = setting(None, "deadlines to examine: 6; or one for each value: 5,6,6,9")
+    repeated: int | tuple[int, ...] | None = setting(
+        None, "deadlines to examine: one for all values, such as 6, or one for each value, such as 5,6,6,9"
+    )
     tolerated: float = setting(0.05, "maximum share of wrong labels of a guaranteed deadline", ge=0, lt=1)
     confidence: float = setting(0.95, "joint confidence level of all intervals", gt=0, lt=1)

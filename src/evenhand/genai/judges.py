@@ -47,7 +47,7 @@ class KeywordJudge:
 
     Args:
         keywords: Keywords by condition.
-        words: Words by concept group and value. Groups without words are never fixed.
+        words: Words by concept group and value. Prompts never fix groups without words.
 
     >>> judge = KeywordJudge({"leader": ["leader", "chief executive"]}, {"age": {"elderly": ["elderly", "old"]}})
     >>> prompt = "an old Chief Executive at work"
@@ -70,7 +70,7 @@ class KeywordJudge:
     def of(
         cls, configuration: GenerationConfig, words: Mapping[str, Mapping[str, Collection[str]]] | None = None
     ) -> KeywordJudge:
-        """Build from the keywords and the groups of a configuration.
+        """Build a judge from the keywords and groups of a configuration.
 
         Args:
             configuration: Configuration. The names of its values fix their group, except ``other``.
@@ -117,7 +117,7 @@ class FunctionJudge:
 
     Args:
         functions: Function by condition, which returns True or False for a prompt.
-        fixed: Function by concept group. Other groups are never fixed.
+        fixed: Function by concept group. Prompts never fix other groups.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ChatJudge:
     Args:
         chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
         questions: Yes/no question about a prompt by condition.
-        groups: Values of each concept group that a prompt may fix. Other groups are never fixed.
+        groups: Values of each concept group that a prompt may fix. Prompts never fix other groups.
     """
 
     def __init__(
@@ -182,7 +182,9 @@ class ChatJudge:
 
     @classmethod
     def of(cls, configuration: GenerationConfig, chat: OpenAIChat) -> ChatJudge:
-        """Build from the questions (``judge``) or names of the conditions of a configuration, and its groups."""
+        """Build a judge from the questions (``judge``) or names of the conditions of a configuration, and from its
+        groups.
+        """
         questions = {
             condition.name: condition.judge or f"Does this prompt ask for {condition.name!r}?"
             for condition in configuration.conditions
@@ -210,7 +212,7 @@ class ChatJudge:
         return await self._find_affirmed(prompt, self._group_questions)
 
     async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
-        """Return the names of the questions that are answered by yes."""
+        """Return the names of the questions that are answered with yes."""
         answers = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
         return frozenset(name for name, yes in zip(questions, answers, strict=True) if yes)
 

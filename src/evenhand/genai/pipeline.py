@@ -50,7 +50,7 @@ class Pipeline:
 
         Args:
             enforcer: Store of admissions. If None, an ``Enforcer`` of the configuration.
-            generator: Generator. If None, that of the pipeline.
+            generator: Generator. If None, the generator of the pipeline.
         """
         configuration = self.configuration
         return Guard(
@@ -221,7 +221,9 @@ def _list_recorded(part: parts.RecordedGeneratorConfig, folder: Path) -> list[Pa
 def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]:
     """Import ``module:function`` from the folder of the configuration, or from an installed package."""
     if not trust:
-        raise TrustError(f"the function {name} would be run", hint="if you trust the configuration, set `trust=True`")
+        raise TrustError(
+            f"the function {name} would be executed", hint="if you trust the configuration, set `trust=True`"
+        )
     from evenhand.models.importing import import_object
 
     function = import_object(name, folder)

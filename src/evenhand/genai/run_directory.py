@@ -1,4 +1,4 @@
-"""Folders of requests: tables that grow row by row, and files of items."""
+"""Folder of a run: durable tables of requests, and files of items."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CsvTable:
             raise DataError(f"cannot be read: {error.strerror}", location=str(path)) from None
         lines = list(csv.reader(io.StringIO(text, newline=""))) if "\n" in text else []
         if lines and lines[0] != self._names:
-            raise DataError("this table has other columns", location=str(path), hint="choose another folder")
+            raise DataError("the table has different columns", location=str(path), hint="choose another folder")
         # A line may end inside a quoted cell, whose quote is then still open.
         is_cut = not text.endswith("\n") or text.count('"') % 2 == 1
         complete_lines = lines[1:-1] if is_cut else lines[1:]

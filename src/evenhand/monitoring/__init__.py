@@ -1,4 +1,4 @@
-"""Monitors: watch decisions while they are made, with intervals and alarms that are valid at any time."""
+"""Monitors of decisions as they are made, with intervals and alarms that are valid at any time."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Bets on blocks of decisions: evidence that two groups fare differently, at any moment, in constant memory.
+"""Bets on blocks of decisions: evidence, valid at any time, that two groups fare differently, in constant memory.
 
 A block of a comparison closes once it contains ``smallest`` events of each side. With means a and b of its sides, and
 the harmonic mean h of its sizes, each stake s bets against a hypothesis,
@@ -7,9 +7,9 @@ the harmonic mean h of its sizes, each stake s bets against a hypothesis,
                                                            x = r b - a     for "a >= r b",
 
 where x >= -L, and in the other direction with a and b exchanged. As E[x | past] <= 0 under the hypothesis, W = sum(W_s)
-less the capital paid in is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024). With all capital together 1, W
+less the capital paid in is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024). With a total capital of 1, W
 ever reaches 1/a with probability a at most (Ville); with capital 1 at the start of every period, the first time that W
-reaches A comes after A periods on average, or later (Shin, Ramdas and Rinaldo, "E-detectors", 2023). The order of
+reaches A is after A periods on average, or later (Shin, Ramdas and Rinaldo, "E-detectors", 2023). The order of
 people must not depend on the outcomes in the open block; rates may change together in any way.
 """
 
@@ -23,11 +23,13 @@ from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Floats, Integers
 
 STAKES = 0.4 * 2.0 ** -np.arange(6)
-"""Bets per harmonic mean size; for a difference g in outcomes of variance v the best is g / 2v."""
+"""Stakes, divided by the harmonic mean size of a block. For a difference g in outcomes of variance v, the best stake is
+g / 2v.
+"""
 PARTS = 1 / np.arange(1.0, 7.0) / (1 / np.arange(1.0, 7.0)).sum()
 """Share of the capital at each stake: more at the high stakes, which decide early."""
 APART = 0.2
-"""Maximum difference between the guesses of the two means. It limits the range of the surprises."""
+"""Maximum difference between the guesses of the two means. It limits the range of the deviations."""
 MOST = 1e280
 """Maximum wealth: far above any threshold, so that products stay finite."""
 
@@ -119,7 +121,7 @@ def _close_block(row: Floats, wealth: Floats, now: int, plan: BetPlan) -> bool:
     size_a, size_b = row[OPEN_FIRST], row[OPEN_SECOND]
     a, b = row[OPEN_FIRST_SUM] / size_a, row[OPEN_SECOND_SUM] / size_b
     size = 2 * size_a * size_b / (size_a + size_b)
-    # Capital is paid in by the clock alone, before the block is settled.
+    # New capital depends on the clock alone, and is paid in before the block is settled.
     payments = min(now // plan.period, plan.payments)
     paid = (payments - row[PAID]) * plan.further
     row[PAID] = payments

@@ -37,7 +37,7 @@ class Event(NamedTuple):
         score: Number between 0 and 1; None if it is missing or not needed.
         id: ID of the decision, as text.
         other_decision, other_label: Words of the decision and of the label that the configuration does not list. One
-            such word means 0, a second one is an error.
+            such word means 0. A second one is an error.
     """
 
     groups: tuple[str | None, ...] | None
@@ -72,7 +72,7 @@ class AnswerReader:
         """Return 1 or 0, and the word if the configuration does not list it.
 
         Raises:
-            DataError: the value is not a word, a number or a truth value.
+            DataError: the value is not a word, a number or a Boolean.
             OutcomeWordError: the word has no meaning.
         """
         try:
@@ -94,10 +94,10 @@ class AnswerReader:
         near = next((word for word in self._words if folded(word) == folded(value)), None)
         received = f"{_describe(value)} in {self.field!r}"
         if near is not None:
-            message = f"{received} differs from {near!r} in case or blanks alone"
+            message = f"{received} differs from {near!r} only in case or blanks"
             hint = "use one spelling in the data"
         elif means_no_outcome(value):
-            message = f"{received} seems to mean unknown"
+            message = f"{received} seems to mean that the value is unknown"
             hint = "leave the field empty if it is not known"
         elif not self._listed and len(self._words) == 1:
             message = f"expected 1 or 0 in {self.field!r}, got {_describe(value)}"
@@ -113,8 +113,8 @@ class AnswerReader:
         """Return the word that means 0 without being listed.
 
         Args:
-            learned: Word of the earlier events.
-            word: Word of the next event.
+            learned: Word for 0 in earlier events.
+            word: Word for 0 in the next event.
 
         Raises:
             OutcomeWordError: The words differ.

@@ -8,9 +8,9 @@ from evenhand.monitoring.monitor import Monitor
 
 GAUGES = {
     "evenhand_monitor_decisions": "Decisions so far",
-    "evenhand_monitor_labels": "Labels so far that were used, or will be",
+    "evenhand_monitor_labels": "Labels so far that were used or will be",
     "evenhand_monitor_alarms": "Alarms so far",
-    "evenhand_monitor_gap": "The largest gap; of ratios the one farthest from 1, below 1",
+    "evenhand_monitor_gap": "The largest gap, or the ratio farthest from 1, as a number below 1",
 }
 """Help text of each metric."""
 

@@ -83,7 +83,7 @@ class LineFile:
         return _split_lines(data[:end])
 
     def reopen(self) -> bool:
-        """Return whether the path has another file, or an emptied one, and begin at its start if so."""
+        """Check whether the file was replaced or emptied, and if so, start again from its beginning."""
         try:
             now = os.stat(self.path)
         except OSError:
@@ -92,7 +92,7 @@ class LineFile:
         if (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino):
             self._file.close()
             self._file, self._offset = self._open(), 0
-            self.note = f"{self.path} is another file now: it is read from its beginning"
+            self.note = f"{self.path} was replaced: it is read from its beginning"
             return True
         if mine.st_size < self._offset:
             self._offset = 0
@@ -203,7 +203,7 @@ class LineReader:
             if "unexpected end of data" in str(error) and len(text) < LONGEST_ROW:
                 self.rest = text + "\n"
                 return None
-            raise DataError("this is not a row of a table in UTF-8") from None
+            raise DataError("expected a row of a table in UTF-8") from None
         if self.names is None:
             self.names = cells
             return None
@@ -215,19 +215,19 @@ class LineReader:
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    r"""Split complete lines at ``\n`` alone: a cell of a table may contain ``\r``."""
+    r"""Split complete lines only at ``\n``, because a cell of a table may contain ``\r``."""
     return data.removesuffix(b"\n").split(b"\n") if data else []
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any] | None:
-    """Parse a line of JSON; None for a log entry of the service without an event."""
+    """Parse a line of JSON. None for an entry of the service's log that contains no event."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         raise DataError("this is not JSON") from None
     if isinstance(entry, dict) and "previous" in entry and isinstance(entry.get("body"), dict):
         return event_of_log_entry(entry["body"])
-    return entry  # type: ignore[no-any-return]  # the reader refuses anything but an object
+    return entry  # type: ignore[no-any-return]  # the reader accepts objects only
 
 
 def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -24,7 +24,7 @@ MAX_POINTS = 128
 """Maximum number of points of a history. At the maximum, every other point is dropped."""
 _HALVINGS = 50
 _RATIO_ENDS = 1e-6
-"""Smaller ratios count as 0, larger ones than its inverse as infinite."""
+"""Ratios below this count as 0, and ratios above its inverse as infinite."""
 
 
 class Gaps(NamedTuple):
@@ -33,7 +33,7 @@ class Gaps(NamedTuple):
     Attributes:
         estimate: Difference or ratio, mean over blocks.
         low, high: Interval of the estimate.
-        recent: Estimate with recent decisions counting most.
+        recent: Estimate that gives most weight to recent decisions.
     """
 
     estimate: Floats
@@ -115,7 +115,7 @@ class WatchedMeasure:
         return np.maximum(1, ratio) + blocks.APART
 
     def _squares(self, ratio: Floats) -> Floats:
-        """Compute the sum of squared surprises of ``ratio * second - first``."""
+        """Compute the sum of squared deviations of ``ratio * second - first``."""
         state = self.state
         return np.asarray(
             state[:, blocks.SQUARES_FIRST]

@@ -27,7 +27,7 @@ MEASURES = {
 
 
 def describe_selection(selection: LabelSelection | None) -> str:
-    """Describe a shown selection of labels; empty if none is shown."""
+    """Describe a detected selection of labels. Empty if none was detected."""
     if selection is None or selection.shown is None:
         return ""
     rates = [
@@ -38,8 +38,8 @@ def describe_selection(selection: LabelSelection | None) -> str:
         )
     ]
     return (
-        f"Labels came of {rates[0]} of the accepted and of {rates[1]} of the rejected decisions: numbers that rest on "
-        "labels are about decisions whose label is known, and may be wrong about all decisions."
+        f"Labels arrived for {rates[0]} of the accepted and {rates[1]} of the rejected decisions: numbers based on "
+        "labels describe decisions with a known label, and may be wrong for all decisions."
     )
 
 
@@ -52,11 +52,11 @@ class MonitoredGap(ResultPart):
         tolerance: Largest gap, or smallest ratio, that raises no alarm.
         by: Fields of the groups.
         first, second: The groups. The second may be everyone else or, for calibration, a range of scores.
-        first_count, second_count: Decisions, or labels, in finished blocks.
+        first_count, second_count: Number of decisions, or labels, in closed blocks.
         first_rate, second_rate: Rates of these. None if there are none.
-        estimate: Mean over blocks of decisions from about the same time. None before the first.
-        low, high: Interval, which holds at all moments and for all comparisons together. None if there is no bound yet.
-        recent: Estimate with recent decisions counting most: observed, without an interval.
+        estimate: Mean over blocks of decisions from about the same time. None before the first block.
+        low, high: Interval, valid at all times and jointly for all comparisons. None if there is no bound yet.
+        recent: Estimate that gives most weight to recent decisions: observed, without an interval.
         alarm: Number of the decision that raised the first alarm. None without an alarm.
     """
 
@@ -129,7 +129,7 @@ class MonitorResult(Result):
         decisions, labels: Numbers of used decisions and labels.
         unmatched: Labels of decisions that are unknown, not audited, or were given up.
         given_up: Decisions that were given up before their label arrived.
-        awaited: Drawn decisions that await their audit.
+        awaited: Decisions that were selected for an audit and await it.
         skipped: Lines that could not be read.
         repeated: Decisions and labels with a repeated ID. They are counted once.
         uncompared: Decisions with a value that is not compared, by field and value.
@@ -205,28 +205,28 @@ def list_cautions(result: MonitorResult) -> list[str]:
         if result.compared and not any(gap.first_count and gap.second_count for gap in gaps):
             cautions.append(f"{watch['gap'] or watch['ratio']}: no groups were compared.")
     if result.skipped:
-        cautions.append(f"{format_count(result.skipped, 'line', 'lines')} could not be read and took no part.")
+        cautions.append(f"Ignored {format_count(result.skipped, 'line', 'lines')} that could not be read.")
     if result.unmatched:
         cautions.append(
-            f"{format_count(result.unmatched, 'label', 'labels')} took no part: of decisions that are not known, that "
-            "were not drawn to be audited, or that have a label already."
+            f"Ignored {format_count(result.unmatched, 'label', 'labels')}: the decision is unknown, was not selected "
+            "for an audit, or already has a label."
         )
     if result.given_up:
-        cautions.append(f"{format_count(result.given_up, 'decision', 'decisions')} no longer waited for their label.")
+        cautions.append(f"{format_count(result.given_up, 'decision', 'decisions')} expired without a label.")
     if result.awaited:
         cautions.append(f"{format_count(result.awaited, 'audit', 'audits')} awaited.")
     return cautions
 
 
 def _write_estimate(gap: MonitoredGap) -> str:
-    """Format the recent and the overall estimate of an alarm: a change shows in recent decisions first."""
+    """Format the recent and the overall estimate of an alarm: a change is visible in recent decisions first."""
     ends = format_ends(gap)
-    late = f"of late {format_gap(gap.recent, gap.form)}, " if gap.recent is not None else ""
+    late = f"recently {format_gap(gap.recent, gap.form)}, " if gap.recent is not None else ""
     return f"{late}over the whole run {format_gap(gap.estimate, gap.form)}" + (f" ({ends})" if ends else "")
 
 
 def format_ends(gap: MonitoredGap, *, unit: bool = True) -> str:
-    """Format the interval; empty without one."""
+    """Format the interval. Empty if there is none."""
     if gap.form == "ratio":
         if gap.low is None:
             return ""

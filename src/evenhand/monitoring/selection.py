@@ -1,10 +1,10 @@
-"""Sequential test of whether labels of rejected decisions arrive as often as labels of accepted ones.
+"""Sequential test of whether labels of rejected decisions arrive as often as labels of accepted decisions.
 
 Decisions that await a label are taken in blocks, in their order. If neither the arrival of a label nor its time depends
 on the decision, the next label of a block is equally likely for each decision in it without a label. Let a of these be
-accepted and r rejected. While each rejected one is at least half as likely as each accepted one to be the next, the
-next label is of an accepted one with probability q = a / (a + r / 2) at most. The bet with stake s on that pays
-1 + s (1 / q - 1), and 1 - s otherwise: a supermartingale, which ever reaches 1 / alpha with probability at most alpha
+accepted and r rejected. If each rejected decision is at least half as likely as each accepted one to receive it, the
+next label belongs to an accepted one with probability at most q = a / (a + r / 2). A bet on that with stake s pays
+1 + s (1 / q - 1), and 1 - s otherwise: a supermartingale that ever reaches 1 / alpha with probability at most alpha
 (Ville). Labels that are as frequent but much later are detected too: until they arrive, estimates of all decisions are
 equally wrong.
 """
@@ -18,9 +18,11 @@ from pydantic import Field
 from evenhand.core.result_part import ResultPart
 
 BLOCK = 50
-"""Number of decisions that are compared with each other."""
+"""Number of decisions in a block."""
 LEAST_RATIO = 0.5
-"""Tolerated ratio of the probabilities that the next label is of a rejected and of an accepted decision."""
+"""Tolerated ratio of the probability that the next label belongs to a given rejected decision to that of an accepted
+one.
+"""
 STAKES = (0.2, 0.5, 0.9)
 
 
@@ -29,9 +31,9 @@ class LabelSelection(ResultPart):
 
     Attributes:
         accepted, rejected: Decisions that await or have a label.
-        labelled_accepted, labelled_rejected: Those with a label.
-        shown: Number of the decision at which labels of rejected decisions were shown to arrive at less than half the
-            rate, or much later. None if this is not shown.
+        labelled_accepted, labelled_rejected: Decisions with a label.
+        shown: Number of the decision at which labels of rejected decisions were found to arrive at less than half the
+            rate, or much later. None if that was not found.
     """
 
     accepted: int = Field(ge=0)
@@ -46,10 +48,10 @@ class SelectionTest:
     """Test of the arrival of labels.
 
     Attributes:
-        probability: Probability of ever showing a selection that does not exist.
+        probability: Probability of ever detecting a selection that does not exist.
         wait: Maximum number of decisions that await a label.
         counts: Rejected and accepted decisions.
-        labelled: Those with a label.
+        labelled: Rejected and accepted decisions with a label.
         shown: See `LabelSelection`.
         wealth: Wealth of the bet at each stake.
         left: Rejected and accepted decisions without a label, by block.
@@ -114,7 +116,7 @@ class SelectionTest:
             self.shown = now
 
     def result(self) -> LabelSelection:
-        """Return the numbers, and whether a selection is shown."""
+        """Return the numbers, and the decision at which a selection was detected."""
         return LabelSelection(
             accepted=self.counts[1],
             rejected=self.counts[0],

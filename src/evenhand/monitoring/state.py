@@ -98,18 +98,18 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
             raise KeyError
         text = json.dumps(body, separators=(",", ":"))
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise DataError("this is not the state of a monitor", location=location, hint="begin with a new file") from None
+        raise DataError("expected the state of a monitor", location=location, hint="begin with a new file") from None
     if version != VERSION:
-        raise DataError(f"this state has version {version!r}, and version {VERSION} is read", location=location)
+        raise DataError(f"expected a state of version {VERSION}, got version {version!r}", location=location)
     if hashlib.sha256(text.encode()).hexdigest() != read.get("sha256"):
         raise DataError("the state was changed after it was written", location=location, hint="begin with a new file")
     expected = config.model_dump(mode="json", exclude=CHANGEABLE)
     changed = [name for name in expected if expected[name] != body["config"].get(name)]
     if changed:
         raise DataError(
-            f"the state is of a monitor with another configuration: {', '.join(changed)}",
+            f"the state belongs to a monitor with another configuration: {', '.join(changed)}",
             location=location,
-            hint="counts of another configuration cannot be continued: begin with a new file",
+            hint="a monitor cannot continue under another configuration: begin with a new file",
         )
     try:
         return restore_monitor(body, config), body["more"]

@@ -32,7 +32,7 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
         FetchError: All attempts failed.
         ModelError: The response is invalid.
     """
-    place = url.partition("://")[2].split("/")[0].rpartition("@")[2]  # the rest of such an address is often a secret
+    place = url.partition("://")[2].split("/")[0].rpartition("@")[2]  # the rest of a webhook's URL is often a secret
     client = HttpClient(
         name="the webhook",
         location=place,
@@ -53,11 +53,11 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
 
 
 class AlarmPoster:
-    """Post the alarms of a monitor in their order, and retry failed posts after increasing pauses.
+    """Post the alarms of a monitor in their order, and retry failed posts after increasing delays.
 
     Args:
         url: Address. None disables posting.
-        monitor: its name.
+        monitor: Name of the monitor.
         steady: Monotonic clock, in seconds.
     """
 

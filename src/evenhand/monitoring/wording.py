@@ -40,7 +40,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         blocks.append(Note(format_count(len(result.alarms), "alarm", "alarms") + ".", "caution"))
         blocks.append(Text(items=tuple(f"{alarm.sentence}." for alarm in result.alarms), role="finding"))
     elif result.compared:
-        blocks.append(Text("No alarm: no gap is shown to be larger than is tolerated.", role="finding"))
+        blocks.append(Text("No alarm: no gap was shown to exceed its tolerance.", role="finding"))
     else:
         blocks.append(Note("No groups were compared: there are no two groups with enough decisions.", "caution"))
     blocks += [Note(caution, "caution") for caution in list_cautions(result)]
@@ -57,7 +57,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
         blocks += [
             Figure(
-                "course of a gap",
+                "history of a gap",
                 f"{_name_gap(gaps[k])}: the mean with its interval, and the recent mean (dashed); grey is tolerated.",
                 result,
                 (number, k),
@@ -65,7 +65,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
             for k in order[:DRAWN]
         ]
         if len(order) > DRAWN:
-            blocks.append(Text(f"Courses of {len(order) - DRAWN} more comparisons are in the JSON.", role="small"))
+            blocks.append(Text(f"Histories of {len(order) - DRAWN} more comparisons are in the JSON.", role="small"))
     blocks += _explain(result, level)
     lead = format_count(result.decisions, "decision", "decisions")
     if result.labels:
@@ -108,14 +108,14 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     unit = ", points" if form == "gap" else ""
     return Table(
         f"{tolerated}; {against}small print: {counted} compared; "
-        f"{format_level(level)} intervals, all of them together and at all moments; "
-        "of late: observed, recent ones counting most",
+        f"{format_level(level)} intervals, jointly valid at all times; "
+        "recent: observed, with most weight on recent decisions",
         (
             Column("compared"),
             Column(headings[0], numeric=True),
             Column(headings[1], numeric=True),
             Column(f"{form}{unit}", numeric=True),
-            Column("of late", numeric=True),
+            Column("recent", numeric=True),
         ),
         tuple(rows),
         usual="estimated",
@@ -125,10 +125,10 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
 def _explain(result: MonitorResult, level: float) -> list[Block]:
     rare = result.config["false_alarms"]
     promise = (
-        f"With no gap larger than is tolerated, the probability of any alarm in the whole run, over all comparisons, "
-        f"is at most {format_percent(rare['probability'])}, however often one looks."
+        f"If no gap exceeds its tolerance, the probability of any alarm in the whole run, over all comparisons, "
+        f"is at most {format_percent(rare['probability'])}, however often the result is inspected."
         if rare["average_run"] is None
-        else f"With no gap larger than is tolerated, the first alarm comes after {rare['average_run']:,} decisions or "
+        else f"If no gap exceeds its tolerance, the first alarm comes after {rare['average_run']:,} decisions or "
         "more on average, over all comparisons."
     )
     return [
@@ -138,15 +138,15 @@ def _explain(result: MonitorResult, level: float) -> list[Block]:
                 ("alarms", promise),
                 (
                     "intervals",
-                    f"With probability {format_level(level)} all intervals hold, at every moment, of the mean gap of "
-                    "the time so far; rates may change meanwhile.",
+                    f"With probability {format_level(level)}, every interval contains the mean gap until then, at all "
+                    "times; rates may change over time.",
                 ),
                 (
                     "estimate",
-                    "The mean over blocks of decisions that came at about the same time. It differs from the "
-                    "difference of the two rates where groups come at different times.",
+                    "The mean over blocks of decisions from about the same time. It differs from the difference of "
+                    "the two rates if groups arrive at different times.",
                 ),
-                ("assumed", "Who comes next does not depend on the outcomes of the few decisions just before."),
+                ("assumed", "Who arrives next does not depend on the outcomes of the last few decisions."),
             )
         ),
     ]

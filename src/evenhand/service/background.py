@@ -1,4 +1,4 @@
-"""Tasks that run in a thread again and again."""
+"""Tasks that a thread runs repeatedly."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ logger = logging.getLogger("evenhand.service")
 
 
 class PeriodicThread:
-    """Thread that runs tasks again and again until it is stopped. Errors of a task are logged.
+    """Thread that runs tasks repeatedly until it is stopped. Errors of a task are logged.
 
     Args:
         name: Name of the thread.
         seconds: Pause between two runs.
-        tasks: Tasks by their names in the log.
+        tasks: Tasks, keyed by their names in the log.
     """
 
     def __init__(self, name: str, seconds: float, tasks: Mapping[str, Callable[[], object]]) -> None:
@@ -33,7 +33,7 @@ class PeriodicThread:
         return self._thread.ident is not None
 
     def start(self) -> None:
-        """Start the thread if there are tasks; the first run comes at once."""
+        """Start the thread if there are tasks. The first run starts immediately."""
         if self.tasks:
             self._thread.start()
 
@@ -42,7 +42,7 @@ class PeriodicThread:
         self._wake.set()
 
     def stop(self) -> None:
-        """Wait for the run under way, and end the thread if it was started."""
+        """Wait for the current run, and stop the thread if it was started."""
         self._stopped = True
         self._wake.set()
         if self.is_started:

@@ -1,6 +1,6 @@
 """Metrics for Prometheus.
 
-Labels are names from the service's file and constants, and never IDs, prompts or groups of persons. Counters belong to
+Labels are names from the service's file and constants, and never IDs, prompts or groups of people. Counters belong to
 one process, so sum them over replicas. Gauges of streams are read from the store, and are equal in all replicas.
 """
 
@@ -61,31 +61,31 @@ class Metrics:
         def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
             return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
-        self._operations = counter("evenhand_operations", "Operations that are in the log", "stream", "op")
+        self._operations = counter("evenhand_operations", "Operations in the log", "stream", "op")
         self._decisions = counter("evenhand_decisions", "Decisions of shields", "stream", "decision")
-        self._interventions = counter("evenhand_interventions", "Decisions against the recommendation", "stream")
+        self._interventions = counter("evenhand_interventions", "Decisions that override the recommendation", "stream")
         self._items = counter("evenhand_items", "Requests to guarded generators by status", "stream", "status")
         self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", "stream")
         text = "Spent on the generator, in the currency of its prices"
         self._cost = counter("evenhand_generator_cost", text, "stream", "used")
         text = "Cost of delivered items by the values that they show"
         self._cost_by_value = counter("evenhand_generator_cost_by_value", text, "stream", "group", "value")
-        text = "Duration of the generator in a request"
+        text = "Time that a request spends in the generator"
         self._upstream = histogram("evenhand_upstream_seconds", text, ANSWER_BUCKETS, "stream")
-        text = "Duration of judge, classifier and store in a request"
+        text = "Time that a request spends in the judge, the classifier and the store"
         self._guarding = histogram("evenhand_guarding_seconds", text, ANSWER_BUCKETS, "stream")
-        text = "A transaction of decisions, until the disk has it"
+        text = "Duration of a transaction of decisions, until it is on disk"
         self._commit = histogram("evenhand_commit_seconds", text, COMMIT_BUCKETS)
         self._batch = histogram("evenhand_commit_operations", "Operations in one transaction", BATCH_BUCKETS)
-        waiting = gauge("evenhand_waiting_operations", "Operations that no transaction has taken up")
+        waiting = gauge("evenhand_waiting_operations", "Operations waiting for a transaction")
         waiting.set_function(lambda: ledger.waiting)
         text = "Requests, by route and status"
         self._requests = counter("evenhand_http_requests", text, "method", "route", "status")
         self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", "stream")
         self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", "stream")
-        bound = "Guaranteed at the end of this period at most; NaN: no guarantee"
-        later = "The same of later periods; NaN: no guarantee, or no later period"
-        assumption = "Whether what guarantees rest on has held and still can, 1 or 0; NaN: they rest on nothing"
+        bound = "Guaranteed upper bound on the bias at the end of this period; NaN: no guarantee"
+        later = "The same bound for later periods; NaN: no guarantee, or no later period"
+        assumption = "Whether the assumption of the guarantees has held and still can, 1 or 0; NaN: no assumption"
         # By entry of a certificate.
         self._certificate = {
             "bias": gauge("evenhand_bias", "Current bias of the decisions", "stream"),
@@ -93,13 +93,13 @@ class Metrics:
             "bound_later": gauge("evenhand_bias_bound_later", later, "stream"),
             "assumption_held": gauge("evenhand_assumption_held", assumption, "stream"),
         }
-        text = "Items until the first value must have appeared"
+        text = "Items until the next deadline of a value"
         self._slack = gauge("evenhand_deadline_slack", text, "stream", "specification")
-        text = "Since the stream began; one more each time a deadline passes again"
+        text = "Missed deadlines since the stream began; a value that is still absent misses another"
         self._missed = gauge("evenhand_deadlines_missed", text, "stream", "specification")
-        text = "Requests whose item is not known yet, of all replicas"
+        text = "Requests that wait for their item, in all replicas"
         self._open = gauge("evenhand_open_admissions", text, "stream")
-        text = "Passed while the store was away, not logged yet"
+        text = "Recommendations that passed while the store was unavailable and are not logged yet"
         self._passing = gauge("evenhand_unlogged_recommendations", text, "stream")
         # Enforcers of the guards that interpret states and decide nothing.
         self._enforcers: dict[str, Enforcer] = {}

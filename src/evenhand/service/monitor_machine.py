@@ -17,7 +17,8 @@ from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store.chain import canonical_json
 
 MOST_OPERATIONS = 256
-"""Number of operations after which the state is saved, and thus the maximum number that a start replays."""
+"""Number of operations after which the state is saved, and therefore the maximum number that is replayed at the start.
+"""
 
 MOST_EVENTS = 50_000
 """Number of events after which the state is saved."""
@@ -61,7 +62,7 @@ class MonitorMachine(StateMachine):
         """Return the operation that adds events, with a seed if audits are drawn.
 
         Args:
-            events: as ``Monitor.read`` returned them.
+            events: Events as returned by ``Monitor.read``.
             position: ``after`` and ``to``, of events from a shield's log.
         """
         has_audits = self.config.labels.audited_with is not None and self.config.seed is None

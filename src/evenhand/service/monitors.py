@@ -101,7 +101,7 @@ class ServedMonitor:
             except DecisionError as error:
                 if error.code != "repeated":
                     raise
-                continue  # another replica has taken them
+                continue  # another replica has processed them
             count += len(entries)
 
     def result(self) -> MonitorResult:

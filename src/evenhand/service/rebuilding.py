@@ -26,7 +26,7 @@ def rebuild_machine(
 
     Args:
         kind: ``shield``, ``guard``, ``monitor`` or ``keys``.
-        digest: Digest of the policy or configuration in the log, by which one of the policies is selected.
+        digest: Digest in the log of the policy or configuration. It selects one of ``policies``.
         configuration: Configuration from the first entry.
         policies: Trusted policies. Other policies of shields are synthesised again.
 

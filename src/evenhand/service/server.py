@@ -23,7 +23,7 @@ from evenhand.service.auth.logging import structured_logging
 from evenhand.service.settings import ServiceConfig
 
 MAX_CONNECTIONS = 1_000
-"""Maximum number of open connections; requests on further ones are answered with status 503."""
+"""Maximum number of open connections. Requests on further connections are answered with status 503."""
 
 SOCKET_BACKLOG = 2048
 """Maximum number of connections that wait to be accepted."""
@@ -57,7 +57,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
 
         # Uvicorn replaces these handlers while it serves, and raises the caught signals again afterwards.
         previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        # Collecting the objects that exist now would delay every request by a tenth of a second, again and again.
+        # Each collection of the objects that exist now would delay all requests by a tenth of a second.
         gc.collect()
         gc.freeze()
         try:
@@ -90,14 +90,16 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Open a listening socket.
 
     Raises:
-        OptionError: The address does not exist here, or is in use.
+        OptionError: The address does not belong to this machine, or is in use.
     """
     place = f"{host}, port {port}"
     try:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=SOCKET_BACKLOG)
     except socket.gaierror:
-        raise OptionError(f"there is no address {host!r}", location="service.host", hint="--host 127.0.0.1") from None
+        raise OptionError(
+            f"this machine has no address {host!r}", location="service.host", hint="--host 127.0.0.1"
+        ) from None
     except OSError as error:
         is_in_use = error.errno == errno.EADDRINUSE
         reason = "the address is already in use" if is_in_use else str(error.strerror or error)

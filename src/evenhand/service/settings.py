@@ -102,17 +102,17 @@ ConfigSource: TypeAlias = Annotated[str | dict[str, Any], BeforeValidator(_check
 
 HINTS = {
     "host": 'write an address of this machine, such as host = "127.0.0.1", or "0.0.0.0" for all of them',
-    "port": "write a number from 0 to 65535; 0 takes any that is free",
+    "port": "write a number from 0 to 65535; 0 selects any free port",
     "database": 'write database = "sqlite:///evenhand.db" or "postgresql://user@host/name"',
     "keys": "write true or false",
     "trusted_proxies": 'write a list of addresses or networks, such as trusted_proxies = ["127.0.0.1", "10.0.0.0/8"]',
     "public_url": 'write the address that callers use, such as public_url = "https://fair.example.org"',
     "endpoint": 'write the address of the collector, such as endpoint = "http://127.0.0.1:4318"',
     "issuer": 'write the address of the provider, such as issuer = "https://login.example.org/realms/work"',
-    "roles": 'write who may do what, such as roles = { viewer = ["staff"], admin = ["evenhand-admins"] }',
+    "roles": 'map roles to values of the claim, such as roles = { viewer = ["staff"], admin = ["evenhand-admins"] }',
     "name": 'write 1 to 100 letters, digits, ".", "_" and "-", but not "." or "..", such as name = "loans"',
     "policy": 'name a file that `evenhand shield synthesize` made, such as policy = "loans.shield"',
-    "plan": "write what the shield keeps, as in the configuration of a shield",
+    "plan": "write the plan, as in the configuration of a shield",
     "config": 'name a configuration, such as config = "genai.yaml"',
     "when_down": "refuse or pass",
     "models": 'write a list of names, such as models = ["studio"]',
@@ -184,7 +184,7 @@ class LimitsConfig(FileModel):
 
 
 class RetentionConfig(FileModel):
-    """Retention of data. None keeps them.
+    """Retention of data. None disables deletion.
 
     Attributes:
         log_days: Days that log entries are kept.
@@ -204,7 +204,8 @@ class OidcConfig(FileModel):
         client_secret_env: Environment variable that holds the client secret. None if the client has no secret.
         scopes: Requested scopes.
         name_claim: Claim that holds the user's name. If it is missing, the subject is used.
-        role_claim: Claim that holds the user's roles. Dots lead into nested claims, as in ``realm_access.roles``.
+        role_claim: Claim that holds the user's roles. Dots separate the levels of nested claims, as in
+            ``realm_access.roles``.
         roles: Values of the role claim for each role of the service. With several roles, the most powerful one applies.
         session_hours: Duration of a session.
     """
@@ -418,7 +419,7 @@ SHIELD: dict[str, Any] = {
     "kind": "dynamic",
     "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
 }
-"""Shield without an end and without labels."""
+"""Shield with any number of periods, and without labels."""
 
 GUARD: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader", "manager", "chief executive"]}],
@@ -434,7 +435,7 @@ GUARD: dict[str, Any] = {
     },
     "classifier": {"kind": "studio"},
 }
-"""Generator that mostly draws adult men without a guard, and needs no network."""
+"""Generator that, without a guard, mostly draws adult men. It needs no network."""
 
 
 def demo_config() -> ServiceConfig:

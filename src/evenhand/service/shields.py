@@ -47,7 +47,7 @@ class ServedShield:
 
     @property
     def advisory(self) -> bool:
-        """Whether every recommendation stands."""
+        """Whether every recommendation is followed."""
         return self.entry.advisory
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class ServedShield:
 
 
 def policy_of_plan(plan: ShieldPlan) -> ShieldPolicy | PeriodicShield:
-    """Return the policy of a plan. A shield without an end synthesises its first period itself."""
+    """Return the policy of a plan. A periodic shield synthesises its first period itself."""
     return PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
 
 
@@ -144,7 +144,7 @@ class ShieldDecider:
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
         self._ledger, self._stream = ledger, stream
         self._groups, self._when_down = groups, when_down
-        # By ID of a request that is being decided, a future that is done afterwards.
+        # Futures of the requests that are being decided, keyed by ID. Each is done after its decision.
         self._running: dict[str, asyncio.Future[None]] = {}
         self._decided, self._passed = Replies(), Replies()
         self.queue = RetryQueue(ledger, stream, lambda number: {"op": "unguarded", "missing": number})

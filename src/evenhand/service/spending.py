@@ -1,4 +1,4 @@
-"""Hourly spending of a guarded stream on its generator, and reserves of running requests.
+"""Hourly spending of a guarded stream on its generator, and amounts reserved for running requests.
 
 Amounts are integers in millionths of the currency, so that sums are exact and replays give equal results.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from evenhand.errors import DecisionError
 
 MICRO = 1_000_000
-"""Millionths in one."""
+"""Number of millionths in one unit of the currency."""
 
 HOURS = 24
 """Number of remembered hours, which a daily budget counts."""
@@ -55,7 +55,7 @@ class SpendingTally:
 
         Args:
             budget: Budget of the admission.
-            reserved: Reserves of running requests.
+            reserved: Amount reserved for running requests.
 
         Raises:
             DecisionError: A cap could be exceeded.
@@ -63,7 +63,7 @@ class SpendingTally:
         now = budget["hour"]
         for name, hours in (("hour", 1), ("day", HOURS)):
             cap = budget["caps"].get(name)
-            # Hours are numbered: these are the last ones, the present one among them.
+            # The numbers of the last hours, including the current one.
             spent = sum(cost for hour, cost in self._by_hour.items() if now - hours < hour <= now)
             if cap is not None and spent + reserved + budget["reserve"] > cap:
                 under_way = f" and {reserved / MICRO:g} is reserved for running requests" if reserved else ""
@@ -71,5 +71,5 @@ class SpendingTally:
                 raise DecisionError(
                     f"the budget of the {name}, {cap / MICRO:g}, does not cover the request: {so_far}",
                     code="budget",
-                    hint=f"ask again in the next hour, or raise {name} under budget of the guard",
+                    hint=f"retry in the next hour, or raise {name} under budget of the guard",
                 )

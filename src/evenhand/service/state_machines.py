@@ -95,10 +95,10 @@ class KeyMachine(StateMachine):
     Operations, with times in seconds since 1970; ``at`` is the time of the request:
 
     - ``{"op": "add", "hash", "name", "scopes", "streams"?, "session"?, "expires", "at"}``: add a key, which may be
-      limited to streams. A name may have several keys, so that one can follow another. ``session`` is the subject of a
-      user who logged in at an identity provider; such a key is deleted after it has ended.
-    - ``{"op": "expire", "key", "expires", "at"}``: let a key expire then, or earlier.
-    - ``{"op": "revoke", "key", "at"}``: end a key immediately and permanently.
+      limited to streams. A name may have several keys, so that keys can be rotated. ``session`` is the subject of a
+      user who logged in at an identity provider; such a key is deleted after the session has ended.
+    - ``{"op": "expire", "key", "expires", "at"}``: let a key expire at this time, or earlier.
+    - ``{"op": "revoke", "key", "at"}``: revoke a key immediately and permanently.
     """
 
     kind = "keys"
@@ -165,7 +165,8 @@ class ShieldMachine(StateMachine):
 
     Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
     ``{"op": "unguarded", "id", "group", "recommendation", "cost"?}`` logs a recommendation that passed while the store
-    was unavailable, and ``{"op": "unguarded", "missing": NUMBER}`` the number of further ones. Both change nothing.
+    was unavailable, and ``{"op": "unguarded", "missing": NUMBER}`` the number of further recommendations. Both change
+    nothing.
 
     The state includes the certificate, so that readers need no policy.
 
@@ -214,7 +215,9 @@ class ShieldMachine(StateMachine):
                 )
             except DecisionError as error:
                 if error.code == "horizon":
-                    error.hint = "serve the next run under a new name; a shield of kind dynamic needs none, and goes on"
+                    error.hint = (
+                        "serve the next run under a new name, or use a shield of kind dynamic, which has no last period"
+                    )
                 raise
             return {
                 "decision": decision.decision,

@@ -1,4 +1,4 @@
-"""Estimate one share from proofs and from several samples of the same population."""
+"""Estimate a share from proofs and several samples of the same population."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ class StratifiedOdds(NamedTuple):
 
 
 def fisher_exact(table: TwoRates) -> float:
-    """Compute the two-sided p-value of Fisher's exact test: the sum over all tables as likely as the observed or less.
+    """Compute the two-sided p-value of Fisher's exact test: the total probability of all tables at most as likely as
+    the observed one.
 
     Given the margins, ``k`` is hypergeometric: ``P(x) = C(n, x) C(n_r, m - x) / C(n + n_r, m)`` with ``m = k + k_r``
     (Fisher, "The logic of inductive inference", Journal of the Royal Statistical Society 1935). Close probabilities are

@@ -12,7 +12,7 @@ from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError
 
 Interval: TypeAlias = tuple[Floats, Floats]
-"""Lower and upper ends, in the shape to which the arguments broadcast; NumPy scalars if all arguments are scalars."""
+"""Lower and upper ends, in the broadcast shape of the arguments. NumPy scalars if all arguments are scalars."""
 
 
 def tail_probability(confidence: float) -> float:

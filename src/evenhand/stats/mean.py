@@ -234,7 +234,7 @@ def clustered_means(values: Floats, clusters: NDArray[np.integer], reach: float,
     n, observed = sizes.sum(axis=0), present.sum(axis=0)
     centre = sums.sum(axis=0) / n
     residuals = np.where(sizes > 0, sums - sizes * centre, 0.0)
-    residuals[number:] /= np.sqrt(added)  # as many clusters of typical size, not a single large one
+    residuals[number:] /= np.sqrt(added)  # represents this number of clusters of typical size, not a single large one
     spread = np.sqrt((residuals**2).sum(axis=0))
     used = (sizes > 0).sum(axis=0)
     error = spread / n * np.sqrt(used / (used - 1))

@@ -1,4 +1,4 @@
-"""Changes measured on the same people: tests and intervals for two answers about each person.
+"""Changes measured on the same people: tests and intervals for pairs of answers about each person.
 
 Because both answers come from the same people, their common variation cancels, and a change can be significant even if
 two separate intervals overlap.

@@ -1,7 +1,7 @@
 """Simultaneous tests of many groups: permutation distributions and adjustments of p-values.
 
 The "max-t" method permutes the outcomes among the people and records the largest standardised gap over all groups. A
-search over fair outcomes finds a gap beyond the 95 % quantile of these maxima in at most 5 % of all cases, for any
+search of fair outcomes finds a gap beyond the 95 % quantile of these maxima in at most 5 % of all cases, for any
 number of groups and any overlap (Westfall & Young, "Resampling-Based Multiple Testing", 1993). The test is exact for
 any number of permutations (Phipson & Smyth, "Permutation p-values should never be zero", Statistical Applications in
 Genetics and Molecular Biology 2010). It only assumes that outcomes are exchangeable under the null hypothesis.

@@ -46,7 +46,7 @@ class Observed(ResultPart):
 
 
 class Estimated(ResultPart):
-    """A number of a whole population, estimated from a random sample.
+    """A number that describes a whole population, estimated from a random sample.
 
     Attributes:
         value: Estimate.
@@ -100,7 +100,9 @@ def format_value(quantity: Known, name: str) -> str:
 
 
 def format_ends(quantity: Known, name: str) -> str:
-    """Format both ends of an interval with the digits of the value, as in ``0.17 to 0.21``; empty without one."""
+    """Format both ends of an interval with the digits of the value, such as ``0.17 to 0.21``. Empty without an
+    interval.
+    """
     if isinstance(quantity, Proved):
         return ""
     digits = _count_digits(quantity, name)
@@ -113,7 +115,7 @@ def _percent_sign(name: str) -> str:
 
 
 def format_interval(quantity: Known, name: str) -> str:
-    """Format an interval with its level, as in ``95 % interval 0.17 to 0.21``; empty without an interval."""
+    """Format an interval with its level, such as ``95 % interval 0.17 to 0.21``. Empty without an interval."""
     if isinstance(quantity, Proved):
         return ""
     return f"{format_level(quantity.confidence)} interval {format_ends(quantity, name)}"
@@ -149,7 +151,7 @@ def _count_digits(quantity: Known, name: str) -> int:
 def _width_digits(quantity: Known, scale: float) -> int | None:
     """Compute the number of decimals that the width of an interval supports.
 
-    None without an interval, and if both ends are equal up to rounding, as for a completely decided share.
+    None if there is no interval, or if both ends are equal up to rounding, as for a completely decided share.
     """
     if isinstance(quantity, Proved) or math.isclose(quantity.low, quantity.high, rel_tol=ROUNDING, abs_tol=ROUNDING**2):
         return None
@@ -160,11 +162,11 @@ def _width_digits(quantity: Known, scale: float) -> int | None:
 COMBINED = "proofs and all draws, exact test of a weighted count"
 """Method of an interval that combines a sample with a proof."""
 OFF_CENTRE = 0.2
-"""Distance of an estimate from the middle of its interval, in widths, from which it is explained."""
+"""Distance of an estimate from the middle of its interval, in widths, above which it is explained."""
 
 
 def explain_position(quantity: Quantity) -> str:
-    """Explain why an estimate is not in the middle of its interval; empty if it is, or if the interval is not proved.
+    """Explain why an estimate is not in the middle of its interval. Empty if it is, or if the interval is not proved.
 
     Intervals that combine a sample with a proof end at the proved bounds.
     """

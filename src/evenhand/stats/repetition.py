@@ -1,6 +1,6 @@
 """Sequential test of whether differences between two answers are repeatable or noise of the model.
 
-Two answers of a model that answers at random can differ by chance. Each difference is therefore queried again, both
+Two answers of a nondeterministic model can differ by chance. Each difference is therefore queried again, both
 sides per round, until enough rounds reproduce it. Under the null hypothesis both sides have the same distribution of
 answers, so that a round repeats a difference between the labels x and y with probability ``P(x) P(y) <= 1/4``, and a
 difference between numbers in the same direction with probability at most 1/2.
@@ -56,7 +56,7 @@ class Repetition(NamedTuple):
 
     Attributes:
         confirmed: Whether each difference is confirmed, shape (n,).
-        tested: Number of differences tested, from the first one on; a budget or a time limit can cut off the others.
+        tested: Number of tested differences, starting with the first. A budget or a time limit may exclude the others.
     """
 
     confirmed: Booleans

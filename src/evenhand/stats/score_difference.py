@@ -111,7 +111,7 @@ def tail_scales(skewness: ArrayLike) -> tuple[Floats, Floats]:
     """Compute factors that make both tails of a standardised sum approximately normal.
 
     The probability that a skewed sum exceeds its mean by ``FAR + s`` deviations is, to first order, that of a normal
-    sum to exceed it by ``FAR``, with ``s = g (FAR^2 - 1) / 6`` (Cornish & Fisher, "Moments and cumulants in the
+    sum exceeding it by ``FAR``, with ``s = g (FAR^2 - 1) / 6`` (Cornish & Fisher, "Moments and cumulants in the
     specification of distributions", Revue de l'Institut International de Statistique 1938); below the mean it is ``FAR
     - s``. Without this correction, the largest of many standardised gaps would be that of a small group in which three
     people have a rare outcome and 0.3 were expected, and it would mask all other gaps.

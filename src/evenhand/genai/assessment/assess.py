@@ -3,7 +3,7 @@
 The items of a condition are taken in the order of their requests. Unrecognised items are excluded, and the remaining
 items are numbered from 1 to L. Deadlines follow Cheng et al., "Conditional Fairness for Generative AIs", definition 10:
 a value must appear among the first beta items, and after each appearance among the next beta items. A deadline after L
-is not missed. A sequence of at most beta items shows nothing.
+is not missed. A sequence of at most beta items is inconclusive.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def assess_sequences(
         repeated: Number of items within which each value must appear repeatedly: one number, one per value, or these by
             group. A tuple of groups refers to their combined values. None sets no deadline.
         ways: Number of groups in the combinations whose coverage is computed. Default: 2 if there are several groups.
-        confidence: Confidence level of each interval. Intervals assume independent items, which the items of a
-            generator that is told to vary are not.
-        conditions: Value by column for which the items were requested, shown in the result.
+        confidence: Confidence level of each interval. Intervals assume independent items, which does not hold for a
+            generator that is told to vary its items.
+        conditions: Value by column that the items were requested for, shown in the result.
         source: Origin of the sequences, shown in the result.
 
     Raises:
@@ -223,13 +223,13 @@ def _check_combined_values(recorded: RecordedSequence, groups: Sequence[str]) ->
     """Raise a LimitError if groups have too many combined values."""
     number = math.prod(len(recorded.values[group]) for group in groups)
     if number > MAX_VALUES:
-        raise LimitError(f"{' + '.join(groups)} have {number:,} values together", hint="use fewer values or groups")
+        raise LimitError(f"{' + '.join(groups)} have {number:,} combined values", hint="use fewer values or groups")
 
 
 def assess_group(
     recorded: RecordedSequence, groups: tuple[str, ...], beta: tuple[int, ...] | None, confidence: float
 ) -> GroupFinding:
-    """Assess the combined values of groups. The values of the last group change fastest.
+    """Assess the combined values of groups. The values of the last group vary fastest.
 
     Args:
         recorded: The sequence.
@@ -276,11 +276,11 @@ def assess_group(
     if equal is not None:
         bound = Proved(
             value=frequency_bound(len(counts), equal),
-            how=f"as 1 - {len(counts)}/{equal}, while every value comes within {equal} items",
+            how=f"as 1 - {len(counts)}/{equal}, if every value appears within {equal} items",
         )
         bound_here = Proved(
             value=finite_frequency_bound(len(counts), equal, length),
-            how=f"since each value comes at least {length // equal:,} times in {length:,} items",
+            how=f"since each value appears at least {length // equal:,} times in {length:,} items",
         )
     return GroupFinding(
         groups=groups,
@@ -297,7 +297,7 @@ def assess_group(
 def _count_excluded(
     recorded: RecordedSequence, groups: tuple[str, ...], column: Sequence[tuple[str, ...] | None]
 ) -> dict[str, Any]:
-    """Count the items that are not counted for groups, each under one reason."""
+    """Count the items that are excluded for groups, each for one reason."""
     outside: Counter[str] = Counter()
     reasons: Counter[str] = Counter(unrecognised=0)
     for i in (i for i, values in enumerate(column) if values is None):
@@ -334,7 +334,7 @@ def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
     if not 2 <= ways <= len(recorded.labels):
         raise OptionError(
             f"combinations of {ways} groups among {len(recorded.labels)}",
-            hint="combine 2 or more groups, and no more than there are",
+            hint="combine 2 or more groups, and at most all of them",
         )
     choices = list(combinations(recorded.labels, ways))
     total = sum(math.prod(len(recorded.values[group]) for group in choice) for choice in choices)
@@ -399,7 +399,7 @@ def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | N
         why = f"{format_count(count, 'deadline', 'deadlines')} missed by {list_some(fault, 6)}"
         why += f"; overdue at the end: {list_some(late, 6)}" if late else ""
     elif verdict == "unknown":
-        why = f"nothing was missed, but {length:,} items are not more than {max(beta):,}"
+        why = f"no deadline was missed, but {length:,} items are not more than the largest deadline, {max(beta):,}"
     else:
         why = f"no deadline was missed in {length:,} items"
     single: VerdictKind = "eventual" if beta is None else "repeated"

@@ -29,10 +29,10 @@ TITLES: dict[FeasibilityVerdict, str] = {
     "infeasible": "{} cannot be kept",
     "undecided": "Whether {} can be kept is not known",
 }
-"""Title by verdict, with a place for the name of the configuration."""
+"""Title by verdict, with a placeholder for the name of the configuration."""
 
 METHODS = {
-    "hall": "no more are ever due than there are items",
+    "hall": "there is always an item for each value that is due",
     "exact": "the game of {:,} positions was solved",
 }
 """Description of each method."""

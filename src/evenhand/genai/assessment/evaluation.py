@@ -31,7 +31,7 @@ class ItemColumns:
 
     Attributes:
         conditions: Column of the names of the conditions, separated by ";". Default: ``conditions`` or ``condition``,
-            or none if the configuration has only one condition, which every item then meets.
+            or none if the configuration has only one condition, which then applies to every item.
         groups: Column of each concept group. Default: the name of the group.
         only: Required value by column. Other rows are ignored.
         sequence: Column of sequence names. Sequences are assessed separately.
@@ -52,7 +52,7 @@ def read_condition_sequences(
 ) -> list[RecordedSequence]:
     """Read recorded items as one sequence for each condition with specifications.
 
-    An item whose label is not a value of its group is not counted, but listed. A misspelt value is refused. The column
+    Items whose label is not a value of its group are listed but not counted. A misspelt value is refused. The column
     ``fixed`` names the groups whose value the prompt fixed.
 
     Args:
@@ -85,7 +85,7 @@ def read_condition_sequences(
         raise DataError(
             f"no item was requested for {' or '.join(map(repr, groups))}",
             location=table.name,
-            hint="name the column of the conditions, or write the names of the configuration into it",
+            hint="name the column of the conditions, and use the names of the configuration in it",
         )
     files, prompts = (name if name in table.columns else None for name in ("file", "prompt"))
     has_fixed = "fixed" in table.columns and "fixed" not in configuration.values

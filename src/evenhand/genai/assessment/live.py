@@ -70,7 +70,7 @@ def assess_live(
         config: Settings. With ``inherent``, the items of neutral prompts are also assessed alone.
         requests: Number of items.
         folder: Folder of the items, which is created if necessary.
-        progress: Function called with a description and the completed share.
+        progress: Function called with a description and the completed fraction.
         settings: Fields of ``AssessmentConfig`` that replace those of ``config``.
 
     Raises:
@@ -96,7 +96,7 @@ def assess_live(
         while (number := len(run.sequence.rows)) < requests:
             run.generate(plan[number % len(plan)], run.sequence)
             if progress is not None:
-                progress("asking the generator", (number + 1) / requests)
+                progress("generating items", (number + 1) / requests)
         if config.inherent == "estimated":
             bias = estimate_prompt_bias(
                 run.values_by_prompt(),

@@ -1,9 +1,10 @@
 """Bias of prompts: whether a prompt fixes the values that its items show.
 
 A prompt is biased for a concept group if it fixes the value of the group: "a grandmother" leaves no choice of age or
-gender. Inherent fairness requires of the items of neutral prompts what conditional fairness requires of all items
+gender. Inherent fairness applies the requirements of conditional fairness to the items of neutral prompts alone
 (Cheng et al., "Conditional Fairness for Generative AIs"). The bias of a prompt is judged by its words, or estimated by
-answering the prompt repeatedly until it is clear whether one value has at least a stated probability, the bar.
+answering the prompt repeatedly until it is clear whether the probability of one value reaches a stated threshold, the
+bar.
 
 Estimates remain valid if they are inspected after every item (``evenhand.stats.sequential.betting``). Generation stops
 as soon as a verdict is reached, and the stated error holds for the verdicts of all prompts and groups together.
@@ -154,10 +155,10 @@ class RepeatedPrompt:
         if self.value is None:
             return "no item is recognised"
         if self._decisive is None:
-            return f"{self.value} in {self.shown[self.value]:,} of {self.shown.total():,} items: too few to tell"
+            return f"{self.value} in {self.shown[self.value]:,} of {self.shown.total():,} items: too few to decide"
         top, count, n = self._decisive
         reason = (
-            "it fixes the value" if self.verdict == "biased" else f"no value comes {100 * self._bar:g} % of the time"
+            "it fixes the value" if self.verdict == "biased" else f"no value appears {100 * self._bar:g} % of the time"
         )
         return f"{top} in {count:,} of the first {n:,} items: {reason}"
 
@@ -181,7 +182,7 @@ def estimate_prompt_bias(
         terms: Settings ``bar``, ``error`` and ``repetitions``.
         draw: Function that generates and classifies another item for a prompt. It is called until every group has a
             verdict. If None, only the existing items are used.
-        progress: Function called with a description and the completed share.
+        progress: Function called with a description and the completed fraction.
 
     Raises:
         OptionError: There is no prompt or no group.

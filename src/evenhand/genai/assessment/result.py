@@ -48,7 +48,7 @@ class ValueFinding(ResultPart):
 
     @property
     def overdue(self) -> int | None:
-        """Number of the item since which it is overdue at the end of the sequence. None if it is not."""
+        """Number of the item since which the value is overdue at the end of the sequence. None if it is not overdue."""
         latest = max(self.appearances, default=0)
         return next((number for number in self.missed if number > latest), None)
 
@@ -60,15 +60,15 @@ class GroupFinding(ResultPart):
         groups: Names of the groups.
         items: Numbers of the recognised items in the sequence, from 1.
         unrecognised: Number of items without a recognised value.
-        outside: Number of items by label that is not one of the values. They are not counted.
+        outside: Number of items by label, for labels that are not values. They are not counted.
         fixed: Number of items without a label because their prompts fixed the value.
         biased: Number of items that are excluded because their prompts are not neutral.
         values: Finding for each value.
         smallest_beta: Smallest equal beta for which the sequence is fair to all values. None if there is none.
         difference: Largest difference between the frequencies of two values.
-        bound: Bound of that difference in an endless sequence that remains fair for an equal beta: the required beta if
+        bound: Bound on that difference in an endless sequence that remains fair for an equal beta: the required beta if
             it is equal and holds, otherwise the longest wait.
-        bound_here: Bound of that difference in the recorded items.
+        bound_here: Bound on that difference in the recorded items.
     """
 
     groups: tuple[str, ...]
@@ -179,7 +179,7 @@ class GenaiAssessment(Result):
 
     Attributes:
         source: Origin of the sequences.
-        conditions: Value by column for which the items were requested.
+        conditions: Value by column that the items were requested for.
         confidence: Confidence level of each interval.
         sequences: Findings for each sequence.
         prompts: Bias of the prompts. None if it was not assessed.

@@ -80,8 +80,8 @@ def read_sequences(
         source: CSV or Parquet file, or data frame.
         groups: Columns of labels. An empty label is an unrecognised value.
         conditions: Required value by column. Other rows are ignored.
-        values: Values by group. Default: all labels of the column, sorted. Items with other labels are not counted, but
-            listed.
+        values: Values by group. Default: all labels of the column, sorted. Items with other labels are listed but not
+            counted.
         sequence_column: Column of sequence names. If None, the table is one sequence.
         image_column: Column of file paths.
 
@@ -267,9 +267,9 @@ def _spelling(label: str) -> str:
 
 
 def _is_misspelt(label: str, value: str) -> bool:
-    """Check whether two labels differ only in case and punctuation, or, with 4 letters or more, by one letter.
+    """Check whether two labels differ only in case and punctuation, or by one letter if they have at least 4 letters.
 
-    The letter is changed, added, removed or moved: then both labels are equal without one letter each.
+    The letter may be changed, added, removed or moved.
     """
     words = _spelling(label), _spelling(value)
     if words[0] == words[1]:

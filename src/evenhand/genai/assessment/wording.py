@@ -74,7 +74,7 @@ def build_document(result: GenaiAssessment, folder: str | None = None) -> Docume
     blocks += [Heading("Method", anchor="method", detail=True), _method_facts(result)]
     return Document(
         f"{result.source}: {result.condition()}",
-        "Which values appear in the items of a generator, how often, and how soon again: "
+        "Which values appear in the items of a generator, how often, and how long they are absent: "
         f"{format_count(len(recorded), 'sequence', 'sequences')}.",
         tuple(blocks),
         brand="Evenhand, generative AI",
@@ -86,7 +86,7 @@ def describe_left_out(group: GroupFinding) -> str:
     """Describe the items that are not counted for a group, in parentheses. Empty if there are none."""
     labels = list_some([f"{label!r} in {number:,}" for label, number in group.outside.items()], LISTED)
     counts = (
-        (sum(group.outside.values()), f"with labels that are not among the values: {labels}"),
+        (sum(group.outside.values()), f"with labels that are not values: {labels}"),
         (group.fixed, "whose prompt fixes it"),
         (group.unrecognised, "not recognised"),
         (group.biased, "of prompts that are not neutral"),
@@ -198,8 +198,8 @@ def _difference_table(group: GroupFinding) -> Table:
     rows = (
         ("longest wait of any value", longest),
         ("largest difference of two frequencies", show_quantity(group.difference, "frequency")),
-        ("that difference at most, in these items", show_quantity(group.bound_here, "frequency")),
-        ("that difference at most, in the long run", show_quantity(group.bound, "frequency")),
+        ("bound on that difference in these items", show_quantity(group.bound_here, "frequency")),
+        ("bound on that difference in the long run", show_quantity(group.bound, "frequency")),
     )
     return Table(
         f"{group.name}: differences, and their bounds by the longest wait",
@@ -292,13 +292,13 @@ def _method_facts(result: GenaiAssessment) -> Facts:
             "within beta",
             "a value appears among the first beta items, and after each appearance among the next beta items; every "
             "beta items of its absence are a missed deadline. A deadline after the last item is not missed, and a "
-            "sequence of at most beta items shows nothing",
+            "sequence of at most beta items is inconclusive",
         ),
         ("longest wait", "the smallest beta for which this holds for the recorded items"),
         (
             "intervals",
             f"exact (Clopper and Pearson) at {format_level(result.confidence)} for independent items, which those of a "
-            "generator that was told to vary are not; for the difference, of all values together (Bonferroni)",
+            "generator told to vary its items are not; for the difference, jointly for all values (Bonferroni)",
         ),
         (
             "proved",
@@ -311,8 +311,8 @@ def _method_facts(result: GenaiAssessment) -> Facts:
         entries.append(
             (
                 "prompts",
-                f"probabilities by betting intervals that are valid at any time, each end at {level}, for all prompts "
-                "and groups together (Bonferroni). The items of one prompt are assumed to be independent",
+                f"probabilities by betting intervals that are valid at any time, each end at {level}, jointly for all "
+                "prompts and groups (Bonferroni). The items of one prompt are assumed to be independent",
             )
         )
     entries.append(("labels", "as given; errors of recognition are not assessed here"))

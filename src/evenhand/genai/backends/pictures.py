@@ -150,7 +150,7 @@ def read_png(data: bytes) -> Pixels:
     """
     if not data.startswith(_SIGNATURE):
         raise DataError("this is not a PNG")
-    wrong = DataError("expected an undamaged PNG as the studio writes it")
+    wrong = DataError("expected an undamaged PNG in the format of the studio")
     if len(data) < _PNG_FRAME:
         raise wrong
     # The frame before and after the packed pixels has a fixed length.

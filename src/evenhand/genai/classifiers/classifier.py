@@ -36,7 +36,7 @@ class FunctionClassifier:
 
     Args:
         function: Function that maps an item to a value, or None, for each concept group.
-        groups: Values of each concept group. Any other text counts as "cannot tell".
+        groups: Values of each concept group. Any other answer counts as "cannot tell".
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LexiconClassifier:
 
 
 UNSURE_ANSWER = "cannot tell"
-"""Additional answer of a model that is always possible."""
+"""Answer that a model may always give."""
 
 VISIBLE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """Media types that models accept."""

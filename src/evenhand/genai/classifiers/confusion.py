@@ -1,7 +1,7 @@
 """Error rates of a classifier from a labelled sample, and their effect on guarantees.
 
 Deadlines are kept for the labels of the classifier. If it labels an item that shows an adult as "elderly", the deadline
-of "elderly" is kept only for the labels.
+of "elderly" is kept for the labels but not for what items show.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ConfusionMatrix(ResultPart):
     ) -> tuple[DeadlineSuccess, ...]:
         """Compute the effect of wrong labels on deadlines.
 
-        Of the items labelled ``k``, at least the share ``p``, the lower end of the interval, shows ``k``. During ``m``
+        Of the items labelled ``k``, at least the share ``p``, the lower confidence limit, shows ``k``. During ``m``
         consecutive deadlines, at least ``m`` items are labelled ``k``, and all of them are wrong with probability at
         most ``(1 - p)^m``. One of ``m * deadline`` items therefore shows ``k`` with probability ``1 - (1 - p)^m``.
 
@@ -135,7 +135,7 @@ class ConfusionMatrix(ResultPart):
         rate = observed_rate(hits, total, bonferroni(self.confidence, len(self.values)), if_empty=reason)
         if isinstance(rate, Unknown):
             return rate
-        method = f"Clopper-Pearson, {len(self.values)} together"
+        method = f"Clopper-Pearson, jointly for {len(self.values)} values"
         return rate.model_copy(update={"confidence": self.confidence, "method": method})
 
 
@@ -216,7 +216,9 @@ class SpecificationSuccess(ResultPart):
             return missing
         tolerated = f"{100 * self.tolerated:.3g}%"
         if self.guaranteed:
-            return f"also guaranteed for what items show: at most {tolerated} of labels are wrong, by the sample"
+            return (
+                f"also guaranteed for what items show: at most {tolerated} of labels are wrong, according to the sample"
+            )
         names = _join_names([repr(value.value) for value in self.values if not value.guaranteed])
         also = f"; {missing}" if self.missing else ""
         return (
@@ -367,7 +369,7 @@ class ConfusionResult(Result):
     def document(self) -> Document:
         """Describe the counts, the error rates and their effect on deadlines."""
         conditions = " and ".join(f"{name} = {value}" for name, value in self.conditions.items())
-        ignored = f", {self.unlabelled:,} not labelled and left out" if self.unlabelled else ""
+        ignored = f", {self.unlabelled:,} without a true label, excluded" if self.unlabelled else ""
         values, counts = self.sample.values, self.sample.counts
         rates = {value: rate.value for value, rate in self.right.items() if isinstance(rate, Observed)}
         blocks: list[Block] = []
@@ -377,7 +379,7 @@ class ConfusionResult(Result):
             text = f"The least reliable label is {worst!r}: {share} of the items with this label show it (observed)."
             blocks.append(Text(text, role="finding"))
         blocks += [
-            Figure("counts of labels", "Blue: right labels. Orange: wrong labels. Darker: more items.", self),
+            Figure("counts of labels", "Blue: correct labels. Orange: wrong labels. Darker: more items.", self),
             Table(
                 "Items by true value (rows) and label (columns), observed",
                 (
@@ -388,7 +390,10 @@ class ConfusionResult(Result):
             ),
             Table(
                 f"Reliability of labels, observed, with joint {format_level(self.sample.confidence)} intervals",
-                (Column("value"), *(Column(name, numeric=True) for name in ("said, and right", "shown, and said"))),
+                (
+                    Column("value"),
+                    *(Column(name, numeric=True) for name in ("correct among labelled", "labelled among shown")),
+                ),
                 tuple(
                     TableRow(
                         (value, show_quantity(self.right[value], "right"), show_quantity(self.found[value], "found"))

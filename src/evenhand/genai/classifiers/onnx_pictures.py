@@ -1,8 +1,8 @@
 """Classification of pictures by local ONNX models.
 
 The layout of colours and the size of pictures are read from the model where possible. The labels, the kind of scores
-and the scaling of colours must be stated: a model whose pictures are prepared differently than in its training still
-answers, but wrongly.
+and the scaling of colours must be stated: a model whose pictures are prepared differently than in its training gives
+wrong answers without an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES = {
 }
 
 _ROUNDING = 0.01
-"""Tolerance of probabilities outside 0 to 1, since models with low precision round."""
+"""Tolerance of probabilities outside 0 to 1, because of rounding in models with low precision."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,9 @@ def _build_reader(group: str, head: PictureHead, session: Any, *, name: str) -> 
         )
     shape = [size if isinstance(size, int) and size > 0 else None for size in inputs[0].shape]
     if shape[0] not in (None, 1):
-        raise ModelError(f"the model takes {shape[0]} pictures at once", location=name, hint="export it for one")
+        raise ModelError(
+            f"the model takes {shape[0]} pictures at once", location=name, hint="export it with a batch size of 1"
+        )
     dtype = _TYPES[inputs[0].type]
     if dtype is np.uint8 and (head.range, head.mean, head.std) != UNSCALED:
         raise ModelError("range, mean and std do not apply to a model that takes colours as bytes", location=name)
@@ -161,7 +163,7 @@ def _detect_layout(head: PictureHead, shape: list[int | None], name: str) -> Pic
         raise ModelError(
             f"the axis of colours is unclear for pictures {shape} with layout {head.layout}",
             location=name,
-            hint="say layout: nchw or nhwc",
+            hint="set layout: nchw or nhwc",
         )
     return layouts[0]
 
@@ -177,9 +179,9 @@ def _detect_size(head: PictureHead, sides: list[int | None], name: str) -> tuple
     height, width = sizes
     if height is None or width is None:
         raise ModelError(
-            "the model leaves the size of its pictures open",
+            "the model does not state the size of its pictures",
             location=name,
-            hint="say the size of its training, as size: 224",
+            hint="set the size used in its training, such as size: 224",
         )
     return height, width
 
@@ -202,7 +204,7 @@ def _choose_output(head: PictureHead, session: Any, name: str) -> str:
 
 
 def _score_width(shape: list[Any]) -> int | None:
-    """Compute the number of scores per picture. None if it is open."""
+    """Compute the number of scores per picture. None if the model does not state it."""
     sizes = shape[1:]
     return prod(sizes) if all(isinstance(size, int) and size >= 1 for size in sizes) else None
 
@@ -247,7 +249,7 @@ def _probabilities_by_value(reader: _HeadReader, answer: NDArray[Any]) -> dict[s
         raise ModelError(
             f"{reader.output!r} gave scores from {scores.min():.3g} to {scores.max():.3g}, which are not probabilities",
             location=name,
-            hint="say scores: softmax or sigmoid",
+            hint="set scores: softmax or sigmoid",
         )
     probabilities = dict.fromkeys(reader.head.values, 0.0)
     for label, probability in zip(labels, (1 - scores[0], scores[0]) if single else scores, strict=True):

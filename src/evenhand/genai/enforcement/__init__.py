@@ -1,1 +1,1 @@
-"""Keep every deadline while items are made: the enforcer, and a guard around a generator."""
+"""Keep every deadline while items are generated: the enforcer, and a guard around a generator."""

@@ -85,7 +85,7 @@ class DeadlineTracker:
         at = slot - self._settled - 1
         if not 0 <= at < len(self._window) or not OPEN_SLOT <= self._window[at] < len(self.repeated):
             raise DecisionError(
-                f"slot {slot} is not under way", code="unknown-id", hint="complete every admitted item once"
+                f"slot {slot} is not pending", code="unknown-id", hint="complete every admitted item once"
             )
         return self._window[at]
 
@@ -186,7 +186,7 @@ class DeadlineTracker:
             settled, behind = int(state["settled"]), int(state["items"])
             appearances, window = ([int(number) for number in state[name]] for name in ("last", "window"))
         except (KeyError, TypeError, ValueError):
-            raise DecisionError("this is not a state of a specification", code="state") from None
+            raise DecisionError("expected the state of a specification", code="state") from None
         fits = (
             len(appearances) == n
             and all(0 <= item <= behind for item in appearances)
@@ -261,7 +261,7 @@ class SpecificationState(DeadlineTracker):
             counts = {what: int(state["counts"][what]) for what in self.counts}
             reasons = [(str(what), str(reason)) for what, reason in state["reasons"]]
         except (KeyError, TypeError, ValueError):
-            raise DecisionError("this is not a state of a specification", code="state", location=self.name) from None
+            raise DecisionError("expected the state of a specification", code="state", location=self.name) from None
         super().restore(state)
         self.counts, self.reasons = counts, reasons
 

@@ -145,10 +145,10 @@ class Enforcer:
         seed: Seed of the choice among equally urgent values.
         retries: Maximum number of repetitions of an item that does not show the requested values. If None, that of the
             configuration.
-        slack: Number of items by which deadlines are kept early, and thus of useless items that are tolerated. If None,
-            that of the configuration.
-        in_flight: 1 if every item is complete before the next request is admitted, which allows any value of a tight
-            set. None for any number.
+        slack: Number of items by which deadlines are kept early, which is also the number of useless items that are
+            tolerated. If None, that of the configuration.
+        in_flight: 1 if every item is complete before the next request is admitted, so that any allowed value suffices.
+            None for any number.
 
     Raises:
         OptionError: The configuration cannot be kept, or this is undecided. The reason names the values.
@@ -266,7 +266,7 @@ class Enforcer:
             for i in mine:
                 if solver.rows[i].name not in admission.slots:
                     raise DecisionError(
-                        "this admission is of another mode", code="unknown-id", location=solver.rows[i].name
+                        "this admission belongs to another mode", code="unknown-id", location=solver.rows[i].name
                     )
         # An item may differ from its promise if all deadlines can still be kept.
         wrong = [
@@ -397,7 +397,7 @@ class Enforcer:
 
 def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
     if failed:
-        return "there is no item, and one is needed"
+        return "there is no item, but one is required"
     reasons = []
     for solver, mine, kinds in wrong:
         for i, kind in zip(mine, kinds, strict=True):
@@ -430,7 +430,7 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
         lines.append(f"{name}: {text}, again and again")
         counts = enforcer.counts[name]
         if counts["asked"]:
-            lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values worked")
+            lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values succeeded")
         broken = [
             f"{format_count(counts[kind], singular, plural)} {text}"
             for kind, (singular, plural, text) in BROKEN_TEXTS.items()
@@ -448,11 +448,11 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
     if enforcer.slack:
         late = format_count(enforcer.slack, "slot", "slots")
         lines.append(f"  or its failure, and the requests admitted before it was known, take at most {late}: the slack")
-    lines.append("  conditions of requests are recognised, and labels are right unless stated otherwise above")
+    lines.append("  the conditions of requests are recognised, and labels are correct unless stated otherwise above")
     lines.append(
-        "  every admitted request is completed; the order is that of the requests"
+        "  every admitted request is completed; items count in the order of their requests"
         if enforcer.mode == "before"
-        else "  every item is completed; the order is that in which they were first classified"
+        else "  every item is completed; items count in the order in which they were first classified"
     )
     return "\n".join(lines)
 
@@ -481,8 +481,8 @@ def _describe_success(enforcer: Enforcer) -> list[str]:
                 configuration, success, slack=enforcer.slack, in_flight=enforcer.in_flight, about=about
             )
             lines.append(
-                f"none are enough: {better.reason}"
+                f"none is sufficient: {better.reason}"
                 if isinstance(better, Unknown)
-                else f"enough are {better.statement()}"
+                else f"sufficient: {better.statement()}"
             )
     return lines

@@ -181,7 +181,7 @@ def generate_items(
         folder: Folder, which is created if necessary.
         in_flight: Number of concurrent requests, each in a thread. The next ones start when all of these are complete.
         again: Whether to answer prompts again that were all answered before.
-        progress: Function called with a description and the completed share.
+        progress: Function called with a description and the completed fraction.
 
     Raises:
         OptionError: There are no prompts, a key is not set, the generator does not support concurrent requests, or the
@@ -198,7 +198,7 @@ def generate_items(
         raise OptionError(
             f"expected {'1 for this generator' if ordered else '1 or more'} in flight, got {in_flight}",
             location="--in-flight",
-            hint="leave it out, or write 1",
+            hint="omit it, or write 1",
         )
     check_keys(configuration)
     enforcer = Enforcer(configuration, mode=configuration.guard.mode, in_flight=in_flight)
@@ -219,7 +219,7 @@ def generate_items(
                 failures = 0 if answer.item is not None else failures + 1
                 if failures == MAX_CONSECUTIVE_FAILURES:
                     raise ModelError(
-                        f"{failures} consecutive requests failed, the last because {answer.reason}",
+                        f"{failures} consecutive requests failed, the last one because {answer.reason}",
                         hint="earlier items are kept; repeat the command to continue",
                     )
             if progress is not None:
@@ -347,7 +347,7 @@ class _RunDirectory:
             if self._state.exists():
                 self._restore(self.read())
             elif self.table.rows:
-                raise OptionError(f"{folder} holds requests without their state", hint="choose another folder")
+                raise OptionError(f"{folder} contains requests without their state", hint="choose another folder")
             else:
                 self.table.truncate(0)
                 self._write_state()
@@ -382,11 +382,11 @@ class _RunDirectory:
             rows: dict[str, Any] = dict(state["enforcer"])
         except (ValueError, TypeError, KeyError):
             raise DataError(
-                "this is not a state of requests", location=str(self._state), hint="choose another folder"
+                "expected the state of a run", location=str(self._state), hint="choose another folder"
             ) from None
         if len(self.table.rows) < self.rows:
             raise DataError(
-                f"this table does not hold the {self.rows} requests of the state",
+                f"this table does not contain the {self.rows} requests of the state",
                 location=str(self.table.path),
                 hint="choose another folder",
             )

@@ -103,7 +103,7 @@ class GuardedAnswer:
         attempts: Attempts, in their order.
         notice: Sentence of the guard on why the status is not ``ok``, other than by a failure.
         failures: Failures that explain the status; the last one decided.
-        budget: Error that explains why the budget of the request did not allow another attempt.
+        budget: Error if the budget of the request did not allow another attempt.
     """
 
     item: Item | None

@@ -114,7 +114,7 @@ class ItemAttempt:
 
 
 class Spending:
-    """The cost of one request, within a limit.
+    """Cost of one request, within a limit.
 
     The price of tokens is known only after a call, so the first call is made alone, and each further item reserves the
     highest price of tokens of earlier items.
@@ -268,7 +268,7 @@ class ItemSupply:
         except Exception as error:
             if one_call and _refuses_several(error):
                 self._spending.release(count, one_call=True)
-                self._several = None  # from now on, each item is requested by itself
+                self._several = None  # from now on, each item is requested separately
                 return None
             lost = isinstance(error, FetchError) and may_be_charged(error)
             (cost,) = self._spending.settle(count, (), one_call=one_call, lost=lost)

@@ -20,7 +20,8 @@ MAX_ASSIGNMENTS = 4096
 MAX_REQUEST_ATTRIBUTES = 12
 """Maximum number of conditions plus groups of an exact joint game, whose requests are the subsets of both.
 
-The limit loses nothing: a game with more of them has at least 24 values, and so more than `MAX_GAME_STATES` states.
+The limit excludes no solvable game: a game with more of them has at least 24 values, and therefore more than
+    `MAX_GAME_STATES` states.
 """
 
 
@@ -146,7 +147,7 @@ class Feasibility:
     Attributes:
         verdict: Joint verdict on all specifications, including the slack.
         reason: Explanation.
-        hint: Instruction that helps. None if it is feasible.
+        hint: Instruction for a feasible configuration. None if it is feasible.
         specifications: Feasibility of each specification.
     """
 
@@ -288,13 +289,13 @@ def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> 
     if region.decided:
         return _Obstacle(
             "infeasible",
-            f"{names} cannot be kept together: each can alone, but an item shows only one value of each group",
+            f"{names} cannot be kept together: each can be kept alone, but an item shows only one value of each group",
             f"deadlines of {enough} or more for every value can always be kept together",
         )
     return _Obstacle(
         "undecided",
-        f"whether {names} can be kept together is not known: each can alone, and their joint game is too large to be "
-        "solved",
+        f"whether {names} can be kept together is not known: each can be kept alone, but their joint game is too "
+        "large to be solved",
         _raise_deadlines(component.requirements, enough),
     )
 
@@ -302,7 +303,7 @@ def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> 
 def _explain_slack(component: RequirementComponent, region: WinningRegion, slack: int) -> _Obstacle:
     names = " and ".join(requirement.name for requirement in component.requirements)
     problem = (
-        "those cannot be kept" if region.decided else "whether those can be kept is not known: the game is too large"
+        "these cannot be kept" if region.decided else "whether these can be kept is not known: the game is too large"
     )
     return _Obstacle(
         _region_verdict(region),

@@ -32,7 +32,7 @@ MAX_GAME_STATES = 5_000_000
 """Maximum number of states of a game that is solved exactly."""
 
 MAX_GAME_STEPS = 3_000_000_000
-"""Maximum number of visited states of a joint game, which take a few seconds."""
+"""Maximum number of visited states of a joint game. Visiting them takes a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class WinningRegion:
         self._least = 0 if game is None else min(game.flat)
         self._table = table
         self._shape = () if table is None else table.shape
-        # Reading one entry of bytes is several times as fast as of an array.
+        # Reading one entry of bytes is several times as fast as reading one of an array.
         self._flat = b"" if table is None else table.tobytes()
         strides = [1] * len(self._shape)
         for axis in range(len(strides) - 2, -1, -1):
@@ -136,10 +136,10 @@ class WinningRegion:
         return self._flat[index] == 1
 
     def _hall_condition(self, game: Game, left: Sequence[int]) -> bool:
-        """Check that at most d values are due within d items, for every d below the least deadline, after any item.
+        """Check that at most d values are due within d items, for every d below the smallest deadline, after any item.
 
-        Serving the earliest deadline carries the condition from d + 1 to d. For the largest d, this is not necessary if
-        there are few values: a specification whose last value was just shown always has one that is not due so soon.
+        Serving the earliest deadline preserves the condition from d + 1 to d. For the largest d, this is not necessary
+        if there are few values: a specification whose last value was just shown always has one that is not due so soon.
         """
         shortest = self._least
         for i, d in enumerate(sorted(left)):

@@ -1,4 +1,4 @@
-"""Retries and slack: bounds of the probability of a missed deadline, and the smallest sufficient number of retries.
+"""Retries and slack: bounds on the probability of a missed deadline, and the smallest sufficient number of retries.
 
 A deadline is missed only if instructions fail after all retries. The probability of that in a number of requests is
 bounded by the success rate of one attempt.
@@ -24,7 +24,7 @@ MAX_RETRIES = 60
 """Maximum number of retries that are tried."""
 
 CONFIDENCE = 0.95
-"""Joint confidence level of the lower ends of counted success rates."""
+"""Joint confidence level of the lower bounds on counted success rates."""
 
 MAX_REQUESTS = 10**15
 """Maximum number of requests for which a bound is stated."""
@@ -61,8 +61,8 @@ class AttemptSuccess(ResultPart):
     def from_counts(cls, configuration: GenerationConfig, counts: Mapping[str, Mapping[str, int]]) -> AttemptSuccess:
         """Compute success rates from the counts of an ``Enforcer``, for independent and identical attempts.
 
-        The lower ends of the intervals hold jointly for all specifications (Bonferroni). Specifications that share
-        groups are requested by the same instructions, so their smallest lower end is used. An item that is requested
+        The lower bounds hold jointly for all specifications (Bonferroni). Specifications that share
+        groups are requested by the same instructions, so their smallest lower bound is used. An item that is requested
         for several unrelated groups must show all values, so their failure rates are added.
 
         Args:
@@ -108,18 +108,18 @@ class AttemptSuccess(ResultPart):
                 "state it as obeys: under simulation:"
             )
         if not self.rate:
-            return f"an attempt works {format_at_least(self.least)} of the time, as the simulation says"
+            return f"an attempt succeeds {format_at_least(self.least)} of the time, according to the simulation"
         observed = [success for success in self.rate.values() if isinstance(success, Observed)]
         if not observed:
-            return "the success rate of instructions is not known, as no item had to show anything yet"
+            return "the success rate of instructions is not known, as no item has had a required value yet"
         parts = [
             f"{name}: not known, as {success.reason}"
             if isinstance(success, Unknown)
-            else f"{name}: {round(success.value * success.n):,} of {success.n:,} attempts worked, at least "
+            else f"{name}: {round(success.value * success.n):,} of {success.n:,} attempts succeeded, at least "
             f"{format_at_least(success.low)}"
             for name, success in self.rate.items()
         ]
-        return f"{'; '.join(parts)} ({observed[0].confidence:.0%} sure)"
+        return f"{'; '.join(parts)} (with {observed[0].confidence:.0%} confidence)"
 
 
 class RetrySettings(ResultPart):
@@ -163,15 +163,15 @@ class RetrySettings(ResultPart):
         """Describe the settings in one sentence."""
         how = "with one request at a time " if self.slack_counts else ""
         misses = "may be 1" if self.misses >= 1 else f"is {format_at_most(self.misses)} at most"
-        about = f"{' and '.join(self.about)}, asked for alone: " if self.about else ""
+        about = f"{' and '.join(self.about)}, requested alone: " if self.about else ""
         text = (
-            f"{about}{format_count(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction fails for "
-            f"good {format_at_most(self.failing)} of the time at most; {how}the probability of any missed deadline in "
-            f"{self.requests:,} requests {misses}"
+            f"{about}{format_count(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction fails "
+            f"after all retries {format_at_most(self.failing)} of the time at most; {how}the probability of any missed "
+            f"deadline in {self.requests:,} requests {misses}"
         )
         if not self.enough:
             good = format_count(self.good_for or 0, "request", "requests")
-            text += f", and {format_at_most(self.tolerated)} is tolerated: that is enough for {good}"
+            text += f", and {format_at_most(self.tolerated)} is tolerated: that is sufficient for {good}"
         return text + (f"; {self.why}" if self.why and not self.slack_counts else "")
 
 
@@ -268,7 +268,7 @@ def choose_retries(
         bound_misses(configuration, success, retries=retries, slack=slack, in_flight=in_flight, about=about)
         for retries in range(MAX_RETRIES + 1)
     )
-    few = Unknown(reason=f"not even {MAX_RETRIES} retries are enough, if an instruction works so rarely")
+    few = Unknown(reason=f"not even {MAX_RETRIES} retries are sufficient if an instruction succeeds so rarely")
     return next((setting for setting in settings if setting.enough), few)
 
 
@@ -304,7 +304,7 @@ def _slack_window(component: RequirementComponent, slack: int, in_flight: int | 
         return 0, ""
     if in_flight != 1:
         number = "any number" if in_flight is None else f"{in_flight:,}"
-        return 0, f"with {number} in flight slack does not help: items under way relied on what failed"
+        return 0, f"with {number} in flight, slack does not help: pending items relied on the failed one"
     if len(component.requirements) > 1:
         return 0, "the slack is not counted where several specifications share a group"
     window = recovery_window(component, slack)
@@ -327,8 +327,8 @@ def _tolerable_requests(failing: float, chain: float, tolerated: float) -> int |
 def _observed_success(counts: Mapping[str, int], name: str, confidence: float) -> Observed | Unknown:
     attempts, obeyed = counts.get("asked", 0), counts.get("obeyed", 0)
     if not 0 <= obeyed <= attempts:
-        raise OptionError(f"{obeyed} of {attempts} attempts cannot have worked", location=name)
-    return observed_rate(obeyed, attempts, confidence, if_empty="no item had to show anything yet")
+        raise OptionError(f"{obeyed} of {attempts} attempts cannot have succeeded", location=name)
+    return observed_rate(obeyed, attempts, confidence, if_empty="no item has had a required value yet")
 
 
 def format_at_least(share: float) -> str:
@@ -363,7 +363,7 @@ def recovery_window(component: RequirementComponent, slack: int) -> int | None:
     by one place, takes no room from it, and hurts no value behind it. After a failure, that place is at most ``n - 1``,
     as the value that the item did show is behind.
 
-    Only items with a recognised value count. The others change nothing.
+    Only items with a recognised value count. Other items change nothing.
 
     Returns:
         The number of items. None if it is unknown, which holds for shorter deadlines and several specifications.

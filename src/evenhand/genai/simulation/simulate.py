@@ -27,7 +27,7 @@ from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
 
 MAX_REQUESTS = 100_000_000
-"""Maximum number of requests, which are kept in memory and take hours."""
+"""Maximum number of requests. All are kept in memory, and simulating them takes hours."""
 
 PROGRESS_STEPS = 2000
 """Number of requests between two reports of progress."""
@@ -44,7 +44,7 @@ def simulate_requests(
 ) -> GenerationSimulationResult:
     """Simulate the same stream of requests under several policies, and assess the delivered items.
 
-    Requests, items and the order in which they finish are drawn as the ``simulation`` of the configuration says.
+    Requests, items and the order in which they finish are drawn as configured under ``simulation``.
 
     Args:
         configuration: A ``GenerationConfig``, or the argument of ``GenerationConfig.read``.
@@ -53,7 +53,7 @@ def simulate_requests(
         policies: Names of policies; all of them if empty. ``free`` leaves prompts unchanged, ``published`` uses the
             published counters, ``before`` and ``after`` are the modes of the ``Enforcer``.
         seed: Random seed.
-        progress: Function called with a description and the completed share.
+        progress: Function called with a description and the completed fraction.
 
     Raises:
         OptionError: An option is invalid, or the configuration does not describe a simulated generator.
@@ -102,7 +102,7 @@ def _check_options(
             raise OptionError(
                 f"the probabilities of the values of {group!r} are missing",
                 location="simulation.generator",
-                hint=f"write {group}: [{equal}] there, for {', '.join(values)}",
+                hint=f"write {group}: [{equal}] under generator, for {', '.join(values)}",
             )
     return tuple(dict.fromkeys(cast("Sequence[PolicyName]", policies or tuple(POLICIES))))
 

@@ -13,7 +13,7 @@ SimulatedItem: TypeAlias = dict[str, str | None]
 
 
 def draw_requests(shares: Mapping[str, float], *, seed: int) -> Iterator[frozenset[str]]:
-    """Yield the conditions of one request after the other, which hold independently.
+    """Yield the conditions of one request after another. Conditions are independent.
 
     Args:
         shares: Share of requests that meet each condition.
@@ -31,7 +31,7 @@ class SimulatedGenerator:
     """Generator of random items that follows instructions with a fixed probability.
 
     Requested values are drawn in proportion to their usual probabilities. Repeated items and obedience use separate
-    random numbers, so the n-th request meets the same randomness under every policy.
+    random numbers, so the n-th request uses the same random numbers under every policy.
 
     Args:
         probabilities: Probability of each value by concept group, without instructions.

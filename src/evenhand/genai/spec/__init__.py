@@ -1,1 +1,1 @@
-"""The configuration: conditions, groups of values, deadlines, and the generator, classifier and judge it names."""
+"""The configuration: conditions, groups of values, deadlines, generator, classifier, judge and guard."""

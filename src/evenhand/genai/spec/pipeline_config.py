@@ -169,13 +169,13 @@ class PictureHead(FileModel):
         file: ONNX file.
         labels: Label of each score: a value of the concept group, or None if it is not a value. The probabilities of
             repeated values are added. With two labels, a single score is that of the second.
-        scores: ``probabilities``, or scores that are converted by ``softmax`` or, each by itself, ``sigmoid``.
+        scores: ``probabilities``, or scores that are converted by ``softmax`` or, each separately, ``sigmoid``.
         output: Name of the output of the scores. Default: the only output of that width.
         threshold: Minimum probability. Below it, the value is unknown.
         size: Height and width of pictures, or one number for both. Default: that of the model.
         layout: ``nchw`` (colours before rows) or ``nhwc``. Default: derived from the axis of size 3.
         fit: Fit of pictures of another shape: ``stretch``, ``cover`` (the centre) or ``contain`` (on black).
-        range: Numbers of black and white.
+        range: Numbers that represent black and white.
         mean: Numbers subtracted from red, green and blue, in that range.
         std: Divisors of the results.
         colours: ``rgb``, or ``bgr`` if blue is first.
@@ -205,7 +205,7 @@ class PictureHead(FileModel):
     def _check_consistency(self) -> PictureHead:
         values = [label for label in self.labels if label is not None]
         if not values:
-            raise ValueError("labels names no value")
+            raise ValueError("labels must name at least one value")
         if self.scores == "sigmoid" and len(set(values)) < len(values):
             raise ValueError("sigmoid scores do not add up: name every value once")
         if min(self.std) <= 0:
@@ -265,7 +265,7 @@ class KeywordJudgeConfig(ConfigPart):
 
 
 class ChatJudgeConfig(RemoteConfig):
-    """A language model behind an endpoint, asked the question that each condition has as ``judge``."""
+    """A language model behind an endpoint, which answers the question ``judge`` of each condition."""
 
     kind: Literal["chat"]
 
@@ -287,7 +287,7 @@ def _needs(*places: str) -> AfterValidator:
     def check(text: str) -> str:
         for place in places:
             if place not in text:
-                raise ValueError(f"{text!r} has no place for {place}")
+                raise ValueError(f"{text!r} has no placeholder {place}")
         return text
 
     return AfterValidator(check)
@@ -297,7 +297,8 @@ class InstructionConfig(ConfigPart):
     """Instructions added to prompts.
 
     Attributes:
-        template: Text after a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces the prompt.
+        template: Text that is appended to a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces
+            the prompt.
         part: Name of a value without its own words, with ``{value}`` and optionally ``{group}``.
         values: Words for a value by concept group and value, such as ``a woman``.
         either: Separator between alternative values.
@@ -436,7 +437,7 @@ HINTS = {
     "repeated": "write the number of items within which every value appears, such as repeated: 6 or [5, 6, 6, 9]",
     "paired": "write the groups that are combined, such as paired: [age, gender]",
     "simulation.generator": "write the probability of every value, such as generator: {gender: [0.2, 0.8]}",
-    "name": 'names are texts, such as name: "leader"',
+    "name": 'write a text, such as name: "leader"',
     "condition": "name one of the conditions",
     "group": "name a concept group, such as group: gender",
     "groups": "write the values of every group, such as groups: {gender: [female, male]}",
@@ -446,8 +447,8 @@ HINTS = {
     "judge": "write the judge of prompts, such as judge: {kind: keywords}",
     "guard": "write guard: {mode: before, when_unsure: refuse}",
     "instruction": "write instruction: {template: 'It shows {values}.', values: {gender: {woman: a woman}}}",
-    "template": "mark the place of the values: template: '(showing: {values})'",
-    "part": "mark the place of the value: part: '{group} {value}'",
+    "template": "add the placeholder of the values, such as template: '(showing: {values})'",
+    "part": "add the placeholder of the value, such as part: '{group} {value}'",
     "price": "write the price of the generator, such as price: {item: 0.04}",
     "tokens": "write the price of a million input and output tokens, such as tokens: [0.15, 0.60]",
     "budget": "write the maximum cost, such as budget: {request: 0.20, day: 50}",

@@ -215,7 +215,7 @@ class GenerationConfig(ConfigPart):
             check_known(group, self.values, "group", location)
             if len(shares) != len(self.values[group]):
                 raise OptionError(
-                    f"{len(self.values[group])} values need as many probabilities, and there are {len(shares)}",
+                    f"{len(self.values[group])} values need as many probabilities, got {len(shares)}",
                     location=location,
                 )
             if abs(sum(shares) - 1) > 1e-6:
@@ -258,7 +258,7 @@ class GenerationConfig(ConfigPart):
                     raise OptionError(
                         f"the group {specification.group!r} has other values elsewhere: {', '.join(earlier)}",
                         location=f"specifications.{i}.values",
-                        hint="write them once, or the same",
+                        hint="write them once, or identically",
                     )
         for i, specification in enumerate(self.specifications):
             for group in specification.paired or (specification.group or "",):
@@ -320,7 +320,7 @@ def expand_deadlines(deadlines: Any, labels: Sequence[str], location: str) -> tu
         expanded = tuple(deadlines) if isinstance(deadlines, tuple | list) else (deadlines,) * len(labels)
     if len(expanded) != len(labels):
         raise OptionError(
-            f"{len(labels)} values need as many deadlines, and there are {len(expanded)}",
+            f"{len(labels)} values need as many deadlines, got {len(expanded)}",
             location=location,
             hint=f"in this order: {', '.join(labels)}",
         )
@@ -367,6 +367,4 @@ def _check_specification(specification: Specification, location: str) -> None:
 
 def _check_unique(names: Sequence[str], location: str, kind: str) -> None:
     if repeated := find_repeated(names):
-        raise OptionError(
-            f"the {kind} {repeated[0]!r} is there twice", location=location, hint="give each its own name"
-        )
+        raise OptionError(f"the {kind} {repeated[0]!r} is repeated", location=location, hint="give each its own name")

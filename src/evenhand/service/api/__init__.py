@@ -1,1 +1,1 @@
-"""The HTTP interface: application, routes, errors as answers."""
+"""HTTP interface: application, routes and error responses."""

@@ -70,7 +70,7 @@ class _HeadSentError(OSError):
 class RequestEnvelope:
     """Middleware that runs every request as an `_Exchange`.
 
-    HEAD is answered wherever GET is, by the head of that response.
+    HEAD is supported wherever GET is, and returns the headers of that response.
 
     Args:
         app: Inner application.
@@ -170,7 +170,7 @@ class _Exchange:
                 refusal = AccessError(
                     f"no response within {limits.request_seconds:g} seconds; the request may have been carried out",
                     code="late",
-                    hint="ask again, with the same id where there is one",
+                    hint="retry, with the same id if the request has one",
                 )
             # The caller must not take half a response for a whole one.
             if self.status or not isinstance(refusal, EvenhandError):
@@ -245,13 +245,15 @@ class _Exchange:
             error = AccessError(
                 f"the limit is {envelope.limits.requests_per_second:g} requests per second",
                 code="rate",
-                hint=f"ask again in {wait:.1f} seconds",
+                hint=f"retry in {wait:.1f} seconds",
             )
             error.retry_after = wait
             raise error
         if envelope.in_flight[name] >= envelope.limits.in_flight:
             raise AccessError(
-                f"{envelope.limits.in_flight} requests are already running", code="busy", hint="wait for the answers"
+                f"{envelope.limits.in_flight} requests are already running",
+                code="busy",
+                hint="wait for their responses",
             )
         envelope.in_flight[name] += 1
         self.is_counted = True
@@ -292,7 +294,7 @@ class _Exchange:
                     if self.held_bytes + len(part) > max_bytes:
                         raise _too_large_error(max_bytes)
                     if self.envelope.held_bytes + len(part) > MAX_HELD_BYTES:
-                        raise AccessError("too many large requests are running", code="busy", hint="ask again later")
+                        raise AccessError("too many large requests are running", code="busy", hint="retry later")
                     self.envelope.held_bytes += len(part)
                     self.held_bytes += len(part)
                     parts.append(part)
@@ -301,7 +303,7 @@ class _Exchange:
         return b"".join(parts)
 
     def _refusal_response(self, error: EvenhandError) -> Response:
-        """Build the response to a request that is not let in. Pages are redirected to the login."""
+        """Build the response to a request that is refused. Pages are redirected to the login."""
         if isinstance(error, AccessError) and error.code == "key":
             if self.scope["method"] == "GET" and "text/html" in self.headers.get("accept", ""):
                 return RedirectResponse("/login", 303)
@@ -335,7 +337,9 @@ class _Exchange:
 
 
 def _too_large_error(max_bytes: int) -> AccessError:
-    return AccessError(f"expected a request of at most {max_bytes} bytes", code="size", hint="send less at once")
+    return AccessError(
+        f"expected a request of at most {max_bytes} bytes", code="size", hint="send less data per request"
+    )
 
 
 def _request_id(scope: Scope) -> str:

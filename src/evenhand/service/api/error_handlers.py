@@ -39,7 +39,7 @@ STATUSES = {
 """HTTP statuses by error code. Other errors have a status by their class."""
 
 RELAYED_STATUSES = (400, 409, 413, 422, 429)
-"""Statuses of other services that concern the request of the caller, not the call of the service by Evenhand."""
+"""Statuses of other services that are caused by the caller's request, not by the way Evenhand calls the service."""
 
 EVENT_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Headers of event streams. nginx would otherwise hold back events to fill its buffer."""
@@ -125,7 +125,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, StoreError) and error.location:
         # Callers, which may have no key, do not receive the address and the messages of the store.
         logger.warning("the store: %s", error.message)
-        message = "the store cannot be used now; the service's own log says why"
+        message = "the store is unavailable; the log of the service has the reason"
     return error_body(message, kind=kind, code=code, hint=error.hint)
 
 
@@ -157,7 +157,7 @@ def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> HttpEr
         error.status,
         f"the generator's service refused the request with status {error.status}{reason}",
         code=error.code or "refused",
-        hint="ask again later" if error.status == 429 else "correct the request",
+        hint="retry later" if error.status == 429 else "correct the request",
         headers={**headers, **retry_after_header(error)},
     )
 

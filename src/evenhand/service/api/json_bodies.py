@@ -34,7 +34,7 @@ def parse_json_body(body: bytes) -> Any:
     except UnicodeDecodeError:
         problem = "it is not UTF-8"
     except UnicodeEncodeError:
-        problem = "a text has half a character: a surrogate without its other half"
+        problem = "a text contains an unpaired surrogate"
     except json.JSONDecodeError as error:
         problem = f"{error.msg} (line {error.lineno}, column {error.colno})" if error.doc else error.msg
     except RecursionError:

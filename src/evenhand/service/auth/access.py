@@ -65,7 +65,7 @@ def check_host_name(headers: Headers) -> None:
         raise AccessError(
             f"a service without keys does not accept the host name {name!r}",
             code="origin",
-            hint="ask for localhost, or require keys: [service] keys = true",
+            hint="use localhost, or require keys: [service] keys = true",
         )
 
 
@@ -136,5 +136,5 @@ class FailureThrottle:
         return AccessError(
             "too many requests without a valid key came from this address",
             code="rate",
-            hint=f"send a valid key, or ask again in {wait:.1f} seconds",
+            hint=f"send a valid key, or retry in {wait:.1f} seconds",
         )

@@ -39,7 +39,7 @@ COOKIE = "evenhand_key"
 """Cookie of the dashboard, which holds a key."""
 
 FRESH_SECONDS = 1.0
-"""Lifetime of the cached keys. A revoked key ends within about this time."""
+"""Lifetime of the cached keys. A revoked key stops working within about this time."""
 
 RETRY_SECONDS = 0.1
 """Seconds between two reads of the store for unknown keys."""
@@ -341,7 +341,7 @@ class KeyStore:
         return self._add(name, scopes, seconds, streams)
 
     def rotate(self, name: str, *, overlap: float) -> str:
-        """Create a key with the scopes and lifetime of a holder's last one. The old keys expire after some seconds.
+        """Create a key with the scopes and lifetime of a holder's latest key. The old keys expire after some seconds.
 
         If the store fails after the new key is created, the old keys stay valid.
 

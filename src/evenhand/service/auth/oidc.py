@@ -29,7 +29,7 @@ CALLBACK = "/login/callback"
 """Path to which the provider sends browsers back."""
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
-"""Accepted signatures: those with a key that only the provider has."""
+"""Accepted signature algorithms: the asymmetric ones, because only the provider has the private key."""
 
 REFUSED_ERRORS = ("access_denied", "invalid_grant", "mismatching_state")
 """Errors of a login that concern the user. Others concern the provider or the configuration."""
@@ -65,7 +65,7 @@ class Identity:
 
 
 class IdentityProvider:
-    """OpenID provider, asked through Authlib.
+    """OpenID provider, accessed through Authlib.
 
     Args:
         config: Configuration of the provider.
@@ -85,7 +85,7 @@ class IdentityProvider:
         self._secret = "" if config.client_secret_env is None else os.environ.get(config.client_secret_env, "")
         if config.client_secret_env is not None and not self._secret:
             raise OptionError(
-                f"the environment has no {config.client_secret_env}",
+                f"the environment variable {config.client_secret_env} is not set",
                 location="oidc.client_secret_env",
                 hint="set it to the secret that the provider gave this client",
             )
@@ -249,7 +249,7 @@ def close_session(ledger: Ledger, key: str, now: float) -> None:
 
 
 def _role_values(claims: Mapping[str, Any], name: str) -> set[str]:
-    """Return the values of a claim. Dots in its name lead into nested claims."""
+    """Return the values of a claim. Dots in its name separate the levels of nested claims."""
     values: Any = claims.get(name)
     if name not in claims:
         values = claims

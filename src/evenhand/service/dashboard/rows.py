@@ -81,7 +81,7 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
         case "abandon":
             row.update(_abandoned_columns(operation, output))
         case "checkpoint":
-            row["text"] = "what the stream is, for readers of its log from here on"
+            row["text"] = "checkpoint: the log can be read from here on"
         case "unguarded":
             row.update(_unguarded_columns(operation, output))
         case "record":
@@ -122,7 +122,7 @@ def _unguarded_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) 
     """Return the columns of a recommendation that passed without the shield."""
     if "missing" in operation:
         n = operation["missing"]
-        text = f"{n} more recommendation{' stands' if n == 1 else 's stand'} unguarded: the store was away"
+        text = f"{n} more recommendation{' was' if n == 1 else 's were'} followed unguarded: the store was unavailable"
         return {"marked": True, "text": text}
     return {
         "id": operation.get("id"),
@@ -131,7 +131,7 @@ def _unguarded_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) 
         "decision": output.get("decision"),
         "reason": "unguarded",
         "marked": True,
-        "text": "unguarded: the store was away, and the recommendation stands",
+        "text": "unguarded: the store was unavailable, and the recommendation was followed",
     }
 
 
@@ -154,7 +154,7 @@ def _record_row(number: int, note: Mapping[str, Any]) -> DashboardRow:
     if what == "started":
         return {"text": f"a replica of the service started, with version {note.get('evenhand')}"}
     if what == "lost":
-        return {"marked": True, "text": f"{note.get('records')} more records were lost while the store was away"}
+        return {"marked": True, "text": f"{note.get('records')} more records were lost while the store was unavailable"}
     return {"text": _shorten_text(canonical_json(note))}
 
 
@@ -208,7 +208,7 @@ def _abandoned_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) 
     n = len(output["abandoned"])
     return {
         "status": "failed",
-        "reason": f"{n} request{' was' if n == 1 else 's were'} given up: no replica was left to complete "
+        "reason": f"{n} request{' was' if n == 1 else 's were'} abandoned: no replica was left to complete "
         f"{'it' if n == 1 else 'them'}",
         "slots": {},
         "values": {},

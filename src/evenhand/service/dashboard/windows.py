@@ -40,7 +40,7 @@ ENTRY_QUERY = select(entries.c.number, entries.c.at, entries.c.body)
 
 
 def list_streams(connection: Connection) -> list[dict[str, Any]]:
-    """List every shield and guard: name, kind, digest, number and time of its last entry, entries kept."""
+    """List every shield and guard: name, kind, digest, number and time of its last entry, number of kept entries."""
     last_entry = (entries.c.stream == streams.c.name) & (entries.c.number == streams.c.number)
     columns = (streams.c.name, streams.c.kind, streams.c.digest, streams.c.number, entries.c.at)
     query = select(*columns).outerjoin(entries, last_entry).where(streams.c.kind.in_(STREAM_KINDS))
@@ -74,7 +74,7 @@ def read_news(connection: Connection, positions: Mapping[str, int]) -> list[dict
 
     Args:
         connection: Connection to the store.
-        positions: By stream, the number of the last entry that the page has. Other streams start with their first one.
+        positions: Number of the last entry that the page has, by stream. Other streams start with their first one.
 
     Returns:
         For each stream with news, its name (``stream``), the ``number`` of its last entry, the ``rows``, and whether

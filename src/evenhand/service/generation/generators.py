@@ -153,7 +153,7 @@ class ConversationGenerator:
         texts = [_content_text(messages[k].get("content")) for k in self._user]
         for k, original, changed in zip(self._user, texts, replace_texts(texts, prompt), strict=True):
             messages[k] = {**messages[k], "content": _replace_text(messages[k].get("content"), original, changed)}
-        # Messages whose text a rewritten prompt took over may be empty.
+        # Messages may be empty if a rewritten prompt replaced their text.
         answer = await call(
             self._chat.ask, [message for k, message in enumerate(messages) if k not in self._user or message["content"]]
         )

@@ -1,4 +1,4 @@
-"""Guard for a gateway that generates items itself: it asks before the generation, and again with the item.
+"""Guard for a gateway that generates items itself: it calls before the generation, and again with the item.
 
 There are no further attempts: an item that does not show its requested values is delivered, and the log records a
 broken assumption.
@@ -56,7 +56,7 @@ class GuardrailVerdict:
 
 @dataclass
 class _GatewayCall:
-    """One call of the gateway.
+    """One call from the gateway.
 
     Attributes:
         prompt: Hash of the prompt.
@@ -117,7 +117,7 @@ class Guardrail:
             prompt: Prompt of the user.
 
         Raises:
-            DecisionError: The call is under way with another prompt.
+            DecisionError: The call is already open with another prompt.
             StoreError: The store failed, and the configuration does not permit calls without it.
         """
         record = self._calls.get(call)
@@ -140,7 +140,9 @@ class Guardrail:
         changed = await call_part(pipeline.instruct, prompt, admission.must)
         if not prompt and changed != prompt:
             self._abandon(call, "no text")
-            return GuardrailVerdict("BLOCKED", "refused", reason="there is no text that the required values fit into")
+            return GuardrailVerdict(
+                "BLOCKED", "refused", reason="there is no text to which the required values can be added"
+            )
         verdict = GuardrailVerdict("NONE" if changed == prompt else "GUARDRAIL_INTERVENED", "ok", changed)
         until = self._steady() + self._entry.guardrail_seconds
         self._remember(call, _GatewayCall(sha256_hex(prompt), verdict, bool(admission.counts), until, admission.must))
@@ -173,7 +175,7 @@ class Guardrail:
             for name in expired:
                 del self._calls[name]
         for name in expired:
-            self._abandon(name, "no item came in time")
+            self._abandon(name, "no item arrived in time")
         return len(expired)
 
     def close(self) -> None:
@@ -212,7 +214,7 @@ class Guardrail:
             return self._undecided_verdict(reason, reason, self._notes(call))
         if failure is not None:
             return self._undecided_verdict(str(failure), failure.summary, self._notes(call))
-        # Without an item, such as when a tool is called, there is nothing to keep back.
+        # Without an item, such as when a tool is called, there is nothing to withhold.
         outcome = result.answer["outcome"]
         return GuardrailVerdict("NONE", "ok" if outcome["status"] == "ok" else "violation", reason=outcome["reason"])
 

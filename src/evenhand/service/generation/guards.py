@@ -53,7 +53,7 @@ class ServedAnswer:
         number: Number of the log entry that admitted or describes the request. None if there is none.
         seconds: Total duration.
         upstream_seconds: Duration of the calls of the generator.
-        usage: Usage that the generator's service charges for, of all attempts.
+        usage: Usage that the generator's service charges for, summed over all attempts.
     """
 
     answer: GuardedAnswer
@@ -113,10 +113,10 @@ class ServedGuard:
 
         Args:
             request: Request to this guard.
-            seconds: Time limit. Items that come later are not counted as shown.
+            seconds: Time limit. Items that arrive later are not counted as shown.
 
         Raises:
-            AccessError: Too many requests are under way.
+            AccessError: Too many requests are running.
             StoreError: The service is stopping.
         """
         answers: asyncio.Queue[Served] = asyncio.Queue()
@@ -222,7 +222,7 @@ class GuardedRequest:
             await self._log_unused()
         finally:
             for _ in range(self.count - reported):
-                report(StoreError("the service is stopping", hint="ask another replica, or again later"))
+                report(StoreError("the service is stopping", hint="use another replica, or retry later"))
 
     async def _answer(self) -> ServedAnswer:
         """Return the next item.

@@ -44,13 +44,13 @@ class ConcurrencyLimiter:
         """
         with self._changed:
             if self._is_closed:
-                raise StoreError("the service is stopping", hint="ask another replica, or again later")
+                raise StoreError("the service is stopping", hint="use another replica, or retry later")
             if len(self._accepted) >= self._max_tasks:
                 raise AccessError(
                     f"{self._name} has {len(self._accepted)} running or queued requests, and accepts at most "
                     f"{self._max_tasks}",
                     code="busy",
-                    hint="ask again later",
+                    hint="retry later",
                 )
             task = asyncio.get_running_loop().create_task(self._run(work), name=f"evenhand-{self._name}")
             self._accepted.add(task)

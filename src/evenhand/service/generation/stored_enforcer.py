@@ -131,7 +131,7 @@ class StoredEnforcer:
         except DecisionError as error:
             if error.code != "unknown-id":
                 raise
-            raise StoreError("the request was abandoned because its replica was silent", hint="ask again") from None
+            raise StoreError("the request was abandoned because its replica was silent", hint="retry") from None
         if self._notes is not None:
             self._notes.unlogged = 0.0
         outcome = result.answer["outcome"]

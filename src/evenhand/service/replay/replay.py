@@ -128,7 +128,7 @@ class LogReplayer:
         state_number: Number of the entry whose resulting state is stored in ``state``.
 
     Attributes:
-        ids: By ID, the number of its last entry.
+        ids: Number of the last entry of each ID.
     """
 
     def __init__(

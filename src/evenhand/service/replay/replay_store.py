@@ -62,7 +62,7 @@ def replay_stored_logs(
     Args:
         database: Store.
         policies: Policies for ``replay_log``.
-        heads: By stream, the hash of an entry that must be in its log. These streams must exist.
+        heads: Hash of an entry that must be in the log, by stream. These streams must exist.
         stream: Name of the only stream to replay. None replays all streams.
 
     Raises:
@@ -126,7 +126,7 @@ def _replay_stream(
     replayer: LogReplayer,
     stray: LogDifference | None,
 ) -> ServiceReplay:
-    # The service may append entries and cut the log meanwhile.
+    # The service may append entries and cut the log in the meantime.
     records = _StoredRecords(database, name)
     entry = None
     for entry in takewhile(lambda entry: row is None or entry["number"] <= row["number"], read_log(database, name)):
@@ -191,7 +191,7 @@ class _StoredRecords:
             query = select(pictures.c.number).where(pictures.c.stream == stream)
             self._pictures = set(connection.execute(query).scalars())
         self._logged_checkpoints: dict[int, float] = {}
-        # By admission, the hashes of its items in the log.
+        # Hashes of the items in the log, by admission.
         self._digests: dict[int, set[str]] = {}
 
     def take(self, entry: Mapping[str, Any]) -> None:
@@ -239,7 +239,7 @@ class _StoredRecords:
             other = connection.execute(
                 select(answers.c.number).where(same_stream, answers.c.id == answer_key(id))
             ).scalar()
-            # An entry that was appended meanwhile may have the same ID.
+            # An entry that was appended in the meantime may have the same ID.
             if other is None or self._logged_id(connection, other) != id:
                 return _build_difference(number, "the stored answer of its ID is missing", id, other)
         if surplus:

@@ -51,10 +51,10 @@ class Database:
     a power cut may lose it.
 
     **A durable transaction makes earlier transactions durable.** Both stores write one log in the order of the commits,
-    and sync it from its beginning up to the waiting commit. A transaction that follows one without a wait comes after
-    it in this log. A power cut therefore loses the end of the log: never a transaction without all later ones, and
-    never anything before a durable one. This holds across processes, connections and replicas, because a store has one
-    log. (When SQLite moves its log into the database file, it syncs both before it begins a new log.)
+    and sync it from its beginning up to the waiting commit. A transaction that follows a non-durable one comes after it
+    in this log. A power cut therefore loses the end of the log: never a transaction without all later ones, and never
+    anything before a durable one. This holds across processes, connections and replicas, because a store has one log.
+    (When SQLite moves its log into the database file, it syncs both before it begins a new log.)
 
     Args:
         url: ``sqlite:///evenhand.db`` or ``postgresql://user@host/name``.
@@ -251,11 +251,11 @@ def _explain_error(error: Exception) -> tuple[str, str]:
     if "full" in message or "No space left" in message or "quota" in message:
         return f"the store's disk is full: {message}", "free some space; the service then continues by itself"
     if "locked" in message or "lock timeout" in message:
-        return f"the store is held by another process: {message}", "end the other process, and ask again"
+        return f"the store is held by another process: {message}", "end the other process, and retry"
     if "not a database" in message or "malformed" in message:
         return f"the store failed: {message}", "name another file, or restore a backup"
     if "connection failed" in message or "Connection refused" in message:
-        return f"the store failed: {message}", "check that its server runs and accepts this user, and ask again"
+        return f"the store failed: {message}", "check that its server runs and accepts this user, and retry"
     return f"the store failed: {message}", "check its log and its disk; then repeat the request with the same id"
 
 
@@ -301,7 +301,7 @@ def read_log(database: Database, stream: str, *, after: int = -1, page: int = PA
         page: Number of entries in memory.
 
     Raises:
-        StoreError: The store failed, or the next entries were deleted meanwhile.
+        StoreError: The store failed, or the next entries were deleted in the meantime.
     """
     is_first = True
     while True:
@@ -309,7 +309,7 @@ def read_log(database: Database, stream: str, *, after: int = -1, page: int = PA
             batch = read_entries_after(connection, stream, after, page)
         if not is_first and batch and batch[0]["number"] != after + 1:
             raise StoreError(
-                f"entries after {after} of {stream!r} were deleted while its log was read", hint="begin again"
+                f"entries after {after} of {stream!r} were deleted while its log was being read", hint="begin again"
             )
         is_first = False
         yield from batch

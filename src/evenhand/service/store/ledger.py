@@ -169,7 +169,7 @@ class Ledger:
         self.listeners: list[Listener] = []
         self.measurers: list[Measurer] = []
         self._queue: SimpleQueue[_OperationTask | _WorkTask[Any] | _PlanReady | None] = SimpleQueue()
-        # By stream, the operations that wait for a plan, and how often they have waited.
+        # Operations that wait for a plan, and how often they have waited, by stream.
         self._waiting_for_plan: dict[str, list[_OperationTask]] = {}
         self._rounds: dict[str, int] = defaultdict(int)
         self._gate = threading.Lock()
@@ -228,7 +228,7 @@ class Ledger:
     ) -> OperationResult:
         """Carry out a durable operation unless that takes too long.
 
-        A commit that has begun is waited for, so that the caller always knows whether the operation was carried out.
+        If the commit has begun, wait for it, so that the caller always knows whether the operation was carried out.
 
         Raises:
             TimeoutError: It took too long. The operation was not carried out, and will not be.
@@ -294,7 +294,7 @@ class Ledger:
         # Nothing may be queued after the end marker.
         with self._gate:
             if self._closed:
-                raise StoreError("the service is stopping", hint="ask another replica, or again later")
+                raise StoreError("the service is stopping", hint="use another replica, or retry later")
             self._queue.put(task)
 
     def _write(self) -> None:
@@ -443,7 +443,7 @@ class Ledger:
                 future.claimed = True
 
     def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
-        """Return whether a commit without an answer happened, according to the store.
+        """Return whether an unconfirmed commit took effect, according to the store.
 
         Raises:
             StoreError: The store did not answer.

@@ -60,7 +60,7 @@ class RetryQueue:
         """Carry out an operation now or later. The operation must be idempotent.
 
         Returns:
-            The result of the first attempt. None if it failed at once.
+            The result of the first attempt. None if it failed.
         """
         try:
             future = self.ledger.submit(self._stream, operation, durable=False)

@@ -123,7 +123,7 @@ REVISION = "0001"
 """Revision of the tables above: the last one in the folder."""
 
 MIGRATION_LOCK = 7_253_869_114
-"""The number of the lock under which PostgreSQL's tables are made and changed."""
+"""Number of the advisory lock that is held while PostgreSQL's tables are created or migrated."""
 
 
 def migrate_store(connection: Connection) -> None:

@@ -210,7 +210,7 @@ class Transaction:
             if row.digest == machine.digest:
                 return
             logger.warning(
-                "%s has another configuration than before: a new run starts with entry %d of its log", stream, number
+                "%s has a different configuration: a new run starts with entry %d of its log", stream, number
             )
         entry = self._entry(stream, number, previous, _checkpoint_body(machine))
         insert_entries(connection, [entry], frozenset([number]))
@@ -390,14 +390,14 @@ def configuration_error(stream: str) -> DecisionError:
     return DecisionError(
         f"another replica has started {stream!r} with another configuration",
         code="replaced",
-        hint="ask that replica, or restart this one with the same configuration",
+        hint="use that replica, or restart this one with the same configuration",
     )
 
 
 def is_written(connection: Connection, stream: str, entry: Mapping[str, Any]) -> bool:
     """Return whether an entry is in the store, after waiting for transactions that may still write there.
 
-    A commit without an answer may still be running in the server. Its transaction holds the lock of the stream's row
+    An unconfirmed commit may still be running in the server. Its transaction holds the lock of the stream's row
     until it is decided, so the next holder of that lock sees the outcome.
     """
     connection.execute(select(streams.c.number).where(streams.c.name == stream).with_for_update()).one()

@@ -75,7 +75,7 @@ COPIED_ROWS = 1_000
 """Number of rows that are copied at once."""
 
 NOT_COPIED = (replicas, revisions)
-"""Tables that every store has for itself."""
+"""Tables whose rows concern one store only."""
 
 
 class Replicas:
@@ -95,9 +95,9 @@ class Replicas:
     ) -> None:
         self._database, self._ledger, self._name, self._steady = database, ledger, name, steady
         self._checked_at: float | None = None
-        # By replica, its last heartbeat and when it was first seen.
+        # Last heartbeat of each replica, and when it was first seen.
         self._seen: dict[str, tuple[int, float]] = {}
-        # By stream, the hash of its last entry and the replicas with open work.
+        # Hash of the last entry and replicas with open work, by stream.
         self._holders: dict[str, tuple[str, Collection[str]]] = {}
 
     def beat(self) -> None:
@@ -285,7 +285,7 @@ def copy_store(
         progress: Function that receives the number of copied rows.
 
     Returns:
-        By stream, the number and the hash of its last entry in the copy.
+        Number and hash of the last entry in the copy, by stream.
 
     Raises:
         StoreError: The target is not empty, or one of the stores failed.
@@ -295,7 +295,7 @@ def copy_store(
         if writer.execute(select(func.count()).select_from(streams)).scalar_one():
             raise StoreError(
                 "the store is not empty: its content would be mixed with the copy",
-                hint="use a new store, or move the old one away",
+                hint="use a new store, or move the old one elsewhere",
             )
         for table in metadata.sorted_tables:
             if table in NOT_COPIED:

@@ -36,7 +36,7 @@ MAGIC = b"EVENHAND shield "
 VERSION = 2
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 MAX_COMPRESSION_RATIO = 1040
-"""Maximum compression of zlib. An array that unpacks to more bytes was forged."""
+"""Maximum compression ratio of zlib. An array that unpacks to more bytes was forged."""
 
 NUMBER_TYPES: Mapping[str, tuple[type, ...]] = {
     "expected_cost": (int, float),
@@ -44,7 +44,7 @@ NUMBER_TYPES: Mapping[str, tuple[type, ...]] = {
     "peak_bytes": (int,),
     "seconds": (int, float),
 }
-"""Numbers of the synthesis in a file, with their types. All are 0 or more; an unknown number is null."""
+"""Numbers of the synthesis that a file stores, with their types. All are at least 0, and an unknown number is null."""
 
 
 def save_policy(policy: ShieldPolicy, path: str | Path) -> int:
@@ -85,7 +85,7 @@ def read_policy_bytes(path: str | Path) -> bytes:
         raise DataError(
             f"the policy file cannot be read: {error.strerror or error}",
             location=str(path),
-            hint="`evenhand shield synthesize` makes one",
+            hint="`evenhand shield synthesize` creates one",
         ) from None
 
 
@@ -131,7 +131,7 @@ def _read_number(number: Any, types: tuple[type, ...]) -> Any:
     if number is None and float in types:
         return float("nan")
     if type(number) not in types or not isfinite(number) or number < 0:
-        raise ValueError(f"{number!r} is not one of its numbers")
+        raise ValueError(f"{number!r} is not a valid value")
     return number
 
 
@@ -171,7 +171,7 @@ def _read_table(form: str, plan: ShieldPlan, parts: list[bytes]) -> ActionTable:
     """Read a table of actions."""
     shapes = FORMS[form].shapes(plan)
     if len(parts) != len(shapes):
-        raise ValueError(f"it has {len(parts)} tables, and its plan needs {len(shapes)}")
+        raise ValueError(f"it has {len(parts)} tables, but its plan needs {len(shapes)}")
     return FORMS[form].build(plan, tuple(map(_unpack_array, shapes, parts)))
 
 
@@ -198,7 +198,7 @@ def _build_thresholds(plan: ShieldPlan, arrays: StoredArrays) -> ActionTable:
     # Sums wrap around at the same places as the differences did.
     rows = [np.ascontiguousarray(np.cumsum(steps, axis=1, dtype=steps.dtype).T) for steps in arrays]
     if any((row[:, 1:] < row[:, :-1]).any() for row in rows):
-        raise ValueError("its thresholds do not ascend")
+        raise ValueError("its thresholds are not ascending")
     return ThresholdTable(plan.horizon, plan.property.labelled, costs, (rows[0].reshape(-1), rows[1].reshape(-1)))
 
 
@@ -276,7 +276,7 @@ def unpack_container(data: bytes, *, location: str) -> tuple[dict[str, Any], lis
         location: Name of the file in errors.
 
     Raises:
-        DataError: The file is not a policy file, has a newer format, was cut short or altered.
+        DataError: The file is not a policy file, has a newer format, was truncated or altered.
     """
     line, newline, _ = data[:64].partition(b"\n")
     number = line.removeprefix(MAGIC)
@@ -284,7 +284,7 @@ def unpack_container(data: bytes, *, location: str) -> tuple[dict[str, Any], lis
         raise DataError(
             "this is not a policy file of Evenhand",
             location=location,
-            hint="give a file that `evenhand shield synthesize` wrote",
+            hint="pass a file that `evenhand shield synthesize` wrote",
         )
     if number != b"%d" % VERSION:
         raise DataError(
@@ -295,15 +295,15 @@ def unpack_container(data: bytes, *, location: str) -> tuple[dict[str, Any], lis
     end = data.find(b"\n", len(line) + 1)
     head = _parse_description(data[len(line) + 1 : max(end, 0)])
     if head is None:
-        raise _damaged_file_error("its description cannot be read: it was cut short or altered", location)
+        raise _damaged_file_error("its description cannot be read: it was truncated or altered", location)
     edges = np.cumsum([end + 1, *head.pop("bytes")]).tolist()
     expected = edges[-1] + CHECKSUM_BYTES
     if len(data) < expected:
-        raise _damaged_file_error(f"it was cut short: {len(data):,} of {expected:,} bytes are there", location)
+        raise _damaged_file_error(f"it was truncated: {len(data):,} of {expected:,} bytes remain", location)
     if len(data) > expected:
         raise _damaged_file_error(f"{len(data) - expected:,} bytes follow its end", location)
     if hashlib.sha256(data[:-CHECKSUM_BYTES]).digest() != data[-CHECKSUM_BYTES:]:
-        raise _damaged_file_error("it was altered: its checksum does not fit", location)
+        raise _damaged_file_error("it was altered: its checksum does not match", location)
     return head, [data[start:stop] for start, stop in pairwise(edges)]
 
 
@@ -321,7 +321,7 @@ def _parse_description(text: bytes) -> dict[str, Any] | None:
 
 def _damaged_file_error(reason: str, location: str) -> DataError:
     return DataError(
-        f"this policy file is not whole: {reason}",
+        f"this policy file is damaged: {reason}",
         location=location,
         hint="copy it again, or synthesize the shield again: evenhand shield synthesize",
     )

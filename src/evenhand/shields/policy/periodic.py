@@ -1,7 +1,7 @@
 """Periodic shields: one period after another, with the counters of the past.
 
 ``PeriodicShield(plan).begin(past)`` returns the period that begins after these counters. Nothing else is carried from
-period to period, so that a shield is restored from its counters.
+period to period, so a shield can be restored from its counters.
 
 Source: Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers,
 AAAI 2025, section 4. The strict and soft ends and the convention for small groups in several periods are ours.
@@ -52,9 +52,9 @@ class ShieldPeriod:
     Attributes:
         policy: Policy over the counters of this period alone, which begin at 0. Its expected cost includes prices of
             unfair ends.
-        start: Counters of everything before.
+        start: Counters of everything before the period.
         end: Values of the ends of the period. None if nothing is required, or if each group has its own table.
-        guaranteed: Whether the period always ends fair, with everything before.
+        guaranteed: Whether the period, counted with everything before it, always ends fair.
     """
 
     policy: ShieldPolicy
@@ -64,7 +64,8 @@ class ShieldPeriod:
     rule: ObligatoryEnd | WelfareBounds | BalancedPeriod | bool = field(repr=False)
 
     def assumption_held(self, *sizes: Any) -> Booleans:
-        """Check whether the period kept the assumption, given the counts of each group in it; arrays or numbers.
+        """Check whether the period satisfied the assumption, given the counts of each group in it, as numbers or
+        arrays.
 
         If it did in this and all earlier periods, the end is fair.
         """
@@ -78,11 +79,11 @@ class ShieldPeriod:
         return self.rule.holds(counts)
 
     def assumption_possible(self, sizes: Counters, left: int, open_labels: Counters | None) -> bool:
-        """Check whether the period can still keep the assumption.
+        """Check whether the period can still satisfy the assumption.
 
         Args:
             sizes: Counts of each group in the period.
-            left: Number of decisions to come.
+            left: Number of remaining decisions.
             open_labels: Open decisions of each group. If None, everyone counts.
         """
         if isinstance(self.rule, bool):
@@ -94,7 +95,7 @@ class ShieldPeriod:
         if open_labels is None:
             more_a = np.arange(left + 1)
             return bool(self.assumption_held(sizes[0] + more_a, sizes[1] + left - more_a).any())
-        # Any number of open labels may count. Each further count needs one of the decisions to come.
+        # Any number of open labels may count. Each further count needs one of the remaining decisions.
         more_a, more_b = np.indices((open_labels[0] + left + 1, open_labels[1] + left + 1))
         to_come = np.maximum(more_a - open_labels[0], 0) + np.maximum(more_b - open_labels[1], 0)
         possible = to_come <= left
@@ -105,7 +106,7 @@ class ShieldPeriod:
 class BalancedPeriod:
     """Assumption that half of the decisions of a period are on each group (Theorem 2).
 
-    It fails if half of the decisions are too few for a group to be judged.
+    It is impossible if half of the decisions are too few for a group to be judged.
 
     Attributes:
         horizon: Number of decisions in the period.
@@ -139,13 +140,13 @@ class PeriodicShield:
             )
         if len(plan.inputs.groups) != 2 and plan.kind not in ("static-bw", "dynamic"):
             raise OptionError(
-                f"{plan.kind} shields are for two groups, and these are {len(plan.inputs.groups)}",
+                f"{plan.kind} shields support two groups, got {len(plan.inputs.groups)}",
                 location="groups",
                 hint="use kind dynamic, or welfare bounds of each group (static-bw)",
             )
         if len(plan.inputs.groups) != 2 and plan.terminal == "exempt":
             raise OptionError(
-                "which ends are exempt is known for two groups", location="terminal", hint="terminal: strict or soft"
+                "terminal exempt supports two groups only", location="terminal", hint="terminal: strict or soft"
             )
         self.plan = plan
         self._progress = progress
@@ -160,7 +161,7 @@ class PeriodicShield:
 
     @property
     def assumption_held_at_start(self) -> bool:
-        """Whether the past keeps the assumption, as one period would."""
+        """Whether the past satisfies the assumption, taken as one period."""
         start = self.plan.start
         if not any(start) or self.plan.kind in ("dynamic", "greedy"):
             # A dynamic shield plans each period from the counters before it.
@@ -208,7 +209,7 @@ class PeriodicShield:
         plan = self.plan.continue_from(past)
         if len(plan.inputs.groups) > 2:
             return self._remember(past, self._several_groups(plan))
-        # Without a past, the property itself is always possible: accept everyone, or no one.
+        # Without a past, the property can always be kept, by accepting everyone or no one.
         exempt = plan.terminal == "exempt" and any(past)
         owed = ObligatoryEnd(plan.property, past, plan.horizon, exempt)
         price = UNFAIR_END_PRICE * plan.horizon * max(plan.inputs.costs[-1], 1e-6)
@@ -218,13 +219,15 @@ class PeriodicShield:
         if period is None and not exempt:
             period = self._period(plan, PricedEnd(owed, price), owed)
         if period is None:
-            # The past was unfair or not judged: nothing is guaranteed.
+            # The past was unfair or was not judged, so nothing is guaranteed.
             period = self._period(plan, None if exempt else PricedEnd(owed, price, everywhere=True), False)
         assert period is not None
         return self._remember(past, period)
 
     def _several_groups(self, plan: ShieldPlan) -> ShieldPeriod:
-        """Return a period over three or more groups. It ends fair if that can be guaranteed, else at a price."""
+        """Return a period over three or more groups. It ends fair if that can be guaranteed, and otherwise unfair ends
+        have a price.
+        """
         # Once every later end can be fair, small groups are judged too, as with two groups.
         always = always_ends_fair(self.plan, plan.start)
         zero = replace(plan.property, empty_group=EmptyGroupRule("zero"))
@@ -255,7 +258,7 @@ class PeriodicShield:
 
 
 def _solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None) -> ShieldPolicy | None:
-    """Synthesize the policy of a period; None if the checks cannot always be passed.
+    """Synthesize the policy of a period. None if the checks cannot always be passed.
 
     Args:
         plan: Plan of the period.
@@ -311,7 +314,7 @@ class GreedyRule:
     arrays: tuple[NDArray[Any], ...] = ()
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
-        """Return the level in a state, at all costs or none."""
+        """Return the level in a state: an override at any cost, or none."""
         counts = [now + past for now, past in zip(counters, self.start, strict=True)]
         counts[2 * group] += 1
         rejected = self.property.bias(*counts)
@@ -323,7 +326,7 @@ class GreedyRule:
         return self.costs if worse == rejected else -self.costs
 
 
-# Ends of a period whose counts are added to those of the past: obligatory, exempt, or at a price.
+# Ends of a period whose counts are added to those of the past: obligatory, exempt, or penalised.
 #
 # Some ends cannot be fair under any policy, for example if almost all people are of one group. Let w_a <= w_b be the
 # welfares before the period, phi their difference, and d_a, d_b the numbers of people seen by its end, including the
@@ -340,7 +343,7 @@ NEVER = 2**62
 
 @dataclass(frozen=True)
 class ObligatoryEnd:
-    """Ends that must be fair if a fair past makes that possible for all arrivals.
+    """Ends that must be fair whenever a fair past makes that possible for all arrivals.
 
     Obligatory ends count small groups too, because a bias that grows while it is not judged might become too large to
     repair.
@@ -397,7 +400,7 @@ class ObligatoryEnd:
         return bool((self.least_of_b <= longest).all())
 
     def is_obligatory(self, n_a: Any, n_b: Any) -> Booleans:
-        """Return whether the end must be fair, given the counts of each group in the period; arrays or numbers."""
+        """Return whether the end must be fair, given the counts of each group in the period, as numbers or arrays."""
         return np.asarray(np.asarray(n_b) >= self.least_of_b[np.asarray(n_a)])
 
     def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:

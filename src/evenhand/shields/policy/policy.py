@@ -1,7 +1,7 @@
 """Synthesised shields: the action in every state, looked up in about a microsecond.
 
 The action in a state on a group is a level from -K to K, where K is the number of costs: 0 follows every
-recommendation, k also accepts against the recommendation at a cost of at most the k-th, and -k rejects likewise.
+recommendation, k also accepts against the recommendation if the cost is at most the k-th, and -k rejects likewise.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class ShieldPolicy:
 
     @property
     def makes_own_periods(self) -> bool:
-        """Whether a running shield makes its periods from the plan, and not from this table."""
+        """Whether a running shield synthesises its periods from the plan instead of using this table."""
         return self.plan.makes_periods and self.actions.form != "separate"
 
     @property
     def running_digest(self) -> str:
-        """Digest of the shield that runs with this policy: in its states, its log and the service."""
+        """Digest of a running shield with this policy, as stored in its states, its log and the service."""
         return self.plan.digest if self.makes_own_periods else self.digest
 
     @property
@@ -143,7 +143,7 @@ class ShieldPolicy:
             OptionError: As for `action`, or the cost is missing and several are possible.
         """
         if cost is None and self.levels > 1:
-            raise OptionError("the cost of overriding is needed", hint="this shield was made for several costs")
+            raise OptionError("the cost of overriding is required", hint="this shield has several costs")
         return apply_level(self.action(t, counters, group), recommendation, cost, self.plan.inputs.costs)
 
 

@@ -1,9 +1,9 @@
 """Tables of actions, as thresholds or a few bits per state.
 
 For fixed numbers of seen individuals the level on group a rises with b, and the level on group b with a: the value of a
-state is submodular in (a, b), as the fair ends are a sublattice and every step keeps it so (Topkis). So it suffices to
-store the counts at which it rises, two numbers per row with one cost. Soft terminals may break this; then the level of
-every state is stored.
+state is submodular in (a, b), because the fair ends are a sublattice and every step preserves submodularity (Topkis).
+It therefore suffices to store the counts at which the level rises, two numbers per row with one cost. Soft terminals
+may violate this. Then the level of every state is stored.
 """
 
 from __future__ import annotations

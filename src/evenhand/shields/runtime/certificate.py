@@ -26,18 +26,18 @@ class ShieldCertificate:
     Attributes:
         keeps: Description of the property.
         kappa: Largest fair bias.
-        step, horizon: Decisions made in the period, and their total. A finite shield has one period.
+        step, horizon: Number of decisions so far in the period, and in total. A finite shield has one period.
         period: Number of the period, from 0.
         shielded: Bias of the shield's decisions over all periods. With open labels, the largest possible one.
         unshielded: Bias of the recommendations.
         open_labels: Decisions that await a label.
         expired_labels: Decisions whose label did not arrive within the configured wait. They are not counted.
-        bound: Upper bound of the bias at the end of this period. None if nothing is guaranteed.
-        exact: Whether some future attains the bound.
-        later: Upper bound of the bias at the end of each later period, if the assumption holds until then. None without
+        bound: Upper bound on the bias at the end of this period. None if nothing is guaranteed.
+        exact: Whether the bias can reach the bound.
+        later: Upper bound on the bias at the end of each later period, if the assumption holds until then. None without
             later periods or without a guarantee.
         how: Reason for the bound, or for its absence.
-        how_later: Reason for ``later``, or for its absence. Empty if no later period follows.
+        how_later: Reason for ``later``, or for its absence. Empty if there is no later period.
         assumption: Assumption of the bounds.
         assumption_held: Whether the assumption has held, and still can hold in this period. None without an assumption.
         advisory: Whether recommendations are followed, and the shield only counts.
@@ -63,12 +63,12 @@ class ShieldCertificate:
 
     @property
     def bias(self) -> Fraction:
-        """Bias of the decisions in force."""
+        """Bias of the decisions that were applied."""
         return self.unshielded if self.advisory else self.shielded
 
     def as_advice(self) -> ShieldCertificate:
         """Return the certificate of an advisory shield, which guarantees nothing."""
-        how = "the recommendations stand (advisory mode)"
+        how = "recommendations are followed (advisory mode)"
         how_later = how if self.how_later else ""
         return replace(self, advisory=True, bound=None, exact=False, later=None, how=how, how_later=how_later)
 
@@ -104,7 +104,7 @@ class ShieldCertificate:
         if expired := certificate.get("expired_labels"):
             how += f"; {format_count(expired, 'decision', 'decisions')} without a label not counted"
         if certificate["attained"] and not over:
-            how += "; some future attains it"
+            how += "; the bias can reach it"
         end = "This period" if further else f"After {certificate['horizon']:,} decisions"
         sentences = [_guarantee(end, certificate["bound"], how)]
         return [*sentences, _guarantee("Later periods", certificate["bound_later"], further)] if further else sentences
@@ -157,11 +157,11 @@ def explain_later(assumption: str, *, held: bool, bound: Fraction | None) -> str
         return f"an assumption has not held, or no longer can: {assumption}"
     if bound is None:
         return "labels of earlier periods are open"
-    return f"as long as {assumption}" if assumption else "no later period can end otherwise"
+    return f"as long as {assumption}" if assumption else "no later period can end differently"
 
 
-PROMPT_LABELS = "every label comes before the next decision"
-PROMPT_FROM_HERE = "every label from here on comes before the next decision"
+PROMPT_LABELS = "every label arrives before the next decision"
+PROMPT_FROM_HERE = "every label from now on arrives before the next decision"
 """Assumption after late labels that turned out to be harmless."""
 
 
@@ -195,7 +195,7 @@ def worst_bias(fairness: FairnessProperty, counters: Sequence[int], open_labels:
 
 
 def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -> tuple[tuple[int, int], ...]:
-    """Compute the counts of a group with the smallest rate and with the largest rate, see `worst_bias`."""
+    """Compute the counts of a group for its smallest and its largest rate. See `worst_bias`."""
     more = min(max(needed - n - rejected, 0), accepted)
     fewer = min(max(needed - n - accepted, 0), rejected)
     return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)

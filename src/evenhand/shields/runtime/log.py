@@ -53,9 +53,9 @@ class ShieldReplay:
 
     def __str__(self) -> str:
         if self.difference is not None:
-            return f"Not the same: {self.difference}"
+            return f"Different: {self.difference}"
         decisions = format_count(self.decisions, "decision", "decisions")
-        return f"All the same: {decisions}, {format_count(self.labels, 'label', 'labels')}"
+        return f"Identical: {decisions}, {format_count(self.labels, 'label', 'labels')}"
 
     def document(self, name: str = "") -> Document:
         """Build the document of the replay.
@@ -66,7 +66,7 @@ class ShieldReplay:
         shield = self.shield
         blocks: list[Block] = []
         if self.difference is not None:
-            blocks += [Note(f"{self}.", "caution"), Text(f"The {self.decisions:,} decisions before agree.")]
+            blocks += [Note(f"{self}.", "caution"), Text(f"The {self.decisions:,} decisions before it agree.")]
         else:
             blocks.append(Text(f"{self}.", role="finding"))
         interventions = format_count(shield.interventions, "intervention", "interventions")
@@ -96,11 +96,11 @@ def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay
 
     An entry with a ``label`` is a label of the decision ``id``. Any other entry is a decision with ``group``,
     ``recommendation``, ``decision`` and, where they were given, ``cost``, ``id`` and ``intervened``. Other fields are
-    ignored. The log must begin in the state of the shield.
+    ignored. The log must start from the current state of the shield.
 
     Args:
         shield: New shield of the same policy and mode, or a shield in the state before the log. It is changed.
-        log: The entries, first to last.
+        log: The entries, in their order.
 
     Raises:
         DataError: An entry is not an entry of a log.
@@ -209,7 +209,7 @@ def _read_table_rows(path: Path) -> Iterator[dict[str, Any]]:
             names = reader.fieldnames or []
             if not set(names) & {"decision", "label"}:
                 raise DataError(
-                    f"a log has columns such as {', '.join(FIELDS)}, and these are {', '.join(names) or 'none'}",
+                    f"a log has columns such as {', '.join(FIELDS)}, got {', '.join(names) or 'none'}",
                     location=location,
                     hint="name the columns in the first line",
                 )
@@ -218,12 +218,12 @@ def _read_table_rows(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the log cannot be read: {error}", location=location) from None
     except csv.Error as error:
-        raise DataError(f"this is not a table of text: {error}", location=location) from None
+        raise DataError(f"the file is not a CSV table: {error}", location=location) from None
 
 
 def _parse_row(row: dict[str, Any], location: str) -> dict[str, Any]:
     if None in row or any(value is None for value in row.values()):
-        raise DataError("this line has another number of values than the first one has names", location=location)
+        raise DataError("the number of values differs from the number of names in the first line", location=location)
     entry: dict[str, Any] = {name: row[name] for name in ("id", "group") if row.get(name)}
     for name in NUMBER_FIELDS:
         if text := (row.get(name) or "").strip():

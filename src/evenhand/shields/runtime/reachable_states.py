@@ -1,4 +1,4 @@
-"""Counters from which a fair end can be reached in every case, for properties whose labels follow the decision."""
+"""Counters from which a fair end can always be reached, for properties whose labels arrive after the decision."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> I
     size = int(np.prod(shape, dtype=np.float64))
     if size > MAX_STATE_CODES:
         raise LimitError(
-            f"{remaining} decisions before the end there are too many futures to go through",
-            hint="ask for the bound that is not exact, or ask again nearer to the end",
+            f"{remaining} decisions before the end there are too many futures to examine",
+            hint="request the bound without `exact`, or closer to the end",
         )
     marked = np.zeros(size, dtype=bool)
     for t in range(step, plan.horizon):

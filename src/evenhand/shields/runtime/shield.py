@@ -137,7 +137,7 @@ class Shield:
         Args:
             group: Name of the group.
             recommendation: Recommendation of the classifier, 1 to accept and 0 to reject.
-            cost: Cost of an override. Between two costs of the plan the larger one counts. Optional if the plan has a
+            cost: Cost of an override. A cost between two costs of the plan is rounded up. Optional if the plan has a
                 single cost.
             id: ID for the later label, a string or an integer. Required for equal opportunity. Repeated IDs are
                 refused, within a period and while a label is open.
@@ -161,10 +161,10 @@ class Shield:
         if id is not None:
             self._ids.check(id)
         elif self._needs_id:
-            raise DecisionError("a decision without an id cannot get its label later", code="id", hint="give an id")
+            raise DecisionError("a decision without an id cannot receive its label later", code="id", hint="pass an id")
         state = self._course
         code = state.decide(position, recommended, price)
-        # The decision may have been the first one of a new period.
+        # This decision may have been the first of a new period.
         if state.period != self._period:
             self._begin_period()
         if id is not None:
@@ -187,9 +187,7 @@ class Shield:
                 label is not 0 or 1; nothing changed.
         """
         if not self._needs_id:
-            raise DecisionError(
-                "this shield's property does not depend on labels", code="label", hint="leave the label out"
-            )
+            raise DecisionError("this shield's property does not depend on labels", code="label", hint="omit the label")
         code, value = self._ids.find_pending(id, label)
         self._course.observe(code, value)
         self._ids.settle(id, value)
@@ -271,12 +269,12 @@ class Shield:
         """Load a state of a shield with the same policy and mode.
 
         Raises:
-            DecisionError: The state is invalid, damaged, or of another policy or mode; nothing changed.
+            DecisionError: The state is invalid, damaged, or belongs to another policy or mode; nothing changed.
         """
         if not isinstance(state, Mapping) or state.get("format") != "evenhand-shield-state":
             _refused_state_error("this is not a state of a shield")
         if state.get("version") != STATE_VERSION:
-            _refused_state_error(f"the state has version {state.get('version')!r}, and this is version {STATE_VERSION}")
+            _refused_state_error(f"expected a state of version {STATE_VERSION}, got version {state.get('version')!r}")
         if state.get("policy") != self._course.digest:
             _refused_state_error(
                 "the state belongs to another policy", "restore it with the policy that it was saved with"
@@ -292,9 +290,9 @@ class Shield:
             or not all(_is_log_entry(entry) for entry in ids)
             or not isinstance(course, Mapping)
         ):
-            _refused_state_error("the state has no ids or no course")
+            _refused_state_error("the state lacks `ids` or `course`")
         if counted.__class__ is not int or expired.__class__ is not int or not isinstance(spent, (int, float)):
-            _refused_state_error("the state does not say how often the shield intervened, and at what cost")
+            _refused_state_error("the state lacks the number or the cost of the interventions")
         self._course.restore(course)
         self._ids = DecisionIds((key, code) for key, code in ids)
         self._pending = self._ids.pending
@@ -313,7 +311,7 @@ class Shield:
         return shield
 
     def _begin_period(self) -> None:
-        """Begin a new period, and forget IDs of the old one whose label is not awaited."""
+        """Begin a new period, and forget the IDs of the old one that await no label."""
         self._period = self._course.period
         self._ids.settled.clear()
         if not self._needs_id:
@@ -330,18 +328,18 @@ class Shield:
             valid = False
         if not valid:
             raise DecisionError(
-                f"the recommendation {recommendation!r} is not 0 or 1", code="recommendation", hint="give 0 or 1"
+                f"the recommendation {recommendation!r} is not 0 or 1", code="recommendation", hint="pass 0 or 1"
             )
         if cost is None:
             raise DecisionError(
-                "the cost of deciding otherwise is not given",
+                "the cost of an override is missing",
                 code="cost",
-                hint=f"this shield was made for costs up to {self._largest:g}",
+                hint=f"this shield supports costs up to {self._largest:g}",
             )
         raise DecisionError(
             f"the cost {cost!r} is not a number from 0 to {self._largest:g}",
             code="cost",
-            hint="give a cost in the range that the shield was made for",
+            hint="pass a cost in the range of the plan",
         )
 
 
@@ -363,7 +361,7 @@ def _state_checksum(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _refused_state_error(message: str, hint: str = "give what Shield.state returned, unchanged") -> NoReturn:
+def _refused_state_error(message: str, hint: str = "pass the unchanged result of Shield.state") -> NoReturn:
     raise DecisionError(message, code="state", hint=hint)
 
 
@@ -406,13 +404,13 @@ class DecisionIds:
         """
         if key.__class__ is not str and key.__class__ is not int:
             raise DecisionError(
-                f"the id {key!r} is a {type(key).__name__}", code="id", hint="give a text or a whole number"
+                f"the id {key!r} is a {type(key).__name__}", code="id", hint="pass a text or a whole number"
             )
         if key in self.pending or key in self.settled:
             raise DecisionError(
-                f"there was a decision for the id {key!r} already",
+                f"the id {key!r} already has a decision",
                 code="repeated",
-                hint="look up the decision that was made; each id is decided once",
+                hint="use that decision; each id is decided once",
             )
 
     def find_pending(self, key: Id, label: object) -> tuple[int, int]:
@@ -426,7 +424,7 @@ class DecisionIds:
         except TypeError:
             value = None
         if value is None:
-            raise DecisionError(f"the label {label!r} is not 0 or 1", code="label", hint="give 0 or 1")
+            raise DecisionError(f"the label {label!r} is not 0 or 1", code="label", hint="pass 0 or 1")
         try:
             code = self.pending.get(key, self.settled.get(key))
         except TypeError:
@@ -435,13 +433,13 @@ class DecisionIds:
             raise DecisionError(
                 f"no decision has the id {key!r}, so there is nothing to label",
                 code="unknown-id",
-                hint="give the id of a decision that this shield made and still remembers",
+                hint="pass the id of a decision that this shield made and still remembers",
             )
         if code == EXPIRED_CODE:
             raise DecisionError(
-                f"the label of {key!r} expired: too many decisions without a label came after it",
+                f"the label of {key!r} expired: too many decisions without a label followed it",
                 code="expired",
-                hint="raise `wait` under `labels` of the plan, which is how many decisions wait for their label",
+                hint="raise `wait` under `labels` of the plan: the number of decisions that wait for their label",
             )
         if code < 0:
             settled = -1 - code
@@ -449,7 +447,7 @@ class DecisionIds:
                 f"the label of {key!r} is known: {settled}"
                 + ("" if settled == value else f"; the label {value} contradicts it"),
                 code="repeated" if settled == value else "contradiction",
-                hint="a label is given once and stays",
+                hint="a label cannot be changed",
             )
         return code, value
 

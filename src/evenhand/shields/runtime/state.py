@@ -43,11 +43,11 @@ MAX_OUTCOMES = 100_000
 """Maximum number of outcomes of open labels that a decision examines."""
 
 MAX_VOTES = 4096
-"""Maximum number of outcomes whose levels are compared if both decisions keep equally many alive."""
+"""Maximum number of outcomes whose levels are compared if both decisions leave the same number live."""
 
 
 class ShieldState:
-    """Counters of a shield over any number of groups, for one horizon or for one period after another.
+    """Counters of a shield over any number of groups, for one horizon or for successive periods.
 
     A period begins with its first decision, so that labels of the previous period can still arrive. They are counted
     with their own period. Recommendations are counted too, so that the bias without the shield is known.
@@ -64,15 +64,15 @@ class ShieldState:
         period: Number of the period, from 0.
         step: Decisions made in the period.
         counters: Seen and accepted people of each group in the period; with labels, only those with label 1.
-        recommended: Those of them that were recommended to be accepted, by group.
+        recommended: People among them with a recommendation to accept, by group.
         open: Decisions of the period whose label is open, by 4 * group + 2 * recommendation + decision.
-        past, past_recommended, past_open: The same of all earlier periods, and of the plan's start.
+        past, past_recommended, past_open: The same for all earlier periods, including the plan's start.
         prompt: Whether every label of the period arrived before the next decision.
         assumption_held: Whether the assumption held in all earlier periods, with prompt labels.
-        has_guarantee: Whether the period ends fair in every case, if labels are prompt from here on.
+        has_guarantee: Whether the period is certain to end fair, if labels are prompt from now on.
 
     Args:
-        shield: Synthesised policy, or shield that makes its periods.
+        shield: Synthesised policy, or shield that synthesises its periods.
     """
 
     __slots__ = (
@@ -185,8 +185,8 @@ class ShieldState:
         self._update_past()
 
     def _update_past(self) -> None:
-        """Update all that depends on the past, and the guarantee."""
-        # Over more than two groups, labels of earlier periods do not change the plan of the present one.
+        """Update the guarantee and everything that depends on the past."""
+        # With more than two groups, labels of earlier periods do not change the plan of the current one.
         self._past_is_known = not any(self.past_open) and self._planned_from == self.past
         self._settled = always_ends_fair(self._shield.plan, self.past)
         self._update_guarantee()
@@ -198,9 +198,9 @@ class ShieldState:
     def _begin_next_period(self) -> None:
         if not self._goes_on:
             raise DecisionError(
-                f"all {self.horizon} decisions of the horizon are made",
+                f"all {self.horizon} decisions of the horizon have been made",
                 code="horizon",
-                hint="begin a new shield, or use a periodic one",
+                hint="create a new shield, or use a periodic one",
             )
         past, now = self.totals, self._now
         following = self._begin_period(past)
@@ -264,7 +264,7 @@ class ShieldState:
         self._update_guarantee()
 
     def _observe_past(self, code: int, label: int) -> None:
-        """Record a label of an earlier period. A label 1 changes the counters that the present period began with."""
+        """Record a label of an earlier period. A label of 1 changes the counters that the current period began with."""
         if label:
             past, recommended = list(self.past), list(self.past_recommended)
             _count_decision(past, recommended, code)
@@ -282,7 +282,7 @@ class ShieldState:
         It may run in another thread while this state is not used.
 
         Args:
-            state: State to be restored. If None, the present one.
+            state: State to be restored. If None, the current one.
         """
         if state is None and self.step < self.horizon and not any(self.open) and self.prompt:
             return None
@@ -306,9 +306,9 @@ class ShieldState:
         return now._plan_live_states() if careful else None
 
     def plan_label(self, code: int) -> Callable[[], None] | None:
-        """Return a function that computes the missing plan of a label 1; None if nothing is missing.
+        """Return a function that computes the missing plan of a label of 1. None if nothing is missing.
 
-        A label of an earlier period changes the counters that the present one began with.
+        A label of an earlier period changes the counters that the current one began with.
 
         Args:
             code: Code of the decision with this label.
@@ -368,7 +368,7 @@ class ShieldState:
         )
 
     def _spread_outcomes(self, limit: int) -> list[Integers]:
-        """Return possible numbers of labels 1 among the open decisions of each kind, evenly spread if they are many."""
+        """Return possible numbers of labels 1 among the open decisions of each kind, evenly spread if many."""
         open_labels = self.open_labels
         longest = max(open_labels) + 1
         while prod(min(count + 1, longest) for count in open_labels) > limit:
@@ -397,7 +397,7 @@ class ShieldState:
             return apply_level(self._level(self.step, self.counters, group), recommendation, cost, self.costs)
         alive = (0, 0)
         if self._sound:
-            # The label of this decision is open too: a fair end must be reachable for both labels.
+            # The label of this decision is still unknown, so a fair end must be reachable for both labels.
             spread = self._spread_outcomes(MAX_OUTCOMES)
             alive = self._find_live_states().count(self.step + 1, tuple(self.counters), spread, group=group)
         if alive[0] != alive[1]:
@@ -466,7 +466,7 @@ class ShieldState:
         if not self._goes_on and (period or any(past_open) or tuple(past) != start):
             raise _invalid_state_error("this shield has one period")
         if tuple(planned) != tuple(past) and groups == 2:
-            raise _invalid_state_error("its period was planned from other counters than its past")
+            raise _invalid_state_error("its period was planned from counters that differ from its past")
         self._take_period(self._begin_period(tuple(planned)))
         self.period, self.step, self.counters, self.recommended, self.open = period, step, counters, recommended, open_
         self.past, self.past_recommended, self.past_open = tuple(past), past_recommended, past_open
@@ -481,7 +481,7 @@ class ShieldState:
         """Bound the bias from here on.
 
         Args:
-            exact: Whether to examine every future, which may take seconds; over two groups.
+            exact: Whether to examine every future, which may take seconds. Supports two groups.
             expired_labels: Number of decisions whose label did not arrive in time.
 
         Raises:
@@ -549,7 +549,7 @@ class ShieldState:
         """
         plan = self._shield.plan
         if self.has_guarantee and self._goes_on:
-            return plan.property.kappa, "every end of this period is fair with all before it"
+            return plan.property.kappa, "every end of this period, counted with all before it, is fair"
         if self.has_guarantee:
             nothing = why_nothing_is_required(plan)
             return (
@@ -558,13 +558,13 @@ class ShieldState:
                 else (None, nothing)
             )
         if lost:
-            return None, "labels came too late"
+            return None, "labels arrived too late"
         if self._compares_two:
             if self._period_bound is None:
                 self._period_bound = bound_period_bias(self._now, plan.property, self.past, self.horizon)
             return self._period_bound, "for all arrivals in this period"
         if isinstance(self._now.rule, WelfareBounds):
-            return None, "it depends on how many of each group come in this period"
+            return None, "it depends on how many people of each group arrive in this period"
         return None, "no shield can guarantee a fair end of this period"
 
     def _assumption_holds_so_far(self) -> bool:
@@ -622,5 +622,5 @@ def _check_counts(counts: list[Any]) -> list[int]:
 
 def _invalid_state_error(reason: str) -> DecisionError:
     return DecisionError(
-        f"this is not a state of the shield: {reason}", code="state", hint="give what Shield.state returned, unchanged"
+        f"the state of the shield is invalid: {reason}", code="state", hint="pass the unchanged result of Shield.state"
     )

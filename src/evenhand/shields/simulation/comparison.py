@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAME_CHUNK = 256
-"""Number of runs per chunk. It is the same for every kind, so that all shields meet the same people."""
+"""Number of runs per chunk. It is the same for every kind, so that all shields decide on the same people."""
 
 
 class ShieldComparisonResult(Result):
@@ -54,7 +54,7 @@ class ShieldComparisonResult(Result):
         """Build the document: costs of each shield, and unfair runs over time and at the end."""
         example = self.simulations[0]
         blocks: list[Block] = [
-            Note("Interrupted: the last shield here has fewer runs, and those after it have none.", "caution")
+            Note("Interrupted: the last shield shown has fewer runs, and later ones have none.", "caution")
         ] * self.interrupted
         blocks += [
             Text(
@@ -65,12 +65,12 @@ class ShieldComparisonResult(Result):
             ),
             Figure(
                 "bias by kind of shield",
-                "The bias in the course of a run under each shield: the median, and the band that holds nine of ten "
-                "runs; last, the same people without a shield. Black: the largest bias that is fair.",
+                "The bias over the course of a run under each shield: the median, and the band that contains nine of "
+                "ten runs; last, the same people without a shield. Black: the largest fair bias.",
                 self,
             ),
             _table(self.simulations),
-            NextStep("look closer at one kind of them"),
+            NextStep("look at one kind more closely"),
         ]
         return Document(
             f"Kinds of shields on {example.source}",
@@ -118,7 +118,7 @@ def compare_shields(
         OptionError: As for ``simulate_shield``.
     """
     if not plans:
-        raise OptionError("there is no shield to simulate", location="plans", hint="give one plan or more")
+        raise OptionError("there is no shield to simulate", location="plans", hint="pass at least one plan")
     config = ShieldRunsConfig.of(config, settings)
     periods = config.periods or (10 if all(plan.kind in PERIODIC_KINDS for plan in plans) else 1)
     alike = config.model_copy(update={"periods": periods, "max_runs": min(config.max_runs, SAME_CHUNK)})

@@ -38,7 +38,7 @@ RARE_PROBABILITY = 1e-6
 NOWHERE = -999
 """Mark of a state that no run reaches."""
 MAP_MOMENTS = (0.25, 0.5, 0.75, 0.95)
-"""Fractions of the horizon at which the actions are shown by counters."""
+"""Fractions of the horizon at which actions are shown as a function of the counters."""
 
 
 class CheckFinding(ResultPart):
@@ -137,7 +137,7 @@ class ShieldInspection(Result):
         overriding: Share of the reached states in which the shield overrides some recommendation.
         bytes, file_bytes, form: Size of the table, size of the file, and form of the table.
         ends, verified: States at the checks, and whether all of them are fair. None if the states could not be visited.
-        walked, not_walked: Descriptions of the visited runs, and of the others with their assumption.
+        walked, not_walked: Descriptions of the visited runs, and of the other runs with their assumption.
         digest: Digest of the running shield, as in its states, its log and the service.
         file_sha256: SHA-256 of the file.
         limit: Absolute difference beyond which people are counted in the outermost cells.
@@ -254,7 +254,7 @@ def _describe_walked(plan: ShieldPlan) -> str:
         return "every run of the horizon"
     if plan.kind == "dynamic":
         return "every run of the first period"
-    return "every run of one period, counted by itself from the start"
+    return "every run of one period, counted separately from the start"
 
 
 def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
@@ -263,11 +263,11 @@ def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
     if policy.actions.form == "greedy":
         return "it has no table of states"
     if not walked:
-        return f"{policy.states:,} states are too many to walk"
+        return f"{policy.states:,} states are too many to visit"
     if plan.kind not in PERIODIC_KINDS:
         return ""
-    later = f"not walked, and fair together with all before them as long as {describe_assumption(plan)}"
-    own = "; a running shield makes its periods from the plan, not from this table"
+    later = f"not visited, and fair, counted with all before them, as long as {describe_assumption(plan)}"
+    own = "; a running shield synthesises its periods from the plan, and does not use this table"
     return later + own if policy.makes_own_periods else later
 
 

@@ -28,7 +28,7 @@ GAP_BINS = 33
 bin.
 """
 MAX_WALKED_STATES = 2_000_000_000
-"""Maximum number of visited states, which take about ten seconds."""
+"""Maximum number of visited states. Visiting them takes about ten seconds."""
 
 
 @dataclass(frozen=True)

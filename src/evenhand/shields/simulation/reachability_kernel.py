@@ -14,7 +14,7 @@ from evenhand.core.typing import Floats, Integers
 
 
 class WalkInputs(NamedTuple):
-    """Inputs that are the same in every layer.
+    """Inputs that are the same for every layer.
 
     Attributes:
         come: Probability of each group, (2,).
@@ -106,7 +106,7 @@ def advance_layer(t, labelled, layer, following, levels, inputs, sums, counts):
     """
     # p'(s') = sum over states s and arrivals of p(s) * P(arrival) * P(decision): group g comes with come_g, counts with
     # label_g, and is accepted with accept_g(level). Invariant: a layer's probabilities add up to one; a state stays at
-    # -1 until some run gets there, if only with probability 0.
+    # -1 until some run reaches it, even with probability 0.
     come, label, accept, forced, paid, start, ratio, limit = inputs
     cost = 0.0
     accepting = np.zeros(2)
@@ -127,7 +127,7 @@ def advance_layer(t, labelled, layer, following, levels, inputs, sums, counts):
                         continue
                     level_a, level_b = levels[0, at], levels[1, at]
                     at += 1
-                    # Levels are stored with the number of costs added: the middle of the range, 0, means that the
+                    # Levels are stored with the number of costs added: level 0, the middle of the range, means that the
                     # recommendation is followed.
                     follow_a, follow_b = 2 * level_a == top, 2 * level_b == top
                     counts[0] += 1
@@ -141,7 +141,7 @@ def advance_layer(t, labelled, layer, following, levels, inputs, sums, counts):
                     gap = rate_a - rate_b
                     if ratio and gap != 0:
                         gap /= max(rate_a, rate_b)
-                    # Classes of equal width over the possible gaps; a gap on the last edge belongs to the last class.
+                    # Bins of equal width over the possible gaps. A gap on the last edge belongs to the last bin.
                     place = int((gap + limit) / (2 * limit) * bins)
                     place = min(max(place, 0), bins - 1)
                     for group, level in ((0, level_a), (1, level_b)):

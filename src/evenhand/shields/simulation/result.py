@@ -129,7 +129,7 @@ class ShieldSimulationResult(Result):
 
     @cached_property
     def time_beyond(self) -> float:
-        """Compute the share of the watched times at which the bias is above kappa, over all runs."""
+        """Compute the share of the recorded times at which the bias is above kappa, over all runs."""
         return 1 - sum(moment.fair for moment in self.over_time) / len(self.over_time)
 
     def when(self) -> str:
@@ -137,14 +137,14 @@ class ShieldSimulationResult(Result):
         number = self.periods
         at_end = sum(moment.checked for moment in self.over_time) == number
         ends = "at the end" if number == 1 else f"at the ends of all {number} periods"
-        return ends if at_end else f"{ends} and at the times between that are checked"
+        return ends if at_end else f"{ends} and at the checked times in between"
 
     def document(self) -> Document:
         """Build the document: fair runs before and after the shield, and costs."""
         return _build_document(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """Build a table with one row per watched time: decisions, check, shares of fair runs, quantiles of the bias."""
+        """Build a table with a row per recorded time: decisions, check, shares of fair runs, quantiles of the bias."""
         import pandas as pd
 
         rows = []
@@ -159,17 +159,17 @@ class ShieldSimulationResult(Result):
 
 PROPERTIES = {
     "demographic_parity": "the acceptance rates of any two groups differ by at most {0:g}",
-    "disparate_impact": "1 less the ratio of the smaller acceptance rate to the larger is at most {0:g}",
+    "disparate_impact": "1 minus the ratio of the smaller acceptance rate to the larger is at most {0:g}",
     "equal_opportunity": "the acceptance rates among those whose true label is favourable differ by at most {0:g}",
 }
 """Description of each property."""
 
 ARRIVALS = {
     "random": "independent draws",
-    "one-group-first": "one group after the other, which first drawn for every run",
-    "alternating": "the groups by turns",
-    "worst": "one group always recommended, the others never; which, drawn for every run",
-    "greedy": "an adversary that sees the counters and mostly sends whom widens the gap",
+    "one-group-first": "one group after the other, the first one drawn for every run",
+    "alternating": "the groups in turn",
+    "worst": "one group, drawn for every run, always recommended, the others never",
+    "greedy": "an adversary that sees the counters and mostly sends people who widen the gap",
 }
 """Description of each order of arrivals."""
 
@@ -178,24 +178,24 @@ def _build_document(result: ShieldSimulationResult) -> Document:
     terminal = f", {result.terminal}" if result.terminal else ""
     blocks: list[Block] = []
     if result.interrupted:
-        blocks.append(Note("Interrupted: the runs here were complete before.", "caution"))
+        blocks.append(Note("Interrupted: only complete runs are included.", "caution"))
     blocks.append(Text(state_outcome(result), role="finding"))
     blocks += [*_answers(result), NextStep(_next_step(result))]
     blocks += [
         Heading("Bias over time", anchor="over-time", detail=True),
         Figure(
             "bias over time",
-            f"The bias in the course of a run, over {result.watched:,} runs: after the shield (blue, filled) and "
+            f"The bias over the course of a run, over {result.watched:,} runs: after the shield (blue, filled) and "
             "before it (orange, dashed). Thick: the median. Nine of ten runs are between the thin lines. Grey: fair. "
             "Dots: checks.",
             result,
         ),
         _check_table(result),
-        Heading("Where runs end", anchor="ends", detail=True),
+        Heading("Bias at the end", anchor="ends", detail=True),
         Figure(
             "bias at the end",
-            f"The bias at the end of a run, divided by the largest that is fair, over all {result.runs:,} runs. Right "
-            "of the line a run ends unfair. The last class holds everything above it.",
+            f"The bias at the end of a run, divided by the largest fair bias, over all {result.runs:,} runs. Runs "
+            "to the right of the line end unfair. The last bin contains everything above it.",
             result,
         ),
         Heading("Method", anchor="method", detail=True),
@@ -216,8 +216,8 @@ def state_outcome(result: ShieldSimulationResult, shield: str = "the shield") ->
     """Describe the runs that keep the bound with and without the shield, and the interventions."""
     return (
         f"With {shield}, {format_share(result.fair_share)} of {format_count(result.runs, 'run', 'runs')} keep the "
-        f"bound whenever it is checked, without it {format_share(result.fair_share_unshielded)}; it goes against "
-        f"{result.interventions_mean:.2f} of {result.periods * result.horizon:,} recommendations in a run (estimated)."
+        f"bound at every check, without it {format_share(result.fair_share_unshielded)}; it overrides "
+        f"{result.interventions_mean:.2f} of {result.periods * result.horizon:,} recommendations per run (estimated)."
     )
 
 
@@ -280,7 +280,7 @@ def show_quantity(quantity: Quantity, write: Callable[[float], str]) -> Reported
 
 
 def format_share(share: float) -> str:
-    """Format a share in percent, with the sign of negative ones."""
+    """Format a share in percent, with a sign if it is negative."""
     return f"-{format_percent(-share)}" if share < 0 else format_percent(share)
 
 

@@ -19,7 +19,7 @@ from evenhand.shields.synthesis.general import ReachableTable
 from evenhand.shields.synthesis.separable import SeparableTable
 
 MAX_LISTED_STATES = 5_000_000
-"""Maximum number of visited states over all groups, which take about ten seconds."""
+"""Maximum number of visited states over all groups. Visiting them takes about ten seconds."""
 MAX_SEPARATE_STATES = 500_000_000
 """Maximum number of visited states of separate groups."""
 

@@ -156,7 +156,7 @@ def simulate_shield(
         workers: Number of worker processes, which simulate ``CHUNKS`` chunks. -1 uses all processors, or all workers of
             the backend of ``joblib.parallel_config``. The result does not depend on the number of workers, but differs
             from that of a run without ``workers``, which draws other people.
-        progress: Callback that receives a description and the finished share.
+        progress: Callback that receives a description and the completed fraction.
         settings: Fields of ``ShieldRunsConfig`` by name, which override those of ``config``.
 
     Returns:
@@ -207,7 +207,7 @@ def simulate_runs(
     except KeyboardInterrupt:
         interrupted = True
     if not parts:
-        raise LimitError("the simulation was stopped before any run was complete")
+        raise LimitError("the simulation was interrupted before any run was complete")
     return CompletedRuns(
         plan,
         source,
@@ -287,7 +287,7 @@ def check_times(plan: ShieldPlan, periods: int) -> set[int]:
 def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | None) -> int:
     if source.groups != plan.inputs.groups:
         raise OptionError(
-            f"the arrivals are of {', '.join(source.groups)}, the shield is for {', '.join(plan.inputs.groups)}",
+            f"the arrivals have the groups {', '.join(source.groups)}, the shield has {', '.join(plan.inputs.groups)}",
             location="groups",
             hint="use the same names in the same order",
         )
@@ -295,12 +295,12 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | Non
         raise OptionError(
             f"overriding some arrivals costs {source.cost.max():.4g}, more than the {plan.inputs.costs[-1]:g} expected",
             location="costs",
-            hint="name a largest cost that no arrival exceeds",
+            hint="set a largest cost that no arrival exceeds",
         )
     if plan.property.labelled and source.label is None:
         raise OptionError(
-            "equal opportunity counts those whose true label is favourable, and these arrivals have no labels",
-            hint="give data with the column of the true label",
+            "equal opportunity counts people whose true label is favourable, but these arrivals have no labels",
+            hint="pass data with a column of true labels",
         )
     goes_on = plan.kind in PERIODIC_KINDS
     if periods is None:
@@ -446,7 +446,7 @@ def _summarize_runs(completed: CompletedRuns, seed: int) -> ShieldSimulationResu
     assumed: Quantity = Unknown(reason="this shield guarantees nothing")
     if guaranteed:
         nothing = decider.assumption == NO_ASSUMPTION
-        assumed = Proved(value=1.0, how="there is nothing to hold") if nothing else rate(runs.assumed)
+        assumed = Proved(value=1.0, how="there is no assumption") if nothing else rate(runs.assumed)
     return ShieldSimulationResult(
         seed=seed,
         seconds=completed.seconds,
@@ -527,7 +527,7 @@ def _bias_histogram(fairness: FairnessProperty, runs: RunRecords) -> BiasHistogr
     edges = np.round(np.arange(0, last_edge + width / 2, width), 6)
     counts = []
     for side in sides:
-        # Classes (low, high]; values above the last edge are counted too.
+        # Bins (low, high]. Values above the last edge are counted too.
         place = np.clip(np.searchsorted(edges, side, side="left") - 1, 0, len(edges) - 2)
         counts.append(tuple(int(count) for count in np.bincount(place, minlength=len(edges) - 1)))
     return BiasHistogram(edges=tuple(float(edge) for edge in edges), shielded=counts[0], unshielded=counts[1])

@@ -20,7 +20,7 @@ NO_ASSUMPTION = "nothing is assumed"
 """Assumption of a shield with one horizon."""
 
 TIE_TOLERANCE = 1e-12
-"""Biases closer than this are equal fractions, because counters are small."""
+"""Biases that differ by less are equal fractions, because counters are small."""
 
 
 class PeriodPolicy(Protocol):
@@ -40,7 +40,7 @@ class PeriodPolicy(Protocol):
         ...
 
     def assumption_held(self, sizes: Integers) -> Booleans:
-        """Check whether a period with these counts of each group kept the assumption, shape (runs,)."""
+        """Check whether a period with these counts of each group satisfied the assumption, shape (runs,)."""
         ...
 
 
@@ -49,7 +49,7 @@ class SimulatedShield(Protocol):
 
     Attributes:
         assumption: Assumption of its guarantee. None if it guarantees nothing.
-        held_at_start: Whether the past keeps the assumption.
+        held_at_start: Whether the past satisfies the assumption.
         max_runs: Maximum number of runs at a time.
     """
 
@@ -91,7 +91,7 @@ class TabledPeriodPolicy:
 
 @dataclass(frozen=True)
 class GreedyPeriodPolicy:
-    """``GreedyRule`` for arrays, with the counters of everything before, shape (runs, groups)."""
+    """``GreedyRule`` for arrays, with the counters of all earlier decisions, shape (runs, groups)."""
 
     property: FairnessProperty
     seen: Integers
@@ -137,7 +137,7 @@ class SimulatedPeriodicShield:
         self._alike = plan.kind in ("static-fair", "static-bw")
         self.assumption = self._shield.assumption
         self.held_at_start = self._shield.assumption_held_at_start
-        # Few runs at a time if each run has its own tables, so that an interrupt leaves complete ones.
+        # Few runs at a time if each run has its own tables, so that complete runs exist after an interrupt.
         self.max_runs = 512 if plan.kind == "dynamic" else 2**20
 
     def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:

@@ -96,7 +96,7 @@ class ArrivalCells:
         self.filled = counts > 0
 
     def draw(self, group: Integers, recommendation: Integers, rng: np.random.Generator) -> Integers:
-        """Draw one arrival per entry, of that group and recommendation, or of that group if it has no such arrival."""
+        """Draw one arrival per entry with that group and recommendation, or of that group if there is none."""
         key = 2 * group + recommendation
         key = np.where(self.filled[key], key, key ^ 1)
         low, high = self._edges[self._start[key]], self._edges[self._start[key + 1]]
@@ -139,7 +139,7 @@ def source_from_people(
 
     Args:
         attribute: Categorical or ordinal attribute whose values are the groups.
-        groups: Values that take part, in the shield's order. Default: all.
+        groups: Values to include, in the order of the shield. Default: all.
         cost: Cost of every override. If None, the model's confidence, which is the distance of the favourable score
             from 0.5.
         name: Name of the source in messages and results.
@@ -155,7 +155,7 @@ def source_from_people(
     values = schema.attributes[position].values
     if values is None:
         raise OptionError(
-            f"{attribute!r} is a number, not a group", hint="name a categorical attribute, or cut it into ranges first"
+            f"{attribute!r} is a number, not a group", hint="name a categorical attribute, or bin it first"
         )
     words = [str(value) for value in values]
     groups = tuple(words) if groups is None else groups
@@ -164,7 +164,7 @@ def source_from_people(
             raise OptionError(
                 f"{attribute!r} has no value {group!r}",
                 location="groups",
-                hint=f"name the groups as the data do: {', '.join(words)}",
+                hint=f"use the group names of the data: {', '.join(words)}",
             )
     column = people.individuals[:, position]
     place = {words.index(group): g for g, group in enumerate(groups)}

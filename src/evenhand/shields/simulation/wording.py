@@ -25,7 +25,7 @@ from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.inspection import COST_TOLERANCE, ShieldInspection
 from evenhand.shields.spec.ends import describe_empty_group, guarantees
 
-EXPECTED = "if people come as the configuration says"
+EXPECTED = "if people arrive as configured"
 
 ANSWERS = {
     "static-fair": "every period fair",
@@ -36,7 +36,7 @@ ANSWERS = {
 
 HEATMAP_WORDS = (
     "A cell is a time and a difference between the groups so far. Its colour says how often the next decision is made "
-    "against the recommendation. Blue: accepted against it. Orange: rejected. The stronger, the more often. Grey: the "
+    "against the recommendation. Blue: accepted against it. Orange: rejected. Stronger colours: more often. Grey: the "
     "recommendation is followed. No colour: hardly any run gets there. Nine in ten runs lie between the two lines; "
     "dashed: the largest difference that is fair. Differences beyond \u00b1{limit} are in the outermost cells, and "
     "while one group has not come its rate counts as 0."
@@ -46,7 +46,7 @@ ENDS = ("reached", "unfair", "unjudged")
 """Counts of ends."""
 
 OFTEN_UNJUDGED = 0.5
-"""Share of runs without a judged end from which the page has a warning."""
+"""Share of runs without a judged end above which the page shows a warning."""
 
 LISTED_ENDS = 12
 """Maximum number of checks on a page. The JSON has all."""
@@ -68,7 +68,7 @@ def policy_document(policy: ShieldPolicy, *, path: str | None = None, file_bytes
     states = ReportedNumber(f"{policy.states:,}", policy.states, basis=f"in {format_duration(policy.seconds)}")
     blocks += [Metric("states", states), _size_answer(policy.bytes, file_bytes, "of actions")]
     if path is not None:
-        blocks.append(NextStep("look at it", f"evenhand shield inspect {path}"))
+        blocks.append(NextStep("inspect it", f"evenhand shield inspect {path}"))
     return Document(
         f"Shield for {' and '.join(plan.inputs.groups)}, kind {plan.kind}",
         blocks=tuple(blocks),
@@ -89,7 +89,7 @@ def build_document(result: ShieldInspection, name: str = "") -> Document:
         blocks += _intervention_blocks(result)
     if result.ends:
         blocks += _end_blocks(result)
-    blocks += [Heading("Which file this is", anchor="file"), _file_facts(result)]
+    blocks += [Heading("About the file", anchor="file"), _file_facts(result)]
     blocks += [Heading("Plan", anchor="plan", detail=True), _plan_facts(result)]
     return Document(
         f"Shield {name}".rstrip(),
@@ -138,7 +138,7 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
             "interventions", ReportedNumber(format_expected(result.overrides), result.overrides, "proved", basis=basis)
         )
     if result.overriding is not None:
-        basis = f"of the {result.reached:,} states that some run gets to: there some recommendation is not followed"
+        basis = f"of the {result.reached:,} states that some run reaches: some recommendation is overridden there"
         number = ReportedNumber(format_percent(result.overriding), result.overriding, "proved", basis=basis)
         yield Metric("intervenes in", number)
     yield _size_answer(
@@ -152,7 +152,7 @@ def _cost_answer(name: str, cost: float | None, horizon: int, *, walked: bool = 
     basis = f"of all interventions in {horizon:,} decisions, {EXPECTED}"
     if not walked:
         return Metric(
-            name, ReportedNumber(format_decimal(cost), cost, basis=f"as the file says, not verified: {basis}")
+            name, ReportedNumber(format_decimal(cost), cost, basis=f"as stated in the file, not verified: {basis}")
         )
     return Metric(name, ReportedNumber(format_decimal(cost), cost, "proved", basis=basis))
 
@@ -163,8 +163,8 @@ def _cautions(result: ShieldInspection) -> Iterator[Block]:
     recomputed = result.reached is not None
     if recomputed and stated is not None and cost is not None and abs(stated - cost) > COST_TOLERANCE * max(1.0, cost):
         yield Note(
-            f"The file says an expected cost of {format_decimal(stated)}, and its table costs {format_decimal(cost)}. "
-            "Synthesize the shield again.",
+            f"The file states an expected cost of {format_decimal(stated)}, but its table costs "
+            f"{format_decimal(cost)}. Synthesize the shield again.",
             tone="caution",
         )
     unjudged = [end.unjudged_chance for end in result.ends if end.time == result.horizon]
@@ -250,7 +250,7 @@ def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
 def _end_blocks(result: ShieldInspection) -> Iterator[Block]:
     yield Heading("When the bias is checked", anchor="checks", detail=True)
     yield Table(
-        "Every state that some run gets to when the bias is checked, for all people and recommendations; proved",
+        "Every state that some run reaches when the bias is checked, for all people and recommendations; proved",
         (
             Column("decisions", numeric=True),
             Column("states", numeric=True),

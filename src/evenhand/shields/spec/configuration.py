@@ -58,17 +58,17 @@ def _check_property(value: object) -> object:
     reason = LABELLED_PROPERTIES.get(str(value).replace("equalised", "equalized"))
     if reason is not None:
         raise OptionError(
-            f"a running shield does not keep {str(value).replace('_', ' ')}: {reason}",
+            f"a shield does not support {str(value).replace('_', ' ')}: {reason}",
             location="property",
-            hint="equal_opportunity, which counts one rate in each group",
+            hint="use equal_opportunity, which bounds one rate of each group",
         )
     return value
 
 
 LABELLED_PROPERTIES = {
     "equalized_odds": "it bounds two rates at once, 8 counters for two groups",
-    "predictive_parity": "who is accepted changes what is counted, and labels of those rejected are never known",
-    "calibration": "it compares scores with labels, and no decision changes either of them",
+    "predictive_parity": "decisions change what is counted, and the labels of rejected people are never known",
+    "calibration": "it compares scores with labels, and decisions change neither",
 }
 """Reasons for unsupported properties, by name."""
 
@@ -142,9 +142,9 @@ class ShieldConfig(FileModel, strict=True):
         start = self._start()
         if self.labels is not None and self.property != "equal_opportunity":
             raise OptionError(
-                f"`labels` is an entry of equal_opportunity, and the property is {self.property}",
+                f"`labels` requires equal_opportunity, got the property {self.property}",
                 location="labels",
-                hint="leave it out: this property needs no labels",
+                hint="omit it: this property needs no labels",
             )
         plan = ShieldPlan(
             property=FairnessProperty(self.property, self.kappa, EmptyGroupRule.parse(self.empty_group)),
@@ -160,7 +160,7 @@ class ShieldConfig(FileModel, strict=True):
         nothing = why_nothing_is_required(plan)
         if nothing is not None:
             raise OptionError(
-                f"this shield would keep nothing: {nothing}",
+                f"this shield would guarantee nothing: {nothing}",
                 location="bounds" if self.kind == "static-bw" else "empty_group",
                 hint="a longer horizon, a larger kappa, or wider bounds"
                 if self.kind == "static-bw"
@@ -183,7 +183,7 @@ class ShieldConfig(FileModel, strict=True):
         labelled = [name for name, group in self.groups.items() if group.label is not None]
         if labelled and len(labelled) < len(self.groups):
             without = next(name for name in self.groups if name not in labelled)
-            raise OptionError("some groups have a `label` and this one has none", location=f"groups.{without}")
+            raise OptionError("some groups have a `label`, but this one has none", location=f"groups.{without}")
         return Inputs(
             groups=tuple(self.groups),
             rate=tuple(self._share(name, "rate", 1 / len(self.groups)) for name in self.groups),
@@ -290,21 +290,21 @@ def _check_weights(shares: list[float] | None, name: str, entry: str, costs: int
 HINTS = {
     "property": "one of: demographic_parity, disparate_impact, equal_opportunity",
     "kappa": 'write the largest bias that is fair, such as kappa: "0.1" or "1/10"',
-    "horizon": "write how many decisions are made until the check, such as horizon: 100",
+    "horizon": "write the number of decisions until the check, such as horizon: 100",
     "empty_group": "zero, vacuous or min_count=N with N of 1 or more",
-    "cost": "write what an override costs, such as cost: 1.0",
-    "costs": "write what overrides can cost, ascending, such as costs: [0.1, 0.3, 0.5]",
+    "cost": "write the cost of an override, such as cost: 1.0",
+    "costs": "write the possible costs of an override, ascending, such as costs: [0.1, 0.3, 0.5]",
     "groups": f"name two or more groups, such as groups: {{a: {EXAMPLE}, b: {{rate: 0.7, accept: 0.6}}}}",
     "checks": "end, anytime, or a list of times up to the horizon",
-    "bounds": 'write a lower and an upper one, at most kappa apart, such as bounds: ["0.4", "0.5"]',
-    "start": "write what was seen and accepted of each group before, such as start: {a: [12, 5], b: [30, 14]}",
-    "rate": "write the share of the group among those who come, from 0 to 1",
+    "bounds": 'write a lower and an upper bound, at most kappa apart, such as bounds: ["0.4", "0.5"]',
+    "start": "write the earlier seen and accepted people of each group, such as start: {a: [12, 5], b: [30, 14]}",
+    "rate": "write the share of the group among all arrivals, from 0 to 1",
     "accept": "write the share of the group that is recommended to be accepted, from 0 to 1",
     "label": "write the share of the group whose label is 1, from 0 to 1",
     "filter": "true or false",
     "seed": "a whole number of 0 or more",
-    "labels": "write how many decisions wait for their label: {wait: 10000}",
-    "wait": "write how many decisions wait for their label, such as labels: {wait: 10000}",
+    "labels": "write the maximum number of decisions that wait for their label: {wait: 10000}",
+    "wait": "write the maximum number of decisions that wait for their label, such as labels: {wait: 10000}",
     "power": "a whole number from 1 to 16",
     "from": "a number of decisions",
     "groups.*": f"describe it, such as {EXAMPLE}",

@@ -107,7 +107,7 @@ def end_values_of(plan: ShieldPlan) -> EndValues:
     return FairEnd(plan.property, plan.start)
 
 
-# Bounds on the welfare of every group: if they limit a gap in every period, they limit it over all periods.
+# Bounds on the welfare of every group: a limit on the gap in every period is a limit over all periods.
 #
 # The welfare of a group is its acceptance rate (among people with label 1, for equal opportunity). If it is in [l, u]
 # in each of several periods, it is in [l, u] over all of them, for all sizes, because a mediant is between its
@@ -139,7 +139,7 @@ class WelfareBounds:
             raise OptionError(
                 f"welfare bounds {float(self.lower):g} to {float(self.upper):g}",
                 location="bounds",
-                hint="give a lower bound below the upper one, both between 0 and 1",
+                hint="set a lower bound below the upper one, both between 0 and 1",
             )
 
     @property
@@ -177,9 +177,9 @@ class WelfareBounds:
         upper = Fraction(middle).limit_denominator(MAX_DENOMINATOR) / (1 - min(kappa, Fraction(1)) / 2)
         if upper <= 0:
             raise OptionError(
-                "no ratio of rates can be kept around a rate of 0",
+                "no ratio of rates can be guaranteed around a rate of 0",
                 location="bounds",
-                hint="give bounds, or another property than disparate impact",
+                hint="set bounds, or use a property other than disparate impact",
             )
         upper = min(upper, Fraction(1))
         return cls((1 - min(kappa, Fraction(1))) * upper, upper)
@@ -210,9 +210,9 @@ def welfare_bounds_of(plan: ShieldPlan) -> WelfareBounds:
 def _check_kappa_positive(kappa: Fraction) -> None:
     if kappa <= 0:
         raise OptionError(
-            "welfare bounds need a threshold above 0: with kappa = 0 both ends would be the same rate",
+            "welfare bounds need a threshold above 0: with kappa = 0 both bounds would be equal",
             location="kappa",
-            hint="give a kappa above 0, or the kind finite or dynamic",
+            hint="set kappa above 0, or use the kind finite or dynamic",
         )
 
 
@@ -221,11 +221,11 @@ def _check_kappa_positive(kappa: Fraction) -> None:
 
 EVERY_RUN = "in every run, for all people, orders and recommendations"
 GREEDY = (
-    "Nothing is guaranteed: it overrides decisions that would be unfair at once, and the last ones may come too late."
+    "Nothing is guaranteed: it overrides decisions that would be unfair immediately, which may be too late at the end."
 )
 FEASIBLE = (
-    "The shield intervenes only if no other decision leads to a fair end with certainty. Costs and expected inputs "
-    "have no effect."
+    "The shield intervenes only if following the recommendation would lose the guarantee of a fair end. Costs and "
+    "expected inputs have no effect."
 )
 BALANCED = (
     "Over several periods together it holds if both groups are counted equally often in every period, half of the "
@@ -235,13 +235,13 @@ LATER = "Later periods count everything before them and are synthesised when the
 HARD_ENDS = {
     "strict": "They end fair if some shield can guarantee it.",
     "exempt": "Nothing is required of an end at which too few people of a group were counted to guarantee a fair one.",
-    "soft": "If a fair end cannot be guaranteed, they end as close to it as its price is worth.",
+    "soft": "If a fair end cannot be guaranteed, they end as close to it as the price of unfair ends justifies.",
 }
 """Descriptions of ends that may be unfair, by the terminal of a dynamic shield."""
 
 
 def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
-    """Describe the guarantees of a plan's shield, one sentence each, the main one first."""
+    """Describe the guarantees of a plan's shield, one sentence each, most important first."""
     nothing = why_nothing_is_required(plan)
     if nothing is not None:
         return (f"Nothing is guaranteed: {nothing}.",)
@@ -251,14 +251,14 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     if plan.kind == "static-fair":
         why = why_assumption_fails(plan)
         over_periods = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."
-        return f"{_describe_checks(plan)} of every period, {keeps}, counted within it alone: {always}.", over_periods
+        return f"{_describe_checks(plan)} of every period, {keeps}, counted within it only: {always}.", over_periods
     if plan.kind == "static-bw":
         bounds, why = welfare_bounds_of(plan), why_assumption_fails(plan)
         between = f"between {float(bounds.lower):g} and {float(bounds.upper):g}"
         return (
             f"In every period of {plan.horizon:,} decisions that counts at least {bounds.least_seen} of each group, "
             f"every group's acceptance rate ends {between}: {always}.",
-            f"So it does over all such periods together, and then {keeps}."
+            f"The same holds over all such periods together, and then {keeps}."
             if why is None
             else f"Over all groups together nothing is guaranteed: {why}.",
         )
@@ -288,7 +288,7 @@ def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -
     else:
         return None
     why = why_assumption_fails(plan, bounds)
-    return assumed if why is None else f"{assumed}, which cannot be: {why}"
+    return assumed if why is None else f"{assumed}, which is impossible: {why}"
 
 
 def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:
@@ -301,7 +301,7 @@ def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
     elif plan.kind == "static-fair":
         needed = plan.property.empty_group.needed_count
         if horizon % 2:
-            return f"{horizon:,} decisions have no two halves"
+            return f"{horizon:,} decisions cannot be halved"
         if 2 * needed > horizon:
             half = f"half of {horizon:,} decisions are {horizon // 2:,}"
             return f"{half}, and fewer than {needed:,} of a group are not judged"
@@ -311,7 +311,7 @@ def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
 def why_nothing_is_required(plan: ShieldPlan) -> str | None:
     """Describe why no end of a plan is ever judged; None if some end is judged.
 
-    Dynamic and greedy shields count all periods together, so that sooner or later every group is large enough.
+    Dynamic and greedy shields count all periods together, so every group is eventually large enough.
     """
     horizon, sizes = plan.horizon, plan.start[::2]
     if plan.kind == "static-bw":
@@ -340,7 +340,7 @@ def describe_empty_group(plan: ShieldPlan) -> str:
     counted = " with label 1" if fairness.labelled else ""
     if plan.kind == "static-bw":
         minimum = welfare_bounds_of(plan).least_seen
-        return f"Of a period that counts fewer than {minimum} of a group{counted} nothing is required."
+        return f"Nothing is required of a period that counts fewer than {minimum} of a group{counted}."
     if fairness.empty_group.rule == "zero":
         ratio = fairness.kind == "disparate_impact"
         then = (
@@ -348,10 +348,10 @@ def describe_empty_group(plan: ShieldPlan) -> str:
             if ratio
             else f"so the others' must be at most {float(fairness.kappa):g}"
         )
-        return f"A group of which no one{counted} has come counts as one with rate 0, {then}."
+        return f"A group of which no one{counted} has arrived counts as a group with rate 0, {then}."
     if fairness.empty_group.rule == "vacuous":
-        return f"While no one{counted} of a group has come, nothing is required."
-    return f"While fewer than {fairness.empty_group.at_least} of a group{counted} have come, nothing is required."
+        return f"Nothing is required until someone{counted} of each group has arrived."
+    return f"While fewer than {fairness.empty_group.at_least} of a group{counted} have arrived, nothing is required."
 
 
 def _describe_checks(plan: ShieldPlan) -> str:
@@ -370,5 +370,5 @@ def _describe_later_periods(plan: ShieldPlan) -> str:
     fairness = plan.property
     settled = ""
     if fairness.kind != "disparate_impact" and fairness.kappa:
-        settled = f" Once {ceil(2 / fairness.kappa):,} of each group were counted, every period ends fair."
+        settled = f" Once {ceil(2 / fairness.kappa):,} of each group have been counted, every period ends fair."
     return f"{LATER} {HARD_ENDS[plan.terminal]}{settled}"

@@ -24,7 +24,7 @@ LABEL_WAIT = 10_000
 """Default maximum number of decisions that await their label."""
 
 MAX_COSTS = 127
-"""Maximum number of costs: the levels and the mark of a dead state fit into a byte."""
+"""Maximum number of costs, so that the levels and the mark of a dead state fit into a byte."""
 
 IMPOSSIBLE_PROBABILITY = 1e-300
 """Replaces probability 0, so that unfair ends stay forbidden (0 times infinity is not infinite)."""
@@ -71,9 +71,9 @@ class Inputs:
             raise OptionError("costs are finite numbers of 0 or more", location="costs")
         if len(self.costs) > MAX_COSTS:
             raise OptionError(
-                f"{len(self.costs)} different costs, and a table of actions tells {MAX_COSTS} apart",
+                f"{len(self.costs)} different costs, but a table of actions distinguishes at most {MAX_COSTS}",
                 location="costs",
-                hint="sort them into bins; with 20 of them little is lost",
+                hint="bin them; little is lost with 20 bins",
             )
         if any(later <= earlier for earlier, later in zip(self.costs, self.costs[1:], strict=False)):
             raise OptionError("the costs are not ascending", location="costs")
@@ -134,7 +134,7 @@ class ShieldPlan:
         property: The property.
         inputs: Expected arrivals.
         horizon: Number of decisions until the check, or in a period.
-        kind: ``finite``: at least cost up to the horizon; ``static-fair``: that, repeated; ``static-bw``: welfare
+        kind: ``finite``: minimum cost up to the horizon; ``static-fair``: the same, repeated; ``static-bw``: welfare
             bounds, repeated; ``dynamic``: synthesised again at the start of every period; ``feasible``: overrides only
             if fairness could not be reached otherwise, for any inputs; ``greedy``: overrides when the next decision
             would be unfair.
@@ -163,7 +163,9 @@ class ShieldPlan:
         if not self.start:
             object.__setattr__(self, "start", (0,) * (2 * groups))
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
-            raise OptionError(f"a horizon is a whole number of 1 or more, not {self.horizon!r}", location="horizon")
+            raise OptionError(
+                f"the horizon must be a whole number of at least 1, got {self.horizon!r}", location="horizon"
+            )
         if self.kind not in PLAN_KINDS:
             raise OptionError(f"unknown kind {self.kind!r}", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}")
         if self.terminal not in TERMINAL_KINDS:

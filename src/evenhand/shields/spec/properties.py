@@ -44,8 +44,8 @@ class EmptyGroupRule:
             raise OptionError(f"unknown convention for empty groups {self.rule!r}", hint="zero, vacuous or min_count=N")
         if (self.rule == "min_count") != (self.at_least >= 1) or self.at_least < 0:
             raise OptionError(
-                f"the convention {self.rule} with a smallest count of {self.at_least}",
-                hint="min_count=N takes N of 1 or more; zero and vacuous take none",
+                f"invalid smallest count {self.at_least} for the convention {self.rule}",
+                hint="min_count=N takes N of 1 or more; zero and vacuous take no count",
             )
 
     @classmethod
@@ -74,7 +74,7 @@ class EmptyGroupRule:
 
 
 def parse_kappa(value: str | float | int | Fraction) -> Fraction:
-    """Parse the bound on the bias as an exact number; ``"0.1"``, ``0.1`` and ``"1/10"`` are all one tenth.
+    """Parse the bound on the bias as an exact number; ``"0.1"``, ``0.1`` and ``"1/10"`` are equal.
 
     Raises:
         OptionError: The number is not between 0 and 1, or its denominator is above a million.
@@ -84,7 +84,7 @@ def parse_kappa(value: str | float | int | Fraction) -> Fraction:
     except (ValueError, ZeroDivisionError):
         raise OptionError(f"kappa {value!r} is not a number", hint='a decimal such as "0.1", or "1/10"') from None
     if not 0 <= exact <= 1:
-        raise OptionError(f"kappa is {value}, and it must be between 0 and 1", hint='for example kappa: "0.1"')
+        raise OptionError(f"kappa must be between 0 and 1, got {value}", hint='for example kappa: "0.1"')
     if exact.denominator > LARGEST_DENOMINATOR:
         raise OptionError(f"kappa {value} has a denominator above {LARGEST_DENOMINATOR}", hint="use at most 6 digits")
     return exact
@@ -95,7 +95,7 @@ class FairnessProperty:
     """Bound ``kappa`` on the bias between groups.
 
     Attributes:
-        kind: ``demographic_parity``: the absolute difference of acceptance rates; ``disparate_impact``: 1 less their
+        kind: ``demographic_parity``: the absolute difference of acceptance rates; ``disparate_impact``: 1 minus their
             ratio, smaller by larger (the four-fifths rule is kappa 0.2); ``equal_opportunity``: the absolute difference
             of acceptance rates among individuals whose label is 1.
         kappa: Largest fair bias, exact.
@@ -119,7 +119,7 @@ class FairnessProperty:
     def fair(self, n_a: Any, a: Any, n_b: Any, b: Any) -> Any:
         """Check exactly whether the bias is at most kappa: accepted ``a`` of ``n_a`` and ``b`` of ``n_b``.
 
-        Integers give a bool, integer arrays an array of them.
+        Integers give a bool, and integer arrays a Boolean array.
         """
         low, high = self.band(n_a, a, n_b)
         fair = (low <= b) & (b <= high)
@@ -146,7 +146,7 @@ class FairnessProperty:
         return np.where(small, 0, low), np.where(small, n_b, high)
 
     def bias(self, n_a: int, a: int, n_b: int, b: int) -> Fraction:
-        """Compute the exact bias; 0 while a group is too small."""
+        """Compute the exact bias. 0 while a group is too small."""
         if min(n_a, n_b) < self.empty_group.needed_count:
             return Fraction(0)
         # Both rates are over one denominator, so that one fraction is built.

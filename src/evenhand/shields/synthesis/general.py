@@ -1,7 +1,7 @@
 """Exact synthesis of shields for three or more groups.
 
-The reachable states are listed layer by layer, each encoded as one integer, and valued backwards. For m groups there
-are of the order of T^(2m) states: 230,230 for three groups and 20 decisions, 32 million for 50.
+The reachable states are listed layer by layer, each encoded as one integer, and valued backwards. For m groups the
+number of states is of the order of T^(2m): 230,230 for three groups and 20 decisions, 32 million for 50.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def synthesize_general(
     started = time.perf_counter()
     fairness, inputs, horizon, groups = plan.property, plan.inputs, plan.horizon, len(plan.inputs.groups)
     if fairness.kind == "disparate_impact":
-        raise OptionError("disparate impact is kept between two groups", hint="demographic_parity, or static-bw")
+        raise OptionError("disparate impact supports two groups only", hint="demographic_parity, or static-bw")
     strides, layers = list_states(plan, progress)
     moves = _moves(strides)
     past = np.array(plan.start, dtype=np.int64)
@@ -124,12 +124,12 @@ def synthesize_general(
             progress(2 * horizon - t, 2 * horizon)
     actions = ReachableTable(tuple(strides.tolist()), tuple(layers[:-1]), tuple(levels[::-1]))
     states = sum(len(layer) for layer in actions.states)
-    # While the last layer is valued: counters, two values after each decision, and its own.
+    # While the last layer is valued: the counters, two values after each decision, and its own value.
     peak = sum(array.nbytes for array in actions.arrays) + 8 * (2 * len(plan.start) + 8) * len(layers[-2])
     return ShieldPolicy(plan, actions, float(values[0]), states, peak, time.perf_counter() - started)
 
 
-_HINT = "a shorter horizon, or welfare bounds for each group by itself (static-bw)"
+_HINT = "use a shorter horizon, or welfare bounds for each group separately (static-bw)"
 
 
 def mix_values(rejected: Floats, accepted: Floats, mix: StepMix) -> tuple[Floats, NDArray[np.int8]]:
@@ -178,7 +178,7 @@ def list_states(plan: ShieldPlan, progress: Progress | None = None) -> tuple[Int
     if total > MAX_STATES:
         raise LimitError(f"{total:,} states within {horizon} decisions, and the limit is {MAX_STATES:,}", hint=_HINT)
     strides = (horizon + 1) ** np.arange(2 * groups, dtype=np.int64)
-    # With label 0 the counters stay as they are.
+    # With label 0 the counters do not change.
     moves = np.unique(np.append(_moves(strides), 0) if labelled else _moves(strides))
     layers = [np.zeros(1, dtype=np.int64)]
     for t in range(horizon):

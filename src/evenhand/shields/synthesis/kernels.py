@@ -18,7 +18,7 @@ from evenhand.core.typing import Floats
 Bytes = NDArray[np.uint8]
 
 DEAD_LEVEL = 255
-"""Mark of a state in which no decision on this group keeps the property within reach."""
+"""Mark of a state in which no decision on this group keeps a fair end reachable."""
 ALL_DEAD = np.uint64(2**64 - 1)
 EVERY_BYTE = np.uint64(0x0101010101010101)
 
@@ -63,7 +63,7 @@ def empty_row(states):
 def single_cost_value(rejected, accepted, accept, reject, cost):
     """Compute the expected value of a step with one cost, given the probabilities of the recommendations."""
     # One step of the recursion of Fairness Shields (AAAI 2025, Theorem 1), with V+ after an acceptance and V- after a
-    # rejection: P(r = 1) * min(V+, c + V-) + P(r = 0) * min(V-, c + V+). Infinite means: no fair end is in reach.
+    # rejection: P(r = 1) * min(V+, c + V-) + P(r = 0) * min(V-, c + V+). Infinite means that no fair end is reachable.
     flipped_down, flipped_up = cost + rejected, cost + accepted
     return accept * (accepted if accepted < flipped_down else flipped_down) + reject * (
         rejected if rejected < flipped_up else flipped_up
@@ -182,7 +182,7 @@ def thresholds_across_rows(row, start, stop, a, highest, rises, first, step):
     """
     # Invariant: reached[b] is the highest level of column b in the rows before a, and rises[., j] the row where level j
     # + 1 was first reached. Thresholds cannot store a level that falls again. Eight columns are compared as one word:
-    # most rows bring nothing new.
+    # most rows change nothing.
     level, words = row.level, row.words
     reached, reached_words = highest.level, highest.words
     monotone = True
@@ -206,7 +206,7 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
 
     Args:
         values: Values by (n_a, n_b, a, b), the plane of (n_a, n_b) beginning at ``planes[n_a, n_b]``.
-        t: Time. People with label 1 are counted only, so n_a + n_b is at most t.
+        t: Time. Only people with label 1 are counted, so n_a + n_b is at most t.
         mix_a, mix_b: Steps of the groups.
         labels: Probability of (group, label).
         out: Outputs for the levels.
@@ -307,7 +307,7 @@ def forbid_outside_bands(values, start, columns, low, high):
 
 @compile_kernel()
 def count_live_states(bits, start, counters, outcomes, group):
-    """Count the outcomes of open labels from which a fair end is within reach, after either decision on a group.
+    """Count the outcomes of open labels from which a fair end is reachable, after either decision on a group.
 
     Args:
         bits: Live states, one bit each, packed.
@@ -357,7 +357,7 @@ def sweep_live_states(layer, start, t):
     states with more seen people are read after this one, and those are not overwritten yet.
     """
     # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters
-    # unchanged, and for label 1 some decision on either group must keep a fair end in reach.
+    # unchanged, and for label 1 some decision on either group must keep a fair end reachable.
     for total in range(t + 1):
         for n_a in range(total + 1):
             n_b = total - n_a

@@ -17,8 +17,8 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
     """Synthesize the policy of a plan. For a periodic plan, the period begins at ``plan.start``.
 
     Args:
-        plan: the problem.
-        progress: see `Progress`.
+        plan: The plan.
+        progress: See `Progress`.
 
     Raises:
         OptionError: if no shield passes the checks from the start of the plan.

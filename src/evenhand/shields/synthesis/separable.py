@@ -5,7 +5,7 @@ members were counted, or the welfare lies within the bounds", the value of a sta
 do not depend on decisions, so expectations add, and an end is allowed if it is allowed for each group. This takes
 m T^3 / 6 steps instead of T^(2m). Any two groups with N or more are then at most u - l apart (and their rates in
 a ratio of at least l / u), at the end of the horizon and, by the mediant property, at the end of every later one.
-The disadvantage is the cost of keeping all groups near one rate that was chosen in advance.
+The disadvantage is the cost of keeping all groups near a rate that is chosen in advance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Synthesis of the optimal shield over two groups: backwards through the layers of one time, or by planes."""
+"""Synthesis of the optimal shield over two groups: backwards through layers of equal time, or plane by plane."""
 
 from __future__ import annotations
 

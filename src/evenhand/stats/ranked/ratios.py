@@ -144,7 +144,7 @@ def clustered_ratios(sums: SummedLists, *, critical: float | None = None) -> Clu
     return ClusteredRatios(numerator / denominator, centre, root, freedom)
 
 
-# Permutation distribution of numbers of a ranking under independence of order and groups.
+# Permutation distribution of the statistics of a ranking if order and groups are independent.
 
 
 NO_SPREAD = 1e-9
@@ -153,13 +153,13 @@ NO_SPREAD = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class EvenOrders:
-    """Permutation distribution of several numbers of a list, each attribute of shape (numbers,).
+    """Permutation distribution of several statistics of a list. Each attribute has shape (numbers,).
 
     Attributes:
         mean: Mean over permutations.
-        low, high: Range that contains all numbers simultaneously, with the given confidence.
-        p: Adjusted p-value: share of permutations in which the largest standardised deviation of any number is at least
-            that of this number.
+        low, high: Range that contains all statistics simultaneously, with the given confidence.
+        p: Adjusted p-value: share of permutations in which the largest standardised deviation of any statistic is at
+            least that of this one.
     """
 
     mean: Floats
@@ -169,15 +169,15 @@ class EvenOrders:
 
 
 def even_orders(observed: Floats, draws: Floats, confidence: float = 0.95) -> EvenOrders:
-    """Compute the range and the adjusted p-values of several numbers under permutation of the groups.
+    """Compute the range and the adjusted p-values of several statistics under permutation of the groups.
 
     Both follow from the permutation distribution of the largest standardised deviation, "max-t" (Westfall & Young,
     "Resampling-Based Multiple Testing", 1993), which only assumes that the groups of the candidates of a list are
     exchangeable under the null hypothesis.
 
     Args:
-        observed: Observed numbers, shape (numbers,).
-        draws: The same numbers in each permutation of the groups, shape (draws, numbers).
+        observed: Observed statistics, shape (numbers,).
+        draws: The same statistics for each permutation of the groups, shape (draws, numbers).
         confidence: Simultaneous confidence level of the range.
     """
     mean, deviation = draws.mean(axis=0), draws.std(axis=0, ddof=1)

@@ -1,7 +1,7 @@
 """Tests and intervals that remain valid after every observation, for models whose answers are expensive.
 
 Ordinary intervals and tests assume a fixed sample size. If an analyst repeats a test until it rejects, it eventually
-does. Here a gambler starts with a wealth of 1 and bets on each observation at odds that are fair, or worse, under the
+will. Here a gambler starts with a wealth of 1 and bets on each observation at odds that are fair, or worse, under the
 hypothesis. By Ville's inequality ("Étude critique de la notion de collectif", 1939), the wealth ever reaches 1/a with
 probability at most a, so it measures evidence at any time and under any stopping rule (Shafer, "Testing by betting",
 JRSS A 2021). The values that are not rejected form a confidence sequence, whose intervals all hold simultaneously

@@ -1,1 +1,1 @@
-"""The routes of the service, a module for each kind."""
+"""The routes of the service, one module for each kind."""

@@ -58,7 +58,7 @@ async def get_dashboard() -> HTMLResponse:
 
 @router.get("/assets/{name}")
 async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
-    """A style sheet, script or drawing of the pages."""
+    """A style sheet, script or icon of the pages."""
     if name not in _asset_names():
         raise HttpError(404, "there is no such file", code="404")
     tag = f'"{hashlib.sha256(read_asset(name)).hexdigest()[:32]}"'

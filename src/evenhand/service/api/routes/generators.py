@@ -39,7 +39,7 @@ from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, Ser
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
 GeneratingCaller = Annotated[ApiKey, require_scope("generate", filtered=True)]
-"""ApiKey who may request items. A key may be limited to some guards."""
+"""API key that may request items. A key may be limited to some guards."""
 
 ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
 
@@ -72,7 +72,7 @@ def find_guard(context: ServiceContext, caller: ApiKey, model: str | None, makes
     if guard not in suitable:
         route = ROUTES_BY_OUTPUT.get(guard.makes)
         hint = f"ask {route}" if route else "it only serves the guardrail of a gateway"
-        raise HttpError(400, f"the model {model!r} makes another kind of output", code="model", hint=hint)
+        raise HttpError(400, f"the model {model!r} generates another kind of output", code="model", hint=hint)
     return guard
 
 
@@ -145,19 +145,19 @@ def _missing_item_error(answers: Sequence[ServedAnswer], noun: str) -> HttpError
     if (refusal := answer.refusal) is not None:
         return HttpError(refusal.status, refusal.message, code=refusal.code, hint=refusal.hint, headers=final)
     if answer.budget is not None:
-        hint = "ask for less, or raise request under budget of the guard"
+        hint = "request fewer items, or raise request under budget of the guard"
         return HttpError(429, f"there is no {noun}: {answer.budget.message}", code="budget", hint=hint, headers=final)
     if failure.part == "generator" and (relayed := relayed_error(failure.error, headers)) is not None:
         return relayed
     message = f"there is no {noun}: {_public_reason(answer) or 'none was made'}"
     if failure.timed_out and failure.part in ("guard", "generator"):
-        return HttpError(504, message, code="timeout", hint="ask again later, or for less", headers=headers)
+        return HttpError(504, message, code="timeout", hint="retry later, or request fewer items", headers=headers)
     entries = _list_entries(answers)
     return HttpError(
         503 if failure.part in ("judge", "store") else 502,
         message,
         code=f"{failure.part}_failed",
-        hint=f"ask again later; the log of the service has the details{f' in entry {entries}' if entries else ''}",
+        hint=f"retry later; the log of the service has the details{f' in entry {entries}' if entries else ''}",
         headers=final | retry_after_header(failure.error),
     )
 
@@ -189,7 +189,7 @@ async def generate_images(
     If only some of several pictures could be made, those are returned, and ``x-evenhand-missing`` counts the others.
     """
     if payload.stream:
-        raise HttpError(400, "pictures cannot be streamed", code="stream", hint="leave stream out")
+        raise HttpError(400, "pictures cannot be streamed", code="stream", hint="omit stream")
     guard = find_guard(context, caller, payload.model, "image")
     options = known_options(payload.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
@@ -210,7 +210,7 @@ def _picture_answer(served: ServedAnswer) -> dict[str, Any]:
     answer, item = served.answer, served.answer.item
     assert item is not None
     if item.kind != "image":
-        raise HttpError(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
+        raise HttpError(400, "this model generates texts", code="model", hint="ask /v1/chat/completions")
     fields: dict[str, Any] = {"evenhand": disclosure_body(served)}
     # The backend uses its own revision of a prompt if it made one, and otherwise the prompt that it received.
     if answer.changed or item.revised_prompt not in ("", answer.prompt):
@@ -227,8 +227,8 @@ REFUSED_OPTIONS = {
     "functions": "the guard cannot check an answer that calls a function",
     "function_call": "functions are not passed on",
     "web_search_options": "tools are not passed on",
-    "audio": "answers are texts",
-    "prediction": "answers are not predicted",
+    "audio": "the guard returns texts only",
+    "prediction": "predicted outputs are not supported",
 }
 """Options that are not passed on, and the reasons."""
 
@@ -266,18 +266,18 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
     options = {name: value for name, value in (payload.model_extra or {}).items() if value is not None and value != []}
     for name, reason in REFUSED_OPTIONS.items():
         if name in options:
-            raise HttpError(400, f"{name}: {reason}", code="unsupported_parameter", hint=f"leave {name} out")
+            raise HttpError(400, f"{name}: {reason}", code="unsupported_parameter", hint=f"omit {name}")
     if payload.n not in (None, 1):
         raise HttpError(400, "a request has one answer", code="n", hint=f"send {payload.n} requests")
     if payload.modalities not in (None, ["text"]):
-        raise HttpError(400, "answers are texts", code="modalities", hint="leave modalities out")
+        raise HttpError(400, "answers are texts", code="modalities", hint="omit modalities")
     guard = find_guard(context, caller, payload.model, "text")
     options = known_options(options, {*TEXT_OPTIONS, *guard.entry.pass_on})
     generator = ConversationGenerator(guard.pipeline.generator, payload.messages, options)
     request = GuardedRequest(guard, generator.prompt, generator, route="chat")
     (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, noun="answer")
     if served.answer.item is not None and served.answer.item.kind != "text":
-        raise HttpError(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
+        raise HttpError(400, "this model generates pictures", code="model", hint="ask /v1/images/generations")
     headers = disclosure_headers([served])
     if generator.ignored:
         headers["x-evenhand-ignored"] = ", ".join(generator.ignored)
@@ -338,7 +338,7 @@ def _completion_events(completion: dict[str, Any], *, usage: bool) -> Iterator[d
         yield {**head, "choices": [], "usage": completion.get("usage")}
 
 
-# The models that clients can ask for.
+# The models that clients can request.
 
 
 @router.get("/models")

@@ -1,4 +1,4 @@
-"""The guardrail that LiteLLM's generic guardrail calls: before a model is asked, and again with its answer.
+"""The guardrail that LiteLLM's generic guardrail calls: before a model is called, and again with its answer.
 
 The contract is LiteLLM's: https://docs.litellm.ai/docs/adding_provider/generic_guardrail_api
 """
@@ -86,7 +86,7 @@ async def check_guardrail(
 
     verdict = await guard.limiter.finish(ask_guardrail, context.settings.limits.upstream_seconds)
     if verdict is None:
-        raise HttpError(504, "the guard did not answer in time", code="timeout", hint="ask again later")
+        raise HttpError(504, "the guard did not answer in time", code="timeout", hint="retry later")
     response.headers["x-evenhand-guarded"] = "false" if verdict.status == "unguarded" else "true"
     response.headers["x-evenhand-status"] = verdict.status
     changed = verdict.action == "GUARDRAIL_INTERVENED"
@@ -147,7 +147,7 @@ def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
             400,
             f"expected one item, got {len(answers) + len(images)}, and every item counts",
             code="items",
-            hint="ask for one at a time: n: 1",
+            hint="request one at a time: n: 1",
         )
     if answers:
         return Item.of_text(answers[0])

@@ -23,7 +23,7 @@ async def get_liveness() -> dict[str, str]:
 async def get_readiness(context: RequestContext) -> dict[str, str]:
     """Readiness: the service is not stopping, and the store accepted a trial transaction within the last second."""
     if context.draining.is_set():
-        raise StoreError("the service is stopping", hint="ask another replica, or again later")
+        raise StoreError("the service is stopping", hint="use another replica, or retry later")
     await context.readiness.check()
     return {"status": "ready"}
 

@@ -47,7 +47,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
     async for part in request.stream():
         body += part
         if len(body) > MAX_FORM_BYTES:
-            return _login_response(context, "This is not a key.", 413)
+            return _login_response(context, "This is not a valid key.", 413)
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
     try:
         caller = await context.keys.caller(key)
@@ -150,8 +150,10 @@ def _provider_failed(context: ServiceContext, error: EvenhandError) -> HTMLRespo
     """Build the page for a login that failed because of the provider or the store, and log the error."""
     logger.error("a login failed: %s", error.message)
     if isinstance(error, FetchError):
-        return _login_response(context, "The identity provider does not answer as it should. Try again later.", 502)
-    return _login_response(context, "The store cannot be used now. Try again later.", 503)
+        return _login_response(
+            context, "The identity provider is unavailable or sent an invalid response. Try again later.", 502
+        )
+    return _login_response(context, "The store is unavailable. Try again later.", 503)
 
 
 def _uses_tls(request: Request, context: ServiceContext) -> bool:

@@ -134,17 +134,19 @@ class CertificateBody(BaseModel):
     open_labels: int
     expired_labels: Annotated[
         int,
-        Field(description="Decisions whose label did not come within the configured wait; not counted. Absent if 0."),
+        Field(description="Decisions whose label did not arrive within the configured wait; not counted. Absent if 0."),
     ] = 0
     bound: Annotated[
-        float | None, Field(description="Bound of the bias at the end of this period. Null: no guarantee.")
+        float | None, Field(description="Bound on the bias at the end of this period. Null: no guarantee.")
     ]
     bound_exact: str | None
-    attained: Annotated[bool, Field(description="Whether some future attains the bound.")]
-    bound_later: Annotated[float | None, Field(description="At the end of every later period; null: no guarantee.")]
+    attained: Annotated[bool, Field(description="Whether the bias can reach the bound.")]
+    bound_later: Annotated[
+        float | None, Field(description="Bound on the bias at the end of every later period; null: no guarantee.")
+    ]
     how: Annotated[str, Field(description="Why the bound holds, or why there is none.")]
     how_later: Annotated[
-        str | None, Field(description="The same of the later bound; null: no later period follows.")
+        str | None, Field(description="The same for the later bound; null: there is no later period.")
     ] = None
     advisory: bool
     assumption: str | None
@@ -160,7 +162,9 @@ class DecisionAnswer(BaseModel):
     reason: Literal["followed", "accepted", "rejected", "would-accept", "would-reject", "unguarded"]
     explanation: str
     guarded: Annotated[bool, Field(description="Whether the shield decided; false only where when_down is pass.")]
-    guaranteed: Annotated[bool, Field(description="Whether the period is certain to end fair, with all before it.")]
+    guaranteed: Annotated[
+        bool, Field(description="Whether the period, counted with all earlier ones, is certain to end fair.")
+    ]
     bias: Annotated[float | None, Field(description="Current bias. Null for unguarded decisions.")]
     certificate: CertificateBody | None
     number: Annotated[int | None, Field(description="Number of the entry in the log. Null: there is none yet.")]
@@ -204,7 +208,7 @@ class ShieldSummary(BaseModel):
     groups: list[str]
     largest_cost: float
     cost_needed: bool
-    labels: Annotated[bool, Field(description="Whether labels follow the decisions.")]
+    labels: Annotated[bool, Field(description="Whether decisions receive labels later.")]
     advisory: bool
     when_down: Literal["refuse", "pass"]
     digest: Annotated[str, Field(description="Digest of the policy.")]
@@ -231,7 +235,7 @@ class ShieldList(BaseModel):
 
 router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
 
-UNGUARDED_EXPLANATION = "The recommendation passed: the store could not be used, so the shield has not seen it."
+UNGUARDED_EXPLANATION = "The recommendation passed: the store was unavailable, so the shield has not seen it."
 """Explanation of an unguarded decision."""
 
 
@@ -320,7 +324,7 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
         if error.code != "repeated":
             raise
         raise DecisionError(
-            f"{payload.id!r} has the other label",
+            f"{payload.id!r} already has the other label",
             code="contradiction",
             hint="labels cannot be changed",
         ) from None

@@ -1,4 +1,4 @@
-"""Export of complete logs, and of their heads, which prove later that a log was not cut off."""
+"""Export of complete logs, and of their heads, which can later prove that a log was not cut off."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def list_log_heads(
     "/{name}/log",
     dependencies=[require_scope("read")],
     response_class=StreamingResponse,
-    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "One entry a line."}},
+    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "One entry per line."}},
 )
 async def get_stream_log(
     name: str,
@@ -86,13 +86,13 @@ def _read_log_heads(context: ServiceContext) -> dict[str, tuple[int, str]]:
 def _read_log_lines(
     context: ServiceContext, name: str, after: int, last_number: int, limit: int | None
 ) -> Iterator[str]:
-    """Yield the entries after one and up to another, several lines at a time."""
+    """Yield the entries of a range as lines, several at a time."""
     log = read_log(context.database, name, after=after, page=LINES_PER_PIECE)
     selected = islice(takewhile(lambda entry: entry["number"] <= last_number, log), limit)
     return join_lines((json.dumps(entry, separators=(",", ":")) + "\n" for entry in selected), LINES_PER_PIECE)
 
 
 def join_lines(lines: Iterator[str], number: int) -> Iterator[str]:
-    """Join a number of lines at a time, because each part of a response is sent by another thread."""
+    """Join several lines into one part, because each part of a response costs a call in another thread."""
     while part := "".join(islice(lines, number)):
         yield part

@@ -1,4 +1,4 @@
-// The frame of the dashboard: which stream is shown, whether the connection stands, and who looks.
+// Frame of the dashboard: the selected stream, the state of the connection, and the user.
 
 import { Live } from "/assets/live.js";
 import { ask, calmly, count, fill, fraction, h, many, moment, put, say, share } from "/assets/page.js";
@@ -21,7 +21,7 @@ async function begin() {
     Object.assign(known, (await ask("/v1/dashboard")).said);
   } catch (error) {
     connection("lost", error.message);
-    fill(main, h("p", {}, "The service does not answer. This page tries again by itself."));
+    fill(main, h("p", {}, "The service does not respond. This page retries automatically."));
     setTimeout(begin, 2_000);
     return;
   }
@@ -76,7 +76,7 @@ async function route() {
 function heard(news) {
   let stream = known.streams.find((one) => one.name === news.stream);
   if (!stream) {
-    // Another replica serves it since just now.
+    // Another replica has just started to serve it.
     ask("/v1/dashboard").then(({ said }) => { known.streams = said.streams; navigation(); });
     return;
   }
@@ -88,26 +88,26 @@ function heard(news) {
 function connection(state, text) {
   const link = document.getElementById("link");
   const lost = document.getElementById("lost");
-  const words = { live: "live", lost: "connection lost", store: "the store does not answer" };
+  const words = { live: "live", lost: "connection lost", store: "the store does not respond" };
   link.dataset.state = state;
   say(link, words[state]);
   if (state === "live") {
     lost.hidden = true;
     say(lost, "");
   } else if (lost.hidden || lost.dataset.state !== state) {
-    // A lost connection may come back to a store that does not answer: the time of the first trouble stays.
+    // The store may not respond after a lost connection: the time of the first failure is kept.
     if (lost.hidden) lost.dataset.since = moment(Date.now() / 1000);
     lost.dataset.state = state;
-    say(lost, `${state === "lost" ? "The connection to the service is lost" : "The service cannot read its store"} since ${lost.dataset.since}${text ? `: ${text}` : ""}. What is shown may be old. This page tries again by itself and leaves nothing out.`);
+    say(lost, `${state === "lost" ? "The connection to the service is lost" : "The service cannot read its store"} since ${lost.dataset.since}${text ? `: ${text}` : ""}. The page may be out of date. It retries automatically, and then shows everything that it missed.`);
     lost.hidden = false;
   }
 }
 
-/** Every stream in a few words. */
+/** Summary of every stream. */
 class Overview {
   constructor() {
     this.cards = h("ul", { class: "cards" });
-    this.element = h("div", {}, h("h1", {}, "All streams"), known.streams.length || known.monitors.length ? this.cards : h("p", {}, "There is no shield, no guarded generator and no monitor. Name one in the service's file."));
+    this.element = h("div", {}, h("h1", {}, "All streams"), known.streams.length || known.monitors.length ? this.cards : h("p", {}, "There is no shield, no guarded generator and no monitor. Add one to the service's file."));
     this.places = new Map();
     this.due = new Map();
     for (const stream of known.streams) {
@@ -185,6 +185,6 @@ function generatorCard(stands, model) {
     h("p", {}, "Guarded generator: ", broken ? h("strong", {}, many(broken, "deadline") + " missed") : "no deadline was missed"),
     h("p", {}, "Due next:"),
     h("ul", { class: "plain" }, stands.specifications.map((one) => h("li", {}, `${one.name}: ${urgent(one)}`))),
-    model && known.caller.generate ? h("p", {}, h("a", { href: address(stands.name), class: "button", click: () => { making = true; } }, "Make a picture")) : null,
+    model && known.caller.generate ? h("p", {}, h("a", { href: address(stands.name), class: "button", click: () => { making = true; } }, "Generate a picture")) : null,
   ];
 }

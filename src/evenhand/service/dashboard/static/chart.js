@@ -2,7 +2,7 @@
 
 import { s } from "/assets/page.js";
 
-/** A straight scale from values to pixels. */
+/** A linear scale from values to pixels. */
 export function scale(from, to, low, high) {
   const wide = to - from || 1;
   return (value) => low + ((value - from) / wide) * (high - low);
@@ -48,7 +48,7 @@ export function line(n, x, y) {
   return parts.join("");
 }
 
-/** Upright strokes at these places, each pixel once. */
+/** Vertical strokes at these positions, at most one per pixel. */
 export function strokes(places, top, bottom) {
   const seen = new Set(places.map((place) => Math.round(place * 2) / 2));
   return [...seen].map((place) => `M${place} ${top}V${bottom}`).join("");
@@ -64,7 +64,7 @@ export function measured(element, draw) {
   return () => width;
 }
 
-/** A drawing of this size, which those who do not see it are not told about: its figure says what it shows. */
+/** A drawing of this size, hidden from screen readers: the text of its figure describes it. */
 export function canvas(width, height) {
   return s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", focusable: "false" });
 }

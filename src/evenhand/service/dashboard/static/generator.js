@@ -1,4 +1,4 @@
-// A guarded generator: a lane for every value, what was made, which prompts were changed and why.
+// Guarded generator: a lane for every value, the latest items, and the changed prompts with their reasons.
 
 import { canvas, measured, slider, strokes } from "/assets/chart.js";
 import { ask, count, fill, h, listed, many, moment, put, s, say } from "/assets/page.js";
@@ -11,19 +11,19 @@ const CHANGED = 20;
 
 const BROKEN = {
   missed: "deadline missed",
-  disobeyed: "item did not show what it had to, after all retries",
-  unrecognised: "item that had to show something was not recognisable, after all retries",
-  failed: "item that had to show something was not made, after all retries",
-  "in-flight": "more requests at once than was said",
+  disobeyed: "item did not show the required value, after all retries",
+  unrecognised: "item with a required value was not recognisable, after all retries",
+  failed: "item with a required value was not generated, after all retries",
+  "in-flight": "more concurrent requests than stated",
 };
 
 const STATUS = {
   ok: "ok",
-  retry: "made again",
-  violation: "violation: not what others\u2019 deadlines rely on",
+  retry: "generated again",
+  violation: "violation: an assumption of the deadlines is broken",
   failed: "no item",
-  withdrawn: "withdrawn: the request had ended before it came",
-  unguarded: "unguarded: unknown what it counts for, or what it shows",
+  withdrawn: "withdrawn: the request ended before the item arrived",
+  unguarded: "unguarded: its conditions or values are unknown",
   refused: "refused: there is no item",
 };
 
@@ -44,11 +44,11 @@ function valueOf(row, specification) {
   return parts.every(Boolean) ? parts.join(" + ") : null;
 }
 
-const shown = (row) => (row.op === "complete" && !row.conditions.length ? "counts for nothing" : listed(Object.entries(row.values).filter(([, value]) => value).map(([group, value]) => `${group} ${value}`)) || "nothing recognisable");
+const shown = (row) => (row.op === "complete" && !row.conditions.length ? "meets no condition" : listed(Object.entries(row.values).filter(([, value]) => value).map(([group, value]) => `${group} ${value}`)) || "no recognised value");
 
-const asked = (row) => row.prompt || "a prompt that is not kept (log_prompts = false)";
+const asked = (row) => row.prompt || "a prompt that was not logged (log_prompts = false)";
 
-/** What a row says, in one or two sentences. */
+/** Describe a row in one or two sentences. */
 function sentence(row) {
   const what = row.op === "complete" ? row.conditions.length ? `it shows ${shown(row)}` : shown(row) : STATUS[row.status] ?? row.status;
   return `Number ${count(row.n)}, ${moment(row.at)}: ${asked(row)}; ${what}.` + (row.changed ? ` The prompt was changed to: ${row.sent}.` : "") + (row.status !== "ok" && row.reason ? ` ${row.reason}.` : "");
@@ -65,17 +65,17 @@ export class GeneratorPage extends StreamPage {
     this.specifications = [];
     this.broken = h("div");
     this.strip = h("ul", { class: "strip" });
-    this.stripped = h("p", { class: "note" }, "No picture is kept in this time.");
+    this.stripped = h("p", { class: "note" }, "No picture was kept in this period.");
     this.changes = h("ol", { class: "changes" });
     this.changed = h("p", { class: "note" });
-    this.words = h("pre", { class: "words", tabindex: 0, "aria-label": "What is guaranteed, in words" });
+    this.words = h("pre", { class: "words", tabindex: 0, "aria-label": "Guarantee in words" });
     this.lanes = new Lanes(this);
     this.element = this.compose("Guarded generator", this.broken,
       model ? new Maker(model).element : null,
       h("section", { "aria-labelledby": "lanes" }, h("h2", { id: "lanes" }, "Deadlines"), this.lanes.element),
-      h("section", { "aria-labelledby": "made" }, h("h2", { id: "made" }, "What was made last"), this.strip, this.stripped),
+      h("section", { "aria-labelledby": "made" }, h("h2", { id: "made" }, "Latest items"), this.strip, this.stripped),
       h("section", { "aria-labelledby": "changed" }, h("h2", { id: "changed" }, "Changed prompts"), this.changed, this.changes),
-      h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from here on"), this.words));
+      h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from now on"), this.words));
   }
 
   cells(row) {
@@ -91,7 +91,7 @@ export class GeneratorPage extends StreamPage {
     this.specifications = stands.specifications;
     const missed = stands.specifications.reduce((sum, one) => sum + one.counts.missed, 0);
     const next = stands.specifications.map((one) => `${one.name}: ${urgent(one)}`);
-    say(this.lead, `${missed ? many(missed, "deadline") + (missed === 1 ? " was" : " were") + " missed." : "No deadline was missed."} ${next.length ? `Due first - ${next.join("; ")}.` : ""}${stands.open ? ` ${many(stands.open, "request")} under way.` : ""}`);
+    say(this.lead, `${missed ? many(missed, "deadline") + (missed === 1 ? " was" : " were") + " missed." : "No deadline was missed."} ${next.length ? `Due first - ${next.join("; ")}.` : ""}${stands.open ? ` ${many(stands.open, "request")} in progress.` : ""}`);
     say(this.words, stands.guarantee);
     fill(this.broken, troubles(stands));
     this.draw();
@@ -116,14 +116,14 @@ export class GeneratorPage extends StreamPage {
 
   #changes() {
     const some = this.rows.filter((row) => row.changed && row.status !== "retry");
-    say(this.changed, some.length ? `${many(some.length, "prompt")} of ${many(this.rows.filter((row) => row.op === "complete" && row.status !== "retry").length, "item")} in this time${some.length > CHANGED ? `; the latest ${CHANGED}` : ""}. The log has all of them.` : "No prompt was changed in this time.");
+    say(this.changed, some.length ? `${many(some.length, "prompt")} of ${many(this.rows.filter((row) => row.op === "complete" && row.status !== "retry").length, "item")} in this period${some.length > CHANGED ? `; the latest ${CHANGED}` : ""}. The log contains all of them.` : "No prompt was changed in this period.");
     renew(this.changes, some.slice(-CHANGED).reverse(), (row) => this.#change(row));
   }
 
   #change(row) {
     return h("li", { "data-n": row.n }, this.#thumb(row, 72), h("dl", {},
       pair("Before", asked(row)), pair("After", row.sent),
-      pair("Why", row.why || "what was made first would have let a deadline be missed"),
+      pair("Why", row.why || "the first item would have caused a missed deadline"),
       pair("Shown", `${shown(row)}${row.status === "ok" ? "" : ` (${STATUS[row.status] ?? row.status})`}`)),
       h("p", { class: "note" }, `No. ${count(row.n)}, ${moment(row.at)}`));
   }
@@ -138,12 +138,12 @@ export class GeneratorPage extends StreamPage {
     return [words, row.reason && row.status !== "ok" ? h("span", { class: "why" }, row.reason) : null];
   }
 
-  /** A picture that can be pointed at or reached by keyboard, to be seen larger. */
+  /** A picture that is enlarged on hover or keyboard focus. */
   #thumb(row, size) {
     if (!row.picture) return "";
     const image = h("img", { src: this.picture(row), width: size, height: size, loading: "lazy", alt: "" });
     let tries = 0;
-    // It is kept a moment after its entry in the log; or it is not kept any more.
+    // The picture is stored shortly after its entry in the log, or has already been deleted.
     image.addEventListener("error", () => {
       if (tries++ < 2) setTimeout(() => { image.src = `${this.picture(row)}?${tries}`; }, 700);
       else image.closest(".thumb")?.replaceWith(h("span", { class: "note" }, "not kept"));
@@ -159,7 +159,7 @@ export class GeneratorPage extends StreamPage {
   }
 }
 
-/** Makes a list show these rows, in this order; whatever is shown already stays where it is, and keeps the focus. */
+/** Make a list show these rows in this order. Existing elements stay in place and keep the focus. */
 function renew(list, rows, made) {
   const wanted = new Set(rows.map((row) => String(row.n)));
   for (const child of [...list.children]) if (!wanted.has(child.dataset.n)) child.remove();
@@ -175,7 +175,7 @@ const pair = (name, words) => h("div", {}, h("dt", {}, name), h("dd", {}, words)
 function troubles(stands) {
   const found = stands.specifications.flatMap((one) => Object.entries(BROKEN).filter(([what]) => one.counts[what]).map(([what, words]) => h("li", {}, `${one.name}: ${count(one.counts[what])} \u00d7 ${words}`)));
   if (!found.length) return null;
-  return h("section", { class: "wrong", "aria-labelledby": "broken" }, h("h2", { id: "broken" }, "Not as assumed"), h("ul", {}, found),
+  return h("section", { class: "wrong", "aria-labelledby": "broken" }, h("h2", { id: "broken" }, "Broken assumptions"), h("ul", {}, found),
     stands.broken.length ? h("details", {}, h("summary", {}, `The latest ${many(stands.broken.length, "case")}`), h("ul", {}, [...stands.broken].reverse().map((one) => h("li", {}, `${one.specification}: ${one.reason}`)))) : null);
 }
 
@@ -184,7 +184,7 @@ document.addEventListener("pointerover", (event) => {
   if (!on(event.target) && !on(document.activeElement)) peek(null);
 });
 
-/** A larger picture and what is known of it, beside what is pointed at. */
+/** A larger picture with its details, next to the element under the pointer. */
 function peek(row, picture, place) {
   const box = document.getElementById("peek");
   if (!row) {
@@ -208,14 +208,14 @@ function peek(row, picture, place) {
 class Lanes {
   constructor(page) {
     this.page = page;
-    this.range = h("select", { id: "range", change: () => this.#paint() }, [["40", "the last 40"], ["200", "the last 200"], ["1000", "the last 1,000"], [String(MOST), "all that are here"]].map(([value, words]) => h("option", { value }, words)));
+    this.range = h("select", { id: "range", change: () => this.#paint() }, [["40", "the last 40"], ["200", "the last 200"], ["1000", "the last 1,000"], [String(MOST), "all that are loaded"]].map(([value, words]) => h("option", { value }, words)));
     this.boxes = h("div");
     this.read = h("p", { class: "readout", "aria-hidden": "true" });
     this.element = h("div", { class: "lanes" },
-      h("p", { class: "legend" }, mark("own", "appeared by itself"), mark("asked", "appeared in a changed prompt\u2019s item"), mark("left", "distance left to the deadline"), mark("over", "overdue"),
+      h("p", { class: "legend" }, mark("own", "appeared by itself"), mark("asked", "appeared after a changed prompt"), mark("left", "distance left to the deadline"), mark("over", "overdue"),
         h("span", { class: "field inline" }, h("label", { for: "range" }, "Items"), this.range)),
       this.boxes, this.read,
-      h("p", { class: "note" }, "Each lane is a value, each step an item for which the condition holds. The grey shrinks as the deadline comes nearer, and grows again when the value appears. Point at a lane, or choose one and use the arrow keys, to see the items."));
+      h("p", { class: "note" }, "Each lane is a value, each step an item for which the condition holds. The grey bar shrinks as the deadline approaches, and grows again when the value appears. Point at a lane, or choose one and use the arrow keys, to see the items."));
     this.drawn = new Map();
     this.rows = [];
     this.specifications = [];
@@ -273,7 +273,7 @@ class Lanes {
     const every = this.rows.filter((row) => row.slots?.[name] !== undefined);
     box.rows = every.slice(-Number(this.range.value));
     const n = box.rows.length;
-    // Few items keep to the left at a width of their own; many share the whole.
+    // A few items have a fixed width, from the left; many share the full width.
     box.step = Math.min(16, width / Math.max(1, n));
     box.start = 0;
     const middle = (i) => (i + 0.5) * box.step;
@@ -306,7 +306,7 @@ class Lanes {
       parts.meter.dataset.due = lane.left <= 0 ? "over" : lane.left === 1 ? "next" : "later";
       say(parts.left, due(lane));
     }
-    say(box.count, `${n < every.length ? `the last ${count(n)} of ` : ""}${many(every.length, "item")} of this time${specification.lanes.length < specification.values ? `; the ${specification.lanes.length} values of ${count(specification.values)} that are due first` : ""}`);
+    say(box.count, `${n < every.length ? `the last ${count(n)} of ` : ""}${many(every.length, "item")} of this period${specification.lanes.length < specification.values ? `; the ${specification.lanes.length} of ${count(specification.values)} values that are due first` : ""}`);
     box.slider.reset();
     if (box.slider.at() !== null) this.#choose(name, box.slider.at(), null);
   }
@@ -334,7 +334,7 @@ const circle = (x) => `M${(x - 4).toFixed(1)} ${LANE / 2}a4 4 0 1 0 8 0a4 4 0 1 
 const cross = (x) => `M${(x - 3).toFixed(1)} ${LANE - 8}l6 6m0 -6l-6 6`;
 const diamond = (x) => `M${x.toFixed(1)} ${LANE / 2 - 6.5}l6.5 6.5l-6.5 6.5l-6.5 -6.5Z`;
 
-/** An area of many items: in each column of pixels the shortest distance. */
+/** An area chart of many items: each column of pixels shows the shortest distance. */
 function columns(area) {
   const lowest = new Map();
   for (const [x, high] of area) {
@@ -352,14 +352,14 @@ function mark(kind, words) {
   return h("span", { class: "key" }, put(drawing, shapes[kind]), " ", words);
 }
 
-/** A box in which a picture is asked for, as any client would. */
+/** A form that requests a picture, as any client would. */
 class Maker {
   constructor(model) {
     this.model = model;
     this.prompt = h("input", { id: "prompt", type: "text", required: true, maxlength: 1000, value: "a portrait of a business leader", autocomplete: "off" });
-    this.button = h("button", {}, "Make a picture");
+    this.button = h("button", {}, "Generate a picture");
     this.result = h("div", { class: "result", role: "status" });
-    this.element = h("section", { class: "maker", "aria-labelledby": "maker" }, h("h2", { id: "maker" }, "Make a picture"),
+    this.element = h("section", { class: "maker", "aria-labelledby": "maker" }, h("h2", { id: "maker" }, "Generate a picture"),
       h("form", { submit: (event) => { event.preventDefault(); this.#make(); } }, h("span", { class: "field grows" }, h("label", { for: "prompt" }, "Prompt"), this.prompt), this.button), this.result);
   }
 
@@ -378,7 +378,7 @@ class Maker {
       fill(this.result, h("p", { class: "wrong" }, `There is no picture: ${error.message}`));
     } finally {
       this.button.removeAttribute("aria-disabled");
-      say(this.button, "Make another picture");
+      say(this.button, "Generate another picture");
     }
   }
 
@@ -388,11 +388,11 @@ class Maker {
     const told = Object.fromEntries(guard.disclosure.split("; ").map((part) => part.split("=")).map(([name, value]) => [name, plain(value)]));
     const source = `data:${kindOf(one.b64_json)};base64,${one.b64_json}`;
     return [
-      h("img", { src: source, alt: `the picture that was made for: ${prompt}`, width: 224, height: 224 }),
+      h("img", { src: source, alt: `the picture generated for: ${prompt}`, width: 224, height: 224 }),
       h("dl", {},
         pair("Prompt", prompt),
         guard.changed ? pair("Changed to", one.revised_prompt) : pair("Changed", told.slots ? "no: no deadline was at risk" : "no: it counts for no deadline"),
-        guard.changed && told.asked ? pair("Had to show", told.asked) : null,
+        guard.changed && told.asked ? pair("Required", told.asked) : null,
         told.slots ? pair("Counts for", told.slots.replace(/ (\d+)(, |$)/g, " (slot $1)$2")) : null,
         pair("Result", `${STATUS[guard.status] ?? guard.status}${Number(told.attempts) > 1 ? `, after ${told.attempts} attempts` : ""}${guard.reason ? `: ${guard.reason}` : ""}`)),
     ];

@@ -1,4 +1,4 @@
-// News of the streams: asked for every second, from the last known entries on.
+// News of the streams: polled every second, from the last known entries on.
 
 const PAUSE = 1_000;
 const LONGEST = 15_000;
@@ -14,7 +14,7 @@ export class Live {
     this.positions = {};
   }
 
-  /** Begin behind these entries: the number of the last known one, by stream. */
+  /** Start after these entries: the number of the last known one, by stream. */
   start(positions) {
     this.positions = positions;
     this.#ask();

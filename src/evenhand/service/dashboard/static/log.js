@@ -1,4 +1,4 @@
-// The log of a stream: what is looked for, rows, the newest first, and files of what was found.
+// Log of a stream: filter, rows (newest first), and export of the matching rows.
 
 import { afterPause, ask, calmly, count, fill, h, many, put, say } from "/assets/page.js";
 
@@ -6,7 +6,7 @@ const PAGE = 25;
 const MORE = 100;
 const KEPT = 500;
 
-/** Times, words and "only interventions", as a form; `changed` is told whenever they are others. */
+/** Form with the period, the search text and "only interventions"; calls `changed` on every change. */
 export class Filter {
   constructor(marked, changed) {
     const id = "filter";
@@ -22,7 +22,7 @@ export class Filter {
       label(this.text, "Text"), label(this.range, "Time"), this.own,
       h("span", { class: "check" }, this.marked, h("label", { for: this.marked.id }, marked)),
       h("button", { type: "button", class: "plain", click: () => this.clear() }, "Clear"),
-      h("p", { class: "note" }, "The time holds for everything on this page, the rest for the log."));
+      h("p", { class: "note" }, "The period applies to the whole page, the other filters to the log."));
     const soon = afterPause(300, changed);
     this.changed = changed;
     this.element.addEventListener("input", () => {
@@ -90,9 +90,9 @@ export class Log {
     this.json = h("a", { download: true }, "JSON");
     this.element = h("section", { "aria-labelledby": "log" },
       h("h2", { id: "log" }, "Log"), filter.element,
-      h("p", { class: "export" }, "Export what is found: ", this.csv, " ", this.json),
+      h("p", { class: "export" }, "Export the matching entries: ", this.csv, " ", this.json),
       this.told,
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Log, a table" },
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Log table" },
         h("table", { class: "log" }, h("thead", {}, h("tr", {}, columns.heads.map(([words, kind]) => h("th", { scope: "col", class: kind }, words)))), this.body)),
       this.older);
     this.asked = 0;
@@ -100,7 +100,7 @@ export class Log {
     this.fresh = calmly(500, () => this.#newer());
   }
 
-  /** From the beginning, as the filter says now. */
+  /** Load the rows again from the start, with the current filter. */
   async load() {
     const turn = ++this.asked;
     this.extended = false;
@@ -167,10 +167,10 @@ export class Log {
 
   #words() {
     const n = this.body.rows.length;
-    if (!n && !this.more) say(this.told, this.filter.plain ? "Nothing has happened yet." : "Nothing was found.");
-    else if (this.more) say(this.told, `The latest ${many(n, "entry", "entries")}${this.filter.plain ? "" : " that were found"}; looked back to number ${count(this.reached)}.`);
-    else say(this.told, `${many(n, "entry", "entries")}${this.filter.plain ? "" : " found"}, all there are.`);
-    say(this.older, this.filter.plain ? "Show older" : "Look further back");
+    if (!n && !this.more) say(this.told, this.filter.plain ? "Nothing has happened yet." : "No entry matches.");
+    else if (this.more) say(this.told, `The latest ${many(n, "entry", "entries")}${this.filter.plain ? "" : " that match"}; searched back to number ${count(this.reached)}.`);
+    else say(this.told, `${many(n, "entry", "entries")}${this.filter.plain ? "" : " found"} in total.`);
+    say(this.older, this.filter.plain ? "Show older" : "Search further back");
   }
 
   #row(row) {

@@ -1,4 +1,4 @@
-// Elements, texts, numbers and requests. Whatever comes from outside enters a page as text, never as markup.
+// Elements, texts, numbers and requests. All external data enters a page as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -22,7 +22,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** Puts children behind those that are there. */
+/** Append children. */
 export function put(element, ...children) {
   for (const child of children.flat(3)) {
     if (child !== null && child !== undefined && child !== false) element.append(child);
@@ -30,13 +30,13 @@ export function put(element, ...children) {
   return element;
 }
 
-/** Puts children in the place of those that are there. */
+/** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();
   return put(element, ...children);
 }
 
-/** Sets a text only if it is another one, so that nothing is read out twice. */
+/** Set a text only if it has changed, so that screen readers do not repeat it. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -45,7 +45,7 @@ const whole = new Intl.NumberFormat("en");
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const dated = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
 
-/** A whole number for people. */
+/** Format a whole number. */
 export const count = (n) => whole.format(n);
 
 /** A share or a bias. */
@@ -54,7 +54,7 @@ export const share = (x) => (x === null || x === undefined ? "unknown" : x.toFix
 /** "1 decision", "2 decisions". */
 export const many = (n, one, several = one + "s") => `${count(n)} ${n === 1 ? one : several}`;
 
-/** A moment, given in seconds: the time if it is today. */
+/** Format a time in seconds, without the date if it is today. */
 export function moment(at) {
   const date = new Date(at * 1000);
   return (date.toDateString() === new Date().toDateString() ? clock : dated).format(date);
@@ -69,7 +69,7 @@ export function fraction(text) {
 /** The text of a list in a sentence. */
 export const listed = (parts) => parts.join(", ");
 
-/** What an address answers, as JSON. Without a valid key the page of the login follows. */
+/** Fetch the JSON of an address. Without a valid key, go to the login page. */
 export async function ask(path, options = {}) {
   const answer = await fetch(path, { credentials: "same-origin", headers: { accept: "application/json" }, ...options });
   if (answer.status === 401) {
@@ -81,7 +81,7 @@ export async function ask(path, options = {}) {
   return { said, headers: answer.headers };
 }
 
-/** A function that is carried out at most once in so many milliseconds, and once more at the end. */
+/** Throttle a function: call it at most once per interval in milliseconds, and once more at the end. */
 export function calmly(milliseconds, act) {
   let last = 0;
   let waiting = null;
@@ -91,7 +91,7 @@ export function calmly(milliseconds, act) {
   };
 }
 
-/** A function that is carried out once so many milliseconds have passed without another call. */
+/** Debounce a function: call it when an interval in milliseconds has passed without another call. */
 export function afterPause(milliseconds, act) {
   let waiting = null;
   return () => {

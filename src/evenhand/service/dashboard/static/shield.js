@@ -1,4 +1,4 @@
-// A shield: its bias over time against the band, what it overrode, and what is guaranteed from here on.
+// Shield: its bias over time against the band, its overrides, and its guarantees.
 
 import { canvas, line, measured, scale, slider, strokes, ticks } from "/assets/chart.js";
 import { count, fill, fraction, h, many, moment, put, s, say, share } from "/assets/page.js";
@@ -9,12 +9,12 @@ const HEIGHT = 250;
 const STRIP = 18;
 
 const REASONS = {
-  followed: "the recommendation stands",
+  followed: "the recommendation was followed",
   accepted: "accepted against the recommendation",
   rejected: "rejected against the recommendation",
-  "would-accept": "stands; in force, the shield would have accepted",
-  "would-reject": "stands; in force, the shield would have rejected",
-  unguarded: "unguarded: the store was away, and the recommendation stands",
+  "would-accept": "followed; a shield in force would have accepted",
+  "would-reject": "followed; a shield in force would have rejected",
+  unguarded: "unguarded: the store was unavailable, and the recommendation was followed",
 };
 
 const KINDS = [
@@ -24,7 +24,7 @@ const KINDS = [
 
 const bit = (value) => (value === 1 ? "accept" : value === 0 ? "reject" : "");
 
-/** What a row says, in one sentence. */
+/** Describe a row in one sentence. */
 function sentence(row) {
   const at = `Number ${count(row.n)}, ${moment(row.at)}: `;
   const bias = row.shielded === undefined ? "" : ` Bias ${share(row.unshielded)} before the shield, ${share(row.shielded)} after.`;
@@ -48,7 +48,7 @@ export class ShieldPage extends StreamPage {
     this.element = this.compose("Shield", this.start,
       h("section", { "aria-labelledby": "bias" }, h("h2", { id: "bias" }, "Bias over time"), this.chart.element),
       h("div", { class: "columns" },
-        h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from here on"), this.facts),
+        h("section", { "aria-labelledby": "promise" }, h("h2", { id: "promise" }, "Guaranteed from now on"), this.facts),
         h("section", { "aria-labelledby": "counts" }, h("h2", { id: "counts" }, "By group"), this.groups)));
   }
 
@@ -71,7 +71,7 @@ export class ShieldPage extends StreamPage {
     fill(this.start, stands.number ? null : empty(this.stream.name, stands.groups));
     if (stands.number) {
       const fair = about.bias <= this.kappa + 1e-12;
-      say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.how_later ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; fair is up to"} ${share(this.kappa)}. ` +
+      say(this.lead, `After ${count(about.step)} of ${many(about.horizon, "decision")}${about.how_later ? ` of period ${about.period + 1}` : ""} the bias is ${share(about.bias)}${fair ? ", within the band up to" : "; the largest fair bias is"} ${share(this.kappa)}. ` +
         (about.advisory ? `In force, the shield would make it ${share(about.bias_shielded)}.` : `Before the shield it would be ${share(about.bias_unshielded)}.`));
     } else say(this.lead, "No decision yet.");
     fill(this.facts, promise(about, stands));
@@ -81,24 +81,24 @@ export class ShieldPage extends StreamPage {
 
 const share2 = (x) => (x === undefined ? "" : share(x));
 
-/** What is guaranteed for this period and for later ones, in the service's own words, and what else there is to know. */
+/** Guarantees for this period and later ones, in the words of the service, and further facts. */
 function promise(about, stands) {
   const parts = stands.guarantee.map(([kind, words]) => h("p", {}, h("span", { class: `kind ${kind}` }, kind), " ", words));
   const facts = [
-    ["What is kept", about.property],
+    ["Property", about.property],
     ["Interventions", about.advisory ? `${count(stands.interventions)} advised, none made` : many(stands.interventions, "decision")],
     ["Open labels", about.open_labels ? count(about.open_labels) : null],
-    ["Mode", about.advisory ? "advisory: every recommendation stands" : "in force"],
+    ["Mode", about.advisory ? "advisory: every recommendation is followed" : "in force"],
   ];
   parts.push(h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
   return parts;
 }
 
-/** What a newcomer can send. */
+/** Example of a first request. */
 function empty(name, groups) {
   const body = JSON.stringify({ id: "1", group: groups[0] ?? "GROUP", recommendation: 1 });
   return [
-    h("p", {}, "Send the first one, from a terminal; add ", h("code", {}, "-H 'Authorization: Bearer KEY'"), " if the service wants keys:"),
+    h("p", {}, "Send the first decision from a terminal; add ", h("code", {}, "-H 'Authorization: Bearer KEY'"), " if the service requires keys:"),
     h("pre", { tabindex: 0 }, `curl ${location.origin}/v1/shields/${name}/decisions \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'`),
   ];
 }
@@ -115,10 +115,10 @@ function byGroup(rows, total, advisory) {
     found.marked += row.marked ? 1 : 0;
     groups.set(row.group, found);
   }
-  if (!groups.size) return h("p", { class: "note" }, "No decision in this time.");
+  if (!groups.size) return h("p", { class: "note" }, "No decision in this period.");
   const part = (n, of) => [count(n), h("span", { class: "of" }, ` ${((100 * n) / of).toFixed(0)} %`)];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Counts by group" }, h("table", {},
-    h("caption", {}, rows.length < total ? `the latest ${many(rows.length, "entry", "entries")}` : `all ${many(total, "entry", "entries")} of this time`),
+    h("caption", {}, rows.length < total ? `the latest ${many(rows.length, "entry", "entries")}` : `all ${many(total, "entry", "entries")} of this period`),
     h("thead", {}, h("tr", {}, ["Group", "Seen", "Recommended", "Accepted", advisory ? "Advised" : "Interventions"].map((words, i) => h("th", { scope: "col", class: i ? "number" : null }, words)))),
     h("tbody", {}, [...groups].sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, name),
       h("td", { class: "number" }, count(found.seen)), h("td", { class: "number" }, part(found.recommended, found.seen)),
@@ -138,7 +138,7 @@ class BiasChart {
     this.caption = h("figcaption");
     this.element = h("figure", { class: "bias" },
       h("p", { class: "legend" }, key("with", this.names.with), key("without", this.names.without), key("band", h("span", {}, "fair")), key("tick", this.names.tick),
-        h("span", { class: "field inline" }, h("label", { for: "axis" }, "Along"), this.axis)),
+        h("span", { class: "field inline" }, h("label", { for: "axis" }, "Axis"), this.axis)),
       this.plot, this.read, this.caption);
     this.width = measured(this.plot, () => this.#paint());
     this.slider = slider(this.plot, {
@@ -149,9 +149,9 @@ class BiasChart {
     });
   }
 
-  /** In advisory mode the recommendations stand, and the shield is what would be. */
+  /** In advisory mode, recommendations are followed, and the bias with the shield is hypothetical. */
   named(advisory) {
-    this.words = advisory ? { with: "were it in force", without: "as decided", tick: "advised" } : { with: "after the shield", without: "before it", tick: "intervention" };
+    this.words = advisory ? { with: "if in force", without: "as decided", tick: "advised" } : { with: "after the shield", without: "before it", tick: "intervention" };
     for (const [name, place] of Object.entries(this.names)) say(place, this.words[name]);
   }
 
@@ -174,7 +174,7 @@ class BiasChart {
     fill(this.plot, drawing);
     const by = this.axis.value;
     if (!rows.length || kappa === null || kappa === undefined) {
-      put(drawing, s("text", { x: width / 2, y: HEIGHT / 2, class: "nothing", "text-anchor": "middle" }, this.total === undefined ? "reading" : "no decision in this time"));
+      put(drawing, s("text", { x: width / 2, y: HEIGHT / 2, class: "nothing", "text-anchor": "middle" }, this.total === undefined ? "loading" : "no decision in this period"));
       say(this.caption, "");
       say(this.read, "");
       this.slider.reset();
@@ -206,9 +206,9 @@ class BiasChart {
     this.#below(drawing, { x, by, left, width, right, bottom, from, to, strip });
     this.mark = s("line", { class: "cursor", y1: top, y2: height - 4, visibility: "hidden" });
     put(drawing, this.mark);
-    const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")} of this time` : many(rows.length, "entry", "entries");
+    const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")} of this period` : many(rows.length, "entry", "entries");
     const marked = rows.filter((row) => row.marked).length;
-    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${this.words.tick === "advised" ? `${count(marked)} advised` : many(marked, "intervention")}. ${borders(rows).length ? "Upright lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines leave the chart.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
+    say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${this.words.tick === "advised" ? `${count(marked)} advised` : many(marked, "intervention")}. ${borders(rows).length ? "Vertical lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines are cut off.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
     this.slider.reset();
     this.#choose(this.slider.at());
   }
@@ -272,7 +272,7 @@ function key(kind, words) {
   return h("span", { class: "key" }, put(drawing, shape), " ", words);
 }
 
-/** Room for the band and nearly all of the lines: the first few individuals say little and would press the rest flat. */
+/** Upper end of the axis: room for the band and nearly all of the lines. Extremes of the first few individuals would flatten the rest. */
 function tallest(rows, kappa) {
   const values = rows.flatMap((row) => [row.shielded, row.unshielded]).sort((a, b) => a - b);
   const usual = values[Math.min(values.length - 1, Math.floor(0.97 * values.length))];
@@ -285,7 +285,7 @@ function borders(rows) {
   return found.length <= 60 ? found : [];
 }
 
-/** Names at heights that do not touch. */
+/** Labels at heights that do not overlap. */
 function apart(names, room, top, bottom) {
   const sorted = [...names].sort((a, b) => a[0] - b[0]);
   for (let i = 1; i < sorted.length; i++) sorted[i][0] = Math.max(sorted[i][0], sorted[i - 1][0] + room);
@@ -297,7 +297,7 @@ function apart(names, room, top, bottom) {
   return sorted;
 }
 
-/** The course of the bias, small. */
+/** Sparkline of the bias. */
 export function biasSpark(points, kappa) {
   const width = 260, height = 44;
   const drawing = canvas(width, height);

@@ -1,4 +1,4 @@
-// What the pages of all streams have in common: the rows of a time, kept up to date, how the stream stands, and its log.
+// Base of the pages of all streams: the rows of a period, kept up to date, the state of the stream, and its log.
 
 import { Filter, Log } from "/assets/log.js";
 import { ask, calmly, h, say } from "/assets/page.js";
@@ -6,10 +6,10 @@ import { ask, calmly, h, say } from "/assets/page.js";
 const FIRST = 500;
 
 /**
- * The page of one stream. A kind of stream says what its page holds (`compose`), and fills in
+ * The page of one stream. A kind of stream composes its page (`compose`), and implements
  * `cells(row)`, the cells of a row in the log,
- * `paint()`, which shows `rows`, the latest of the `total` ones in the chosen time, and
- * `standing(stands)`, which shows how the stream stands.
+ * `paint()`, which shows `rows`, the latest of the `total` ones in the selected period, and
+ * `standing(stands)`, which shows the state of the stream.
  */
 export class StreamPage {
   /**
@@ -72,7 +72,7 @@ export class StreamPage {
     this.draw();
   }
 
-  /** The latest rows at once, and then all that are wanted. */
+  /** Load the latest rows first, and then all requested rows. */
   async #window() {
     this.ready = false;
     const turn = (this.turn = (this.turn ?? 0) + 1);
