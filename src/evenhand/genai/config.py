@@ -20,7 +20,7 @@ class AssessmentConfig(Config):
     inherent: BiasMethod | None = setting(
         None, "also assess the items of neutral prompts alone; prompts are judged by their words, or by repetition"
     )
-    bar: float = setting(0.95, "probability of a value from which a prompt fixes it", ge=0.5, lt=1)
+    bar: float = setting(0.95, "probability of a value at which a prompt is considered to fix it", ge=0.5, lt=1)
     error: float = setting(0.05, "maximum probability that any estimated verdict on a prompt is wrong", gt=0, lt=0.5)
     repetitions: int = setting(200, "maximum number of items per prompt for estimates", ge=1)
     confidence: float = setting(0.95, "confidence level of each interval", gt=0, lt=1)

@@ -30,8 +30,8 @@ class MultiwayVariance(NamedTuple):
     """Components of the variance of an estimate.
 
     Attributes:
-        own: Contribution of the individual observations, reduced by more observations of the same clusters.
-        shared: Contribution of each family of clusters, at least 0, only reduced by more clusters.
+        own: Contribution of the individual observations, which more observations of the same clusters reduce.
+        shared: Contribution of each family of clusters, at least 0. Only more clusters reduce it.
         freedom: Degrees of freedom for Student's t.
         clusters: Number of clusters of each kind, in the order of the families.
     """

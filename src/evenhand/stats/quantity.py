@@ -135,7 +135,7 @@ def _format_number(number: float, digits: int, name: str) -> str:
 
 
 def _count_digits(quantity: Known, name: str) -> int:
-    """Return the number of decimals of a value and its interval, which is not so small that the value becomes 0."""
+    """Return the number of decimals of a value and its interval, large enough that the value is not shown as 0."""
     value = quantity.value
     if unit_of(name) == "target":
         width = _width_digits(quantity, 1)

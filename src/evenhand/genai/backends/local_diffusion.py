@@ -32,7 +32,8 @@ _RESERVED_OPTIONS = _FIXED_ARGUMENTS | {"num_images_per_prompt", "return_dict"}
 
 
 class LocalDiffusion:
-    """Generator with a text-to-image pipeline of diffusers. Pictures are generated one at a time, also for threads.
+    """Generator with a text-to-image pipeline of diffusers. Pictures are generated one at a time, even if threads share
+    the generator.
 
     A picture depends on the seed, on the number of earlier pictures, and on the prompt, for a given machine and version
     of PyTorch.

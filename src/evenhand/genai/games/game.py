@@ -165,7 +165,8 @@ def solve_game(game: Game) -> WinningRegion:
     large = 2 ** len(deadlines) > MAX_GAME_STATES
     joint = len(game.deadlines) > 1 or len(game.actions) < len(deadlines)
     if shortest < game.enough and (shortest < 1 or not all(_dense_enough(own) for own in game.deadlines)):
-        # An item serves one value of each specification that it counts for, and each specification is in some move.
+        # An item serves one value of each specification that it counts for, and every specification is part of some
+        # move.
         return WinningRegion("exact", feasible=False, decided=True)
     if shortest >= len(deadlines) or (shortest >= game.enough and large):
         return WinningRegion("hall", feasible=True, decided=True, game=game)

@@ -56,7 +56,7 @@ def read_head(connection: Connection, stream: str) -> StreamHead:
 
 
 def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the entries that answered used IDs, by their keys."""
+    """Return the number of the entry that answered each used ID, by the key of the ID."""
     if not keys:
         return {}
     if connection.dialect.name == "sqlite":
@@ -84,7 +84,7 @@ def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], st
 
 
 def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, int]) -> None:
-    """Store the numbers of the entries that answered IDs, by their keys."""
+    """Store the number of the entry that answered each ID, by the key of the ID."""
     _run(connection, ANSWERS, [(stream, key, number) for key, number in numbers.items()])
 
 

@@ -208,7 +208,9 @@ class ShieldPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the whole plan: a shield that makes its periods also decides by the expected inputs."""
+        """Digest of the whole plan. The decisions of a shield that synthesises its periods also depend on the expected
+        inputs.
+        """
         return hashlib.sha256(json.dumps(asdict(self), default=str, sort_keys=True).encode()).hexdigest()
 
     @cached_property
