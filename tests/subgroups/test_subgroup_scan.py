@@ -15,7 +15,7 @@ from evenhand.subgroups import SubgroupConfig, exact, find_members
 from evenhand.subgroups.climb import climb
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.family import build_family
-from evenhand.subgroups.gaps import compare_groups, correct_tails
+from evenhand.subgroups.gaps import adjusted_intervals, compare_groups, correct_tails
 from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes
 from evenhand.subgroups.scan import SubsetScan, scan_family
 from evenhand.subgroups.tabulate import tabulate_people
@@ -201,6 +201,15 @@ def test_result_states_that_a_scan_ran():
     [judged] = result.judged
     assert judged.high - judged.low < 1.2 * (judged.plain_high - judged.plain_low)
     assert result.findings[0].high - result.findings[0].low > 2 * (judged.high - judged.low)
+
+
+def test_means_have_intervals_at_very_large_critical_values():
+    codes, values = np.arange(200)[:, None] % 4, np.random.default_rng(0).lognormal(size=200)
+    table = tabulate_people(codes, values, counted=False)
+    groups = compare_groups(table, table.sum_moments(np.eye(4, dtype=bool)), table.total_moments[:, None])
+    low, high = adjusted_intervals(groups, correct_tails(groups, table.skewness), 9.0, table.skewness)
+    assert (high - low > 17 * groups.gap_deviation / 2).all()
+    assert np.isfinite([low, high]).all()
 
 
 def test_time_limit_keeps_the_completed_permutations():

@@ -219,7 +219,7 @@ def adjusted_intervals(
         rows = np.tile(np.arange(len(groups.size)), 2)
         low, high = _score_interval(groups.at(rows), reach / np.concatenate([tails.scale_above, tails.scale_below]))
         return low[: len(groups.size)], high[len(groups.size) :]
-    low, high = _welch_interval(groups, 2 * float(normal_cdf(reach)) - 1)
+    low, high = _welch_interval(groups, _confidence_within(reach))
     shift = _skewness_shift(groups, reach, skewness)
     low, high = low + np.minimum(shift, 0), high + np.maximum(shift, 0)
     rate, rest_rate = groups.rates
@@ -254,7 +254,12 @@ def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnd
 
 def uncorrected_intervals(groups: StratifiedGroups, z: float) -> IntervalEnds:
     """Compute the score interval for rates, or Welch's interval of means, that reaches z standard errors."""
-    return _score_interval(groups, z) if groups.counted else _welch_interval(groups, 2 * float(normal_cdf(z)) - 1)
+    return _score_interval(groups, z) if groups.counted else _welch_interval(groups, _confidence_within(z))
+
+
+def _confidence_within(z: float) -> float:
+    """Compute P(\\|Z\\| <= z) for a standard normal Z, rounded down below 1 if z exceeds about 8.3."""
+    return min(2 * float(normal_cdf(z)) - 1, float(np.nextafter(1.0, 0.0)))
 
 
 def _score_interval(groups: StratifiedGroups, z: float | Floats) -> IntervalEnds:
