@@ -154,7 +154,7 @@ def open_screening_file(
     """Load a model file as a scorer of rows without sending a query.
 
     Raises:
-        ModelError: The file cannot be read or ranks people, or the target has more than two labels.
+        ModelError: The file cannot be read, or it ranks people, or the target has more than two labels.
     """
     model = _open_model(path)
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values

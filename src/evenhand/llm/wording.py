@@ -273,8 +273,9 @@ def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
     yield Heading("Gaps", anchor="gaps")
     yield Figure(
         "language gaps",
-        "Gap of each pair of groups, and of each scenario, with its interval. Right of the line, the first group is "
-        "better off. Hollow diamond: over other templates and names. Filled dot: these templates and names only.",
+        "Gap of each pair of groups, and of each scenario, with its interval. To the right of the line, the first "
+        "group is better off. Hollow diamond: over other templates and names. Filled dot: these templates and "
+        "names only.",
         result,
     )
     rows = []

@@ -357,7 +357,7 @@ class _Search:
         )
 
     def _find_baseline(self, recipes: Sequence[CandidateRecipe], accepted: Booleans) -> int:
-        """Find the candidate from which losses of refitted models are counted. See ``find_baseline``."""
+        """Find the candidate from which losses of refitted models are measured. See ``find_baseline``."""
         correct = accepted == self.validation.people.favourable
         refit = next((i for i, recipe in enumerate(recipes) if recipe.method == "refit"), None)
         baseline = find_baseline(correct, refit)

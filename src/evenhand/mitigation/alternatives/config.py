@@ -25,4 +25,4 @@ class AlternativesConfig(StudyConfig):
         "ratio for the lowest divided by the highest), in true positive rates, or in true and false positive rates",
     )
     methods: tuple[Family, ...] = setting(FAMILIES, "families of candidates to search", min_length=1)
-    decide_without: tuple[str, ...] = setting((), "attribute that the new model must not use")
+    decide_without: tuple[str, ...] = setting((), "attributes that the new model must not use")

@@ -113,7 +113,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
 
 
 def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec:
-    """Draw the share of runs by final bias, with the shield above and without it below. Right of the line: unfair."""
+    """Draw the share of runs by final bias, with the shield above and without it below; unfair right of the line."""
     histogram = result.normalised
     unit = "bias at the end, divided by kappa" if _parse_kappa(result) else "bias at the end"
     bound = 1.0 if _parse_kappa(result) else 0.0
