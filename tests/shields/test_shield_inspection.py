@@ -197,7 +197,7 @@ def test_what_was_walked_and_what_was_not(kind, name, rests):
     assert found.verified
     assert name in said
     assert "every run fair" not in said
-    assert "not walked" in found.not_walked
+    assert "not visited" in found.not_walked
     assert rests in found.not_walked
     assert found.not_walked in said
     assert not inspect_policy(synthesize(plan())).not_walked

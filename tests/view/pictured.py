@@ -419,6 +419,6 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "language model": (language_audits.audit, {"language gaps", "causes of flips"}),
     "language change": (language_change, {"language changes"}),
     "alternatives": (alternatives, {"alternatives"}),
-    "monitor": (monitored, {"history of a gap"}),
+    "monitor": (monitored, {"course of a gap"}),
 }
 """Name -> how the result is made, and the drawings that its document names."""

@@ -57,7 +57,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
         blocks += [
             Figure(
-                "history of a gap",
+                "course of a gap",
                 f"{_name_gap(gaps[k])}: the mean with its interval, and the recent mean (dashed); grey is tolerated.",
                 result,
                 (number, k),
