@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 DEFAULT_BOXES = 1_000_000
 """Maximum number of boxes of the linear method without any other limit."""
-COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
+COMPILING = "compiling the prover, once on this machine (up to 40 seconds of processor time)"
 Prover: TypeAlias = Literal["linear", "arrays", "trees"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
-COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 30}
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 40}
 """Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
 """Minimum number of boxes of any effort."""
