@@ -208,23 +208,22 @@ def _later_changes(
                 np.concatenate([layer.bias, -layer.bias, np.zeros(2 * number * width)]),
             )
         )
-        # (d+ - z-)+, (d- - z+)+ and d- of each, then z+.
-        identity = np.eye(width)
-        mixing = np.zeros((2 + 2 * number, 3 * number + 1, width, width))
+        # (d+ - z-)+, (d- - z+)+ and d- of each, then z+; the change of each is the first two less the third.
+        signs, totals = np.zeros((2 + 2 * number, 3 * number + 1)), np.zeros((number + 1, 3 * number + 1, 1))
         for k in range(number):
-            mixing[2 + 2 * k, 3 * k], mixing[1, 3 * k] = identity, -identity
-            mixing[3 + 2 * k, 3 * k + 1], mixing[0, 3 * k + 1] = identity, -identity
-            mixing[3 + 2 * k, 3 * k + 2] = identity
-        mixing[0, 3 * number] = identity
-        matrix = mixing.transpose(0, 2, 1, 3).reshape((2 + 2 * number) * width, -1)
+            signs[[2 + 2 * k, 1, 3 + 2 * k, 0, 3 + 2 * k], 3 * k + np.array([0, 0, 1, 1, 2])] = 1, -1, 1, -1, 1
+            totals[k + 1, 3 * k : 3 * k + 3, 0] = 1, 1, -1
+        signs[0, 3 * number] = 1
+        matrix = _unit_blocks(signs, width)
         rewritten.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
-        own = np.zeros((matrix.shape[1], width))
-        own[3 * number * width :] = identity
-        changes = [np.zeros((matrix.shape[1], width)) for _ in range(number + 1)]
-        for k, change in enumerate(changes[1:]):
-            for part, sign in ((3 * k, 1.0), (3 * k + 1, 1.0), (3 * k + 2, -1.0)):
-                change[part * width : (part + 1) * width] = sign * identity
+        own = _unit_blocks(np.eye(3 * number + 1)[:, -1:], width)
+        changes = [_unit_blocks(total, width) for total in totals]
     return rewritten, changes
+
+
+def _unit_blocks(signs: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Apply a matrix of signs to blocks of ``width`` units."""
+    return np.asarray(np.kron(signs, np.eye(width)), dtype=np.float64)
 
 
 def _reading_units(axis: CellAxis, owners: list[int] | None, units: int) -> CellAxis:

@@ -313,14 +313,37 @@ def _has_mass(marginal: Marginal | UniformMarginal | None, runs: Runs) -> bool:
     if not isinstance(marginal, Marginal):
         return True
     attribute = marginal.attribute
-    if marginal.listed is not None:
-        listed = np.asarray(marginal.listed)
-        return any(bool(marginal.masses[(listed >= low) & (listed <= high)].any()) for low, high in runs)
+    mass = _mass_function(attribute, marginal, attribute.first, attribute.last)
+    return any(mass(low, high) > 0 for low, high in runs)
+
+
+def _mass_function(
+    attribute: Attribute, marginal: Marginal | None, first: float, last: float
+) -> Callable[[float | Fraction, float | Fraction], Fraction]:
+    """Build a function that computes the exact mass between two entries. None: uniform from ``first`` to ``last``."""
+    if marginal is None and attribute.size is not None:
+        return lambda start, end: Fraction(int(end) - int(start) + 1)
+    masses = [Fraction(1)] if marginal is None else [Fraction(float(mass)) for mass in marginal.masses]
+    running = [Fraction(0), *itertools.accumulate(masses)]
+    if marginal is not None and marginal.listed is not None:
+        listed = marginal.listed.tolist()
+        return lambda start, end: running[bisect.bisect_right(listed, end)] - running[bisect.bisect_left(listed, start)]
     if attribute.size is not None:
+        if len(masses) != attribute.size:
+            raise CertificateError(
+                f"the population lists {len(masses)} masses for the {attribute.size} values of {attribute.name!r}"
+            )
         offset = int(attribute.first)
-        return any(bool(marginal.masses[int(low) - offset : int(high) - offset + 1].any()) for low, high in runs)
-    edges = np.asarray(marginal.edges)
-    return any(bool(marginal.masses[(edges[:-1] < high) & (edges[1:] > low)].any()) for low, high in runs)
+        return lambda start, end: running[int(end) - offset + 1] - running[int(start) - offset]
+    edges = [first, last] if marginal is None else list(map(float, marginal.edges))
+
+    def below(entry: Fraction) -> Fraction:
+        place = min(max(bisect.bisect_right(edges, float(entry)) - 1, 0), len(masses) - 1)
+        width = Fraction(edges[place + 1]) - Fraction(edges[place])
+        inside = (entry - Fraction(edges[place])) / width if width else Fraction(int(entry > edges[place]))
+        return running[place] + masses[place] * min(max(inside, Fraction(0)), Fraction(1))
+
+    return lambda start, end: below(Fraction(end)) - below(Fraction(start))
 
 
 def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, float]:
@@ -362,39 +385,7 @@ def _population_distance(
         marginal = None
     if cells.weights is None and marginal is None:
         return Fraction(0)
-    total = sum(map(int, cells.weights)) if cells.weights is not None else axis.total
-    weights = list(map(int, cells.weights)) if cells.weights is not None else None
-    if marginal is not None and attribute.size is not None:
-        masses = [Fraction(float(mass)) for mass in marginal.masses]
-        if marginal.listed is None and len(masses) != attribute.size:
-            raise CertificateError(
-                f"the population lists {len(masses)} masses for the {attribute.size} values of {axis.attribute.name!r}"
-            )
-        running = [Fraction(0), *itertools.accumulate(masses)]
-        offset, listed = int(attribute.first), None if marginal.listed is None else marginal.listed.tolist()
-
-        def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
-            if listed is not None:
-                return running[bisect.bisect_right(listed, end)] - running[bisect.bisect_left(listed, start)]
-            return running[int(end) - offset + 1] - running[int(start) - offset]
-    elif attribute.size is not None:
-
-        def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
-            return Fraction(int(end) - int(start) + 1)
-    else:
-        edges = [low, high] if marginal is None else list(map(float, marginal.edges))
-        bin_masses = [Fraction(1)] if marginal is None else [Fraction(float(each)) for each in marginal.masses]
-        running = [Fraction(0), *itertools.accumulate(bin_masses)]
-
-        def below(entry: Fraction) -> Fraction:
-            place = min(max(bisect.bisect_right(edges, float(entry)) - 1, 0), len(bin_masses) - 1)
-            width = Fraction(edges[place + 1]) - Fraction(edges[place])
-            inside = (entry - Fraction(edges[place])) / width if width else Fraction(int(entry > edges[place]))
-            return running[place] + bin_masses[place] * min(max(inside, Fraction(0)), Fraction(1))
-
-        def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
-            return below(Fraction(end)) - below(Fraction(start))
-
+    mass = _mass_function(attribute, marginal, low, high)
     if attribute.size is None and low == high:
         return Fraction(0)
     if cells.form == "even":
@@ -411,8 +402,8 @@ def _population_distance(
         raise CertificateError(
             f"no one in the population has a value of {attribute.name!r} that the certificate is about"
         )
-    if weights is None:
-        weights = np.diff(axis.before(np.arange(cells.count + 1))).tolist()
+    weights = (np.diff(axis.before(np.arange(cells.count + 1))) if cells.weights is None else cells.weights).tolist()
+    total = sum(weights)
     # Twice the distance. A bound on the rounding is added at the end.
     difference = sum(
         abs(weight * SCALE // total - part * SCALE // part_sum) for weight, part in zip(weights, parts, strict=True)

@@ -524,9 +524,9 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
     limit = None if below is None else math.ceil(Fraction(below) * claim.whole)
     features = np.array(claim.features)
     everybody = np.ones(len(features), dtype=np.bool_)
-    for outcome in _outcomes(features, steps, everybody, 0):
-        if _is_better(outcome, claim.need, limit):
-            return True
+    constant_rules = _outcomes(features, steps, everybody, 0)
+    if any(right >= claim.need and (limit is None or max(gaps) < limit) for right, *gaps in constant_rules):
+        return True
     fits = max(abs(int(step)) for step in steps.ravel()) * len(features) < 2**62
     # The outcome of a tree is the sum of those of its two branches. Those of one branch are sorted by right decisions,
     # so that the ones which reach the floor with an outcome of the other come first.
@@ -544,10 +544,6 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
             if limit is None or bool(np.asarray(sums[:, 1:].max(axis=1) < limit, dtype=np.bool_).any()):
                 return True
     return False
-
-
-def _is_better(outcome: tuple[int, ...], need: int, limit: int | None) -> bool:
-    return outcome[0] >= need and (limit is None or max(outcome[1:]) < limit)
 
 
 def _outcomes(features: Any, steps: Any, members: Any, depth: int) -> set[tuple[int, ...]]:

@@ -313,33 +313,24 @@ def _through_relu(
     stack = [base.weights, -base.weights, *(sign * each.weights for each in deltas for sign in (1, -1))]
     ends = [base.bias, -base.bias, *(sign * each.bias for each in deltas for sign in (1, -1))]
     layers.append(AffineLayer(np.concatenate(stack, axis=1), np.concatenate(ends)))
-    identity, number = np.eye(width), len(deltas)
-    mixing = np.zeros((width * (2 + 2 * number), width * (3 * number + (1 if passing else 0))))
-
-    def put(source: int, target: int, sign: float) -> None:
-        mixing[source * width : (source + 1) * width, target * width : (target + 1) * width] += sign * identity
-
+    number = len(deltas)
+    # relu(d+ - z-), relu(d- - z+), and d- itself; the change of each unit is the first two less the third.
+    signs, totals = np.zeros((2 + 2 * number, 3 * number + passing)), np.zeros((number, 3 * number + passing, 1))
     for k in range(number):
-        plus, minus = 2 + 2 * k, 3 + 2 * k
-        # relu(d+ - z-), relu(d- - z+), and d- itself.
-        put(plus, 3 * k, 1.0)
-        put(1, 3 * k, -1.0)
-        put(minus, 3 * k + 1, 1.0)
-        put(0, 3 * k + 1, -1.0)
-        put(minus, 3 * k + 2, 1.0)
+        signs[[2 + 2 * k, 1, 3 + 2 * k, 0, 3 + 2 * k], 3 * k + np.array([0, 0, 1, 1, 2])] = 1, -1, 1, -1, 1
+        totals[k, 3 * k : 3 * k + 3, 0] = 1, 1, -1
+    own = np.zeros((3 * number + passing, 1))
     if passing:
-        put(0, 3 * number, 1.0)
+        signs[0, -1] = own[-1] = 1
+    mixing = _unit_blocks(signs, width)
     layers.append(AffineLayer(mixing, np.zeros(mixing.shape[1])))
-    changes = []
-    for k in range(number):
-        weights = np.zeros((mixing.shape[1], width))
-        for part, sign in ((3 * k, 1.0), (3 * k + 1, 1.0), (3 * k + 2, -1.0)):
-            weights[part * width : (part + 1) * width] += sign * identity
-        changes.append(_Affine(weights, np.zeros(width)))
-    weights = np.zeros((mixing.shape[1], width))
-    if passing:
-        weights[3 * number * width :] = identity
-    return _Affine(weights, np.zeros(width)), changes
+    following, *changes = (_Affine(_unit_blocks(total, width), np.zeros(width)) for total in (own, *totals))
+    return following, changes
+
+
+def _unit_blocks(signs: Floats, width: int) -> Floats:
+    """Apply a matrix of signs to blocks of ``width`` units."""
+    return np.asarray(np.kron(signs, np.eye(width)), dtype=np.float64)
 
 
 def _deployed_error(

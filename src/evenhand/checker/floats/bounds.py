@@ -11,11 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.floats.network import FloatNetwork, entry_range
-from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.checker.kernels import jit
+from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Floats, Integers
-
-# Kernels allocate nothing, so views need no reference counts, which halves the compile time.
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 OFF, ON, MIXED = 0, 1, 2
 
@@ -111,23 +109,18 @@ def _bound_first_units(net, begin, end, low, high, w):
             # A line is monotone: its extremes are at the first and at the last cell.
             x, y = entry_range(net, i, low[i])
             u, v = entry_range(net, i, high[i])
-            x, y = min(x, u), max(y, v)
-            w.near[i] = x
-            w.far[i] = y
-            for j in range(units):
-                a = net.columns[j, at] * x
-                b = net.columns[j, at] * y
-                w.low[0, j] += min(a, b)
-                w.high[0, j] += max(a, b)
-                w.error[0, j] += max(abs(a), abs(b))
-                w.spread[i, j] = abs(b - a)
-            continue
+            w.near[i] = min(x, u)
+            w.far[i] = max(y, v)
         for j in range(units):
-            a = net.columns[j, at + low[i]]
-            b = a
-            for c in range(at + low[i] + 1, at + high[i] + 1):
-                a = min(a, net.columns[j, c])
-                b = max(b, net.columns[j, c])
+            if net.line[i]:
+                x, y = net.columns[j, at] * w.near[i], net.columns[j, at] * w.far[i]
+                a, b = min(x, y), max(x, y)
+            else:
+                a = net.columns[j, at + low[i]]
+                b = a
+                for c in range(at + low[i] + 1, at + high[i] + 1):
+                    a = min(a, net.columns[j, c])
+                    b = max(b, net.columns[j, c])
             w.low[0, j] += a
             w.high[0, j] += b
             w.error[0, j] += max(abs(a), abs(b))

@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.floats.network import entry_range, mass_before
-from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.checker.kernels import jit
+from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
-
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 LEVELS = ((512, 64), (1024, 512), (4096, 4096))
 """Numbers of grid steps and of listed joint values, in the order in which they are tried."""

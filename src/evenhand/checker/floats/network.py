@@ -31,13 +31,11 @@ import numpy as np
 
 from evenhand.checker.deployed import fold_columns, number_error_of, strip_reach, telling_margins
 from evenhand.checker.form import LayeredForm
+from evenhand.checker.kernels import jit
 from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
-from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.additive.network import LineTerm
-
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 MAX_COLUMNS = 2**14
 """Maximum number of columns: cells of attributes with tables, and other attributes."""

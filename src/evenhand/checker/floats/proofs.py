@@ -19,16 +19,13 @@ from evenhand.checker.floats.bounds import (
 )
 from evenhand.checker.floats.counting import LEVELS, MOST_LISTED, count_arrays, count_shares, lay_out_box, plan_events
 from evenhand.checker.floats.network import BoxQuestion, FloatNetwork, count_functions, mass_before
-from evenhand.core.kernels import compile_kernel
+from evenhand.checker.kernels import FAIR, OPEN, UNFAIR, compile_entry, decide_sets, jit
 from evenhand.core.typing import Floats, Integers
-
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 STEPS = tuple(steps for steps, _ in LEVELS)
 LISTED = tuple(listed for _, listed in LEVELS)
 MANY_FUNCTIONS = 256
 """Number of functions above which only the coarsest level is used, because each function takes memory."""
-OPEN, FAIR, UNFAIR = 0, 1, 2
 MASS_LOSS = 2.0**-40
 """Relative error of the mass of a part of a box, and of sums of them, with room to spare."""
 
@@ -80,7 +77,7 @@ def prove_claims(
     prove_boxes(net, question, low, high, claims, (max_parts, levels), parts, work)
 
 
-@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+@compile_entry
 def prove_boxes(net, question, low, high, claims, limits, parts, work):
     """Prove claims about boxes. ``work`` are the work arrays for bounds and for counts."""
     bounds, counts = work
@@ -183,7 +180,11 @@ def _bound_part(net, question, parts, b, p):
             bound_functions(net, q, slot, low, high, b)
             if not question.differences:
                 b.sets[q] = _possible_labels(question, slot, b)
-    kind = _decide_changes(question, b) if question.differences else _decide_sets(question, b.sets)
+    kind = (
+        _decide_changes(question, b)
+        if question.differences
+        else decide_sets(b.sets, len(question.wins), question.least)
+    )
     fair[p] = 1.0 if kind == FAIR else 0.0
     unfair[p] = 1.0 if kind == UNFAIR else 0.0
     return -1 if kind != OPEN or single else choose_axis(net, low, high, b)
@@ -212,51 +213,6 @@ def _decide_changes(question, b):
             return UNFAIR
         within = within and max(b.least[2 * m + 1, 0], b.least[2 * m + 1, 1]) > 0
     return FAIR if within else OPEN
-
-
-@jit
-def _decide_sets(question, sets):
-    """Decide a box by the sets of labels that are possible under each assignment."""
-    # FAIR: fewer than ``least`` different labels for every choice from the sets. UNFAIR: at least ``least`` labels.
-    union = certain = unsure = 0
-    for labels in sets:
-        union |= labels
-        if labels & (labels - 1) == 0:
-            certain |= labels
-        else:
-            unsure += 1
-    possible = certain_count = 0
-    for k in range(len(question.wins)):
-        possible += (union >> k) & 1
-        certain_count += (certain >> k) & 1
-    if min(possible, certain_count + unsure) < question.least:
-        return FAIR
-    if certain_count >= question.least:
-        return UNFAIR
-    # Pairwise disjoint sets give different labels. They are collected from the smallest on.
-    used = disjoint = 0
-    for size in range(1, len(question.wins) + 1):
-        for labels in sets:
-            if _count_bits(labels) == size and labels & used == 0:
-                used |= labels
-                disjoint += 1
-    if disjoint >= question.least:
-        return UNFAIR
-    if question.least == 2:
-        for p in range(len(sets)):
-            for q in range(p):
-                if sets[p] & sets[q] == 0:
-                    return UNFAIR
-    return OPEN
-
-
-@jit
-def _count_bits(labels):
-    count = 0
-    while labels:
-        labels &= labels - 1
-        count += 1
-    return count
 
 
 @jit

@@ -9,12 +9,9 @@ least[p] <= margin(x, p) <= M(x) + most[p]`` holds with the same function M for 
 
 from __future__ import annotations
 
+from evenhand.checker.kernels import decide_sets, jit
 from evenhand.checker.trees.forest import MAX_LEAVES, MAX_WAITING
-from evenhand.core.kernels import compile_kernel
 
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-
-OPEN, FAIR, UNFAIR = 0, 1, 2
 FAR = 1 << 61
 """Beyond all that margins can be."""
 
@@ -261,35 +258,7 @@ def decide_box(f, w):
                 w.sets[p] &= ~(1 << f.pairs[m, 0])
             if min(high + w.most[m, p], w.plain_most[m, p]) < f.below[m]:
                 w.sets[p] &= ~(1 << f.pairs[m, 1])
-    return _decide_sets(f, w.sets)
-
-
-@jit
-def _decide_sets(f, sets):
-    # FAIR: fewer than ``least`` different labels, for every choice from the sets. UNFAIR: that many at least.
-    union = certain = unsure = 0
-    common = (1 << f.labels) - 1
-    for labels in sets:
-        union |= labels
-        common &= labels
-        if labels & (labels - 1) == 0:
-            certain |= labels
-        else:
-            unsure += 1
-    possible = certain_count = 0
-    for k in range(f.labels):
-        possible += (union >> k) & 1
-        certain_count += (certain >> k) & 1
-    if min(possible, certain_count + unsure) < f.least:
-        return FAIR
-    if certain_count >= f.least:
-        return UNFAIR
-    if f.least == 2 and common == 0:
-        for p in range(len(sets)):
-            for q in range(p):
-                if sets[p] & sets[q] == 0:
-                    return UNFAIR
-    return OPEN
+    return decide_sets(w.sets, f.labels, f.least)
 
 
 @jit

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenhand.checker.kernels import jit
 from evenhand.checker.trees.bounds import FAR, copy_row
 from evenhand.checker.trees.forest import LISTED, STEPS
-from evenhand.core.kernels import compile_kernel
-
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 ALL: int = 1 << 60
 """Mass of the whole population."""

@@ -6,15 +6,14 @@ import threading
 
 import numpy as np
 
+from evenhand.checker.kernels import FAIR, UNFAIR, compile_entry, jit
 from evenhand.checker.reading import WHOLE, ClaimedBoxes
 from evenhand.checker.reprove import BoxProof
-from evenhand.checker.trees.bounds import FAIR, UNFAIR, bound_box, choose_cut, copy_row, decide_box
+from evenhand.checker.trees.bounds import bound_box, choose_cut, copy_row, decide_box
 from evenhand.checker.trees.counting import ALL, count_shares, multiply, share_of
 from evenhand.checker.trees.forest import WholeForest, tree_arrays_for, whole_forest_of
 from evenhand.checker.trees.question import RecordedTrees
-from evenhand.core.kernels import compile_kernel, is_compiled
-
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+from evenhand.core.kernels import is_compiled
 
 QUICK_PARTS = 64
 """Initial number of parts of a box."""
@@ -78,7 +77,7 @@ class TreeProver:
         return proofs
 
 
-@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+@compile_entry
 def prove_boxes(f, w, low, high, claimed, proved, parts, part_shares):
     """Prove claims about boxes.
 

@@ -176,18 +176,18 @@ def _answers_of_cells(
     if attribute.size is None:
         inner = ends[:-1] > starts[:-1]
         ends[:-1][inner] = np.nextafter(ends[:-1][inner], -np.inf)
-    if isinstance(column, ListedCell) and column.cuts is not None:
+    if isinstance(column, ListedCell):
+        if column.cuts is None and len(column.values) == 1:
+            return results
         # The input only changes at its cuts, so all steps that begin inside a cell must have the same result.
+        low, high = (
+            (entries - attribute.first).astype(np.int64)
+            if column.cuts is None
+            else np.searchsorted(column.cuts, entries, side="right")
+            for entries in (starts, ends)
+        )
         inputs_left = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
-        low, high = (np.searchsorted(column.cuts, entries, side="right") for entries in (starts, ends))
         left = np.concatenate([[0], np.cumsum(inputs_left)])
-        same = np.isin(left[high + 1] - left[low], [0]) | (left[high + 1] - left[low] == high + 1 - low)
-    elif isinstance(column, ListedCell) and len(column.values) == 1:
-        return results
-    elif isinstance(column, ListedCell):
-        inputs_left = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
-        left = np.concatenate([[0], np.cumsum(inputs_left)])
-        low, high = ((entries - attribute.first).astype(np.int64) for entries in (starts, ends))
         inside = left[high + 1] - left[low]
         same = (inside == 0) | (inside == high + 1 - low)
     else:
