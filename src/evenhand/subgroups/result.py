@@ -254,7 +254,10 @@ class SubgroupResult(Result):
                 yield ResultNumber(name, "", finding.words, gap, note)
 
     def _observe(self, gap: float, low: float, high: float, n: int) -> Observed:
-        method = f"adjusted for {self.tested:,} subgroups tested ({self.control})"
+        tests = f"{self.tested:,} subgroups tested"
+        if self.starts is not None:
+            tests = f"a search among {self.rule_sets:,} rule sets"
+        method = f"adjusted for {tests} ({self.control})"
         return Observed(value=gap, n=n, low=low, high=high, confidence=self.confidence, method=method)
 
     def _worst_gap(self) -> Observed:

@@ -400,6 +400,7 @@ def worst_answer(result: SubgroupResult) -> Metric:
         name = f"subgroup that differs most: {describe_rate(result)}"
     about = f"subgroups by {join_names(cells.name for cells in result.attributes)}"
     tested = f"{format_count(result.tested, 'subgroup', 'subgroups')} tested"
+    scope = tested if result.starts is None else f"the search among {result.rule_sets:,} rule sets"
     if worst is None:
         reason = f"none is worse off among {tested}" if result.tested else "no subgroup is large enough"
         return Metric(name, ReportedNumber("-", kind="unknown", basis=reason), about=about)
@@ -423,7 +424,7 @@ def worst_answer(result: SubgroupResult) -> Metric:
             result.confidence,
             f"on {result.people:,} people",
         )
-    notes = [finding_sentence(result, worst).rstrip("."), f"adjusted interval, simultaneous over {tested}"]
+    notes = [finding_sentence(result, worst).rstrip("."), f"adjusted interval, simultaneous over {scope}"]
     step = "the Subgroups section lists the other affected groups; look closer with evenhand subgroups"
     if not worst.found:
         step = f"{reason_unclear(result, worst)}; see the Subgroups section"
