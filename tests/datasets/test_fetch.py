@@ -105,8 +105,8 @@ def test_the_second_address_serves_when_the_first_does_not(publisher, monkeypatc
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        (404, "answers 404"),
-        (500, "answers 500"),
+        (404, "responds with 404"),
+        (500, "responds with 500"),
         ((TABLE, len(TABLE) + 100), "IncompleteRead"),
         (b"<html>Sorry</html>", "the download is not the data set"),
         (TABLE[: len(TABLE) // 2], "the download is not the data set"),

@@ -184,7 +184,7 @@ def test_other_work_in_the_same_folder_is_refused(tmp_path):
     later = configuration(specifications=[{"condition": "leader", "group": "gender", "repeated": 9}])
     assert run(tmp_path, requests=3, pipeline=build_pipeline(later)).sequences[0].verdicts[0].beta == (9, 9)
     (tmp_path / "sequence.csv").write_text("a,b\n1,2\n", "utf-8")
-    with pytest.raises(DataError, match="other columns"):
+    with pytest.raises(DataError, match="different columns"):
         run(tmp_path)
 
 

@@ -38,7 +38,7 @@ def test_rows_are_taken_back(tmp_path: Path) -> None:
         table.append(row)
     table.truncate(1)
     assert CsvTable(table.path, NAMES).rows == table.rows == [ROWS[0]]
-    with pytest.raises(DataError, match="other columns"):
+    with pytest.raises(DataError, match="different columns"):
         CsvTable(table.path, ["request"])
 
 

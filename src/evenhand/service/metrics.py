@@ -218,7 +218,3 @@ class Metrics:
             for decision, count in TallyOf(output["decision"] for output in decided).items():
                 self._decisions.labels(stream, str(decision)).inc(count)
             self._interventions.labels(stream).inc(sum(output["intervened"] for output in decided))
-
-
-COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""HTTP methods that are used as labels. Other methods are counted together."""

@@ -18,12 +18,14 @@ from starlette.types import Scope
 from evenhand import __version__
 from evenhand.core.coroutines import call
 from evenhand.errors import MissingExtraError
-from evenhand.service.metrics import COUNTED_METHODS
 from evenhand.service.settings import TracingConfig
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
+
+COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""HTTP methods that are used as labels. Other methods are counted together."""
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from evenhand.service.auth.access import (
 )
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, missing_key_error
 from evenhand.service.auth.logging import RefusalSummary, logger
-from evenhand.service.metrics import COUNTED_METHODS
 from evenhand.service.settings import LimitsConfig
+from evenhand.service.tracing import COUNTED_METHODS
 
 if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
