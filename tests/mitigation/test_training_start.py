@@ -101,7 +101,7 @@ def test_refuses_what_it_cannot_train_on() -> None:
         }
     )
     line = AdditiveNetwork(other, (LineTerm(np.ones(1), np.zeros(1)),), np.zeros(1), (), (0, 1), 1)
-    with pytest.raises(OptionError, match="other attributes"):
+    with pytest.raises(OptionError, match="different attributes"):
         start_from_network(line, schema, people)
     bins = AdditiveNetwork(
         other,

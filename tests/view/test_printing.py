@@ -141,7 +141,7 @@ def test_numbers_have_their_interval_and_other_kind_below():
 
 
 def test_a_letter_that_no_font_has_is_one_clear_error():
-    with pytest.raises(OptionError, match="cannot be set"):
+    with pytest.raises(OptionError, match="cannot be typeset"):
         print_pdf(Document("Title \u0378"))
 
 
