@@ -128,9 +128,9 @@ def sweep_row_levels(sources, mixes, new, level_a, level_b):
 @compile_kernel(nogil=True, error_model="numpy", inline="always")
 def load_row(row, low, high, values, position, new_low, new_high):
     """Load an interval of values into an infinite row, and clear the interval that it held before."""
-    held = row[low : high + 1]
-    for k in range(len(held)):
-        held[k] = np.inf
+    previous = row[low : high + 1]
+    for k in range(len(previous)):
+        previous[k] = np.inf
     loaded, stored = row[new_low : new_high + 1], values[position : position + new_high + 1 - new_low]
     for k in range(len(loaded)):
         loaded[k] = stored[k]
