@@ -417,7 +417,6 @@ def full() -> AuditResult:
                 "sex": {sex: sum(sizes[i] for sizes in SIZES.values()) for i, sex in enumerate(("Female", "Male"))},
             },
             base_rate=0.2396,
-            training_rows=None,
         ),
         table_reading=TableReading(
             rows=10181,

@@ -274,6 +274,7 @@ def _describe_data(subject: Subject, dropped: int, *, several: bool) -> DataCard
         (people.individuals, *carried, people.labels, weights),
         recorded=False,
         dropped=dropped,
+        held_out=subject.held_out,
         base_rate=None if several else measure_base_rate(people, weights),
     )
 

@@ -17,7 +17,14 @@ from evenhand.schema.people import People
 
 
 def make_data_card(
-    people: People, name: str, contents: Iterable[Any], *, recorded: bool, dropped: int, base_rate: float | None = None
+    people: People,
+    name: str,
+    contents: Iterable[Any],
+    *,
+    recorded: bool,
+    dropped: int,
+    held_out: bool = False,
+    base_rate: float | None = None,
 ) -> DataCard:
     """Describe the data of an audit by aggregates.
 
@@ -27,6 +34,7 @@ def make_data_card(
         contents: Arrays and bytes from which the fingerprint is computed. None entries are ignored.
         recorded: Whether recorded decisions are audited. Their groups are defined by all attributes.
         dropped: Number of excluded rows.
+        held_out: Whether it is known that the model was not trained on these people.
         base_rate: Share of favourable true labels.
     """
     fingerprint = hashlib.sha256()
@@ -41,6 +49,7 @@ def make_data_card(
         counts=_count_values(people, people.schema.names if recorded else people.schema.protected),
         unknown=people.count_unknown(),
         base_rate=base_rate,
+        held_out=held_out,
         unlabelled=people.unlabelled,
     )
 

@@ -126,12 +126,10 @@ def _label_limits(audit: AuditResult) -> Iterator[str]:
             f"data and never varied. In {SIMULATED}, their values are those of a random person in the data; in a "
             "search, those of the first row."
         )
-    if audit.data.training_rows is None and not audit.model.recorded:
+    if not audit.data.held_out and not audit.model.recorded:
         yield (
             "It is not known whether the model was trained on these people. If it was, its accuracy is overestimated."
         )
-    elif audit.data.training_rows:
-        yield "The model was trained on these people, so its accuracy is overestimated."
     if audit.model.label_only and not audit.model.recorded:
         yield "The model returns labels without scores, so its calibration is not assessed."
 

@@ -65,7 +65,7 @@ class DataCard(ResultPart):
         unknown: Number of people with an unknown value, by attribute that declares unknown values.
         base_rate: Share of favourable true labels among people with a true label. None without true labels.
         unlabelled: Number of people whose true label or number is unknown.
-        training_rows: Whether the model was trained on these rows. None if unknown.
+        held_out: Whether it is known that the model was not trained on these rows.
     """
 
     name: str
@@ -75,7 +75,7 @@ class DataCard(ResultPart):
     counts: dict[str, dict[str, int]]
     unknown: dict[str, int] = Field({})
     base_rate: float | None
-    training_rows: bool | None = None
+    held_out: bool = False
     unlabelled: int = 0
 
 

@@ -300,11 +300,9 @@ def _people(audit: AuditResult) -> Iterator[Block]:
 def _describe_source(audit: AuditResult) -> str:
     """Describe the origin of the decisions, or whether the model was trained on the people."""
     if not audit.model.recorded:
-        return {
-            None: "Whether the model was trained on these people is not known.",
-            True: "The model was trained on these people.",
-            False: "The model was not trained on these people.",
-        }[audit.data.training_rows]
+        if audit.data.held_out:
+            return "The model was not trained on these people."
+        return "Whether the model was trained on these people is not known."
     if audit.groups.outcome is not None:
         return "The numbers are part of the data; no model was queried."
     if audit.groups.decided_by is not None:

@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 PEOPLE_LEFT_OUT = "Records of real people are left out."
 """Note in results without records of people."""
 
-PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} Set `show_people=` to see them."
+PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} To see them, set show_people (on the command line, --show-people)."
 """Note shown instead of records."""
 
 

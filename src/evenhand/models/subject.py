@@ -35,6 +35,7 @@ class Subject:
         threshold: Minimum score for the favourable label. None for the model's own decisions.
         weights: Weight of each person in group metrics. None for equal weights.
         memberships: Probabilities of group membership, if groups are not observed.
+        held_out: Whether it is known that the model was not trained on these people.
         ledger: Ledger of the queries, with a budget if there is one.
     """
 
@@ -47,6 +48,7 @@ class Subject:
     threshold: Threshold | None = None
     weights: PeopleWeights | None = None
     memberships: tuple[GroupProbabilities, ...] = ()
+    held_out: bool = False
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
 
     @cached_property

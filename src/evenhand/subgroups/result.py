@@ -243,6 +243,13 @@ class SubgroupResult(Result):
         """Findings that no other explains."""
         return tuple(finding for finding in self.findings if finding.under is None)
 
+    @property
+    def shown(self) -> tuple[Finding, ...]:
+        """Findings that no other explains. The clearest one that counts as worse comes first if another explains it."""
+        widest = self.widest
+        explained = widest is not None and widest.under is not None
+        return (widest, *self.unexplained) if widest is not None and explained else self.unexplained
+
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the gap of the worst subgroup, then all significant gaps."""
         yield ResultNumber("worst_subgroup_gap", "", "", self._worst_gap())

@@ -215,7 +215,8 @@ def describe_significant(result: SubgroupResult) -> str:
         return PUBLISHED
     unexplained = sum(finding.found for finding in result.unexplained)
     text = f"of the {result.tested:,} subgroups tested"
-    return f"{text}; {unexplained:,} of those listed are not explained by another" if result.found else text
+    listed = f"of those listed, {format_count(unexplained, 'is', 'are')} not explained by another"
+    return f"{text}; {listed}" if result.found else text
 
 
 def describe_unknown(result: SubgroupResult) -> str:
@@ -246,11 +247,12 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
             f"diamonds: {better}. Hollow and grey: not significant, or within the margin. Dashed lines: the margin. "
             f"Numbers on the right: number of {members}, and both {'rates' if is_counted(result) else 'means'}."
         )
-        if len(result.unexplained) > DRAWN:
-            caption += f" Only the first {DRAWN} of {len(result.unexplained)} subgroups are drawn."
+        if len(result.shown) > DRAWN:
+            caption += f" Only the first {DRAWN} of {len(result.shown)} subgroups are drawn."
         yield Figure("subgroup gaps", caption, result)
-        caption = f"Subgroups that no other one explains: {rate}, {kind}; with each gap its {interval}"
-        yield _finding_table(result, result.unexplained, label, caption)
+        after = "" if result.shown == result.unexplained else ", after the one that is most clearly worse off"
+        caption = f"Subgroups that no other one explains{after}: {rate}, {kind}; with each gap its {interval}"
+        yield _finding_table(result, result.shown, label, caption)
     if result.judged:
         yield Heading("Requested subgroups", level, "judged")
         caption = f"Requested subgroups: {rate}, {kind}; with each gap its {interval}"
@@ -277,6 +279,8 @@ def _finding_table(
             rows.append(TableRow(("", "", finding.size, "", "", "", refusal), faint=True))
             continue
         remarks = [] if finding.found else [reason_unclear(result, finding)]
+        if finding.under is not None:
+            remarks.append(f"explained by {result.findings[finding.under].words}")
         if finding.explains:
             remarks.append(f"explains {format_count(finding.explains, 'other finding', 'other findings')}")
         if finding.others:
@@ -343,7 +347,7 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
         blocks.append(result.noise.caution(NOISY.format(answers=answers, noun=nouns[0], nouns=nouns[1]), nouns))
     if result.interrupted:
         blocks.append(Note("This search was stopped early. The results cover only the completed part.", "caution"))
-    blocks += [Text(finding_sentence(result, finding, label), role="finding") for finding in result.unexplained[:1]]
+    blocks += [Text(finding_sentence(result, finding, label), role="finding") for finding in result.shown[:1]]
     metrics = (
         (describe_rate(result), format_rate(result, result.rate), result.rate, f"of all {result.people:,} {members}"),
         ("subgroups tested", f"{result.tested:,}", result.tested, describe_tested(result)),

@@ -85,4 +85,5 @@ def _train_example(name: str, people: DataOptions) -> Subject:
     dataset = datasets.load_dataset(name)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     source = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
-    return Subject(trained, people.encode(source), source.name, f"logistic regression trained on {name}")
+    model_name = f"logistic regression trained on {name}"
+    return Subject(trained, people.encode(source), source.name, model_name, held_out=True)

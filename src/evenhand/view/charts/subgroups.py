@@ -31,7 +31,7 @@ def draw_gaps(result: SubgroupResult) -> RowChart:
 
     Significant gaps are filled; the others are hollow and grey.
     """
-    findings = result.unexplained[:DRAWN]
+    findings = result.shown[:DRAWN]
     scale = 100 if is_counted(result) else 1
     reach = _axis_reach(findings, result.margin) * scale
     margin = scale * result.margin
