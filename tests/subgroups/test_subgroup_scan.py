@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.schema import Attribute, People, Schema, Target
-from evenhand.subgroups import SubgroupConfig, exact, find_members
+from evenhand.subgroups import SubgroupConfig, candidates, exact, find_members
 from evenhand.subgroups.climb import climb
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.family import build_family
@@ -172,6 +172,22 @@ def test_scan_never_exceeds_the_exact_search(case):
     largest = tested.largest_gap(correct_tails(tested.groups(), table.skewness))
     sums = table.permute_sums(20, np.random.default_rng(1)).T.astype(np.float32)
     assert (scan.largest_gap(sums) <= largest(sums) * (1 + 1e-4) + 1e-4).all()
+
+
+@settings(deadline=None, max_examples=scaled(20))
+@given(cases(), st.data())
+def test_compiled_maxima_equal_those_of_arrays(case, data):
+    family, _, table = case
+    queries = np.array(
+        data.draw(st.lists(st.lists(st.booleans(), min_size=(n := len(table.cells.sizes)), max_size=n), max_size=2))
+    )
+    tested = exact.count_family(family, table, MinimumSizes(0, 3), queries.reshape(-1, n).astype(bool))
+    tails = correct_tails(tested.groups(), table.skewness)
+    sums = table.permute_sums(20, np.random.default_rng(1)).T.astype(np.float32)
+    by_arrays = tested.largest_gap(tails)(sums)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "COMPILED", 0)
+        assert tested.largest_gap(tails)(sums) == pytest.approx(by_arrays, rel=1e-5, abs=1e-5)
 
 
 def test_shortening_keeps_the_gap_significant_and_never_lengthens():

@@ -14,7 +14,10 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.gaps import MOST_ENTRIES, LargestGap, StratifiedGroups, TailCorrection, compare_groups
 from evenhand.subgroups.measures import MinimumSizes
-from evenhand.subgroups.tabulate import CellTable, ConjunctionSums
+from evenhand.subgroups.tabulate import CellTable, ConjunctionSums, find_occupied_cells
+
+COMPILED = 1 << 16
+"""Size of a family above which compiled loops are worth importing their compiler."""
 
 CellSums: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """Function from sums by cell (cells, draws) to sums over rule sets (draws, rule sets)."""
@@ -61,8 +64,10 @@ class CandidateFamily:
             tails: Tail correction of the rule sets' totals.
             scales: For weighted sums, their factors in each stratum; see ``standardise_weighted``.
         """
-        stratum, parts = self.table.cells.codes[:, -1], list(self._parts())
         expected, above, below = (factor.astype(np.float32) for factor in (tails.expected, tails.above, -tails.below))
+        if scales is None and self.family.size > COMPILED:
+            return self._compiled_gap(np.array([expected, above, below]))
+        stratum, parts = self.table.cells.codes[:, -1], list(self._parts())
 
         def standardise(rows: Integers, add_up: CellSums, sums: NDArray[np.float32]) -> NDArray[Any]:
             if scales is None:
@@ -87,20 +92,54 @@ class CandidateFamily:
 
         return largest
 
+    def _compiled_gap(self, factors: NDArray[np.float32]) -> LargestGap:
+        """Build the same function with a compiled loop over the rule sets. Weighted sums are not supported.
+
+        Args:
+            factors: Expected total of each rule set, and its scale above and below it, shape (3, rule sets).
+        """
+        from evenhand.subgroups.maxima import raise_maxima  # imports numba
+
+        parts = []
+        for rows, axes in self._patterns():
+            # The loop adds up the cells of the last attribute, the one with the most rules.
+            axes.sort(key=lambda axis: len(self.family.rules[axis]))
+            conjunctions, last = ConjunctionSums(self.family, axes, self.table.cells), self.family.rules[axes[-1]][1:]
+            columns = np.ravel_multi_index(tuple(self.chosen[rows][:, axes].T - 1), conjunctions.shape)
+            order = np.argsort(columns)
+            prefixes, rules = np.divmod(columns[order], len(last))
+            ends = np.searchsorted(prefixes, np.arange(conjunctions.size // len(last)), side="right")
+            parts.append((conjunctions.sum_by_last, ends, rules, last, factors[:, rows[order]]))
+        queries, places = self.queries.astype(np.float32), np.arange(len(self.queries))
+        requested = places[-1:] + 1, places, np.eye(len(places), dtype=bool), factors[:, len(self.chosen) :]
+
+        def largest(sums: NDArray[np.float32]) -> Floats:
+            maxima = np.zeros(sums.shape[1], dtype=np.float32)
+            for sum_by_last, *part in parts:
+                raise_maxima(sum_by_last(sums), *part, maxima)
+            raise_maxima((queries @ sums)[None, :, :], *requested, maxima)
+            return maxima.astype(np.float64)
+
+        return largest
+
     def _parts(self) -> Iterator[tuple[Integers, int, CellSums]]:
         """Yield the rule sets over the same attributes, then the requested ones.
 
         Each part consists of positions of rule sets, the number of sums that are computed for them, and the function
         that computes them.
         """
-        patterns, pattern = np.unique(self.chosen > 0, axis=0, return_inverse=True)
-        for i, restricted in enumerate(patterns):
-            rows, axes = np.flatnonzero(pattern.ravel() == i), np.flatnonzero(restricted)
-            conjunctions = ConjunctionSums(self.family, axes.tolist(), self.table.cells)
-            columns = np.ravel_multi_index(tuple(self.chosen[np.ix_(rows, axes)].T - 1), conjunctions.shape)
+        for rows, axes in self._patterns():
+            conjunctions = ConjunctionSums(self.family, axes, self.table.cells)
+            columns = np.ravel_multi_index(tuple(self.chosen[rows][:, axes].T - 1), conjunctions.shape)
             yield rows, conjunctions.size, partial(_sum_some, conjunctions, columns)
         queries = self.queries.astype(np.float32)
         yield np.arange(len(self.chosen), len(self)), len(queries), lambda sums: (queries @ sums).T
+
+    def _patterns(self) -> Iterator[tuple[Integers, list[int]]]:
+        """Yield the candidates over the same attributes, and these attributes."""
+        patterns = find_occupied_cells((self.chosen > 0).astype(np.int64))
+        for i, restricted in enumerate(patterns.codes):
+            yield np.flatnonzero(patterns.of == i), np.flatnonzero(restricted).tolist()
 
 
 def _sum_some(conjunctions: ConjunctionSums, columns: Integers, sums: NDArray[np.float32]) -> NDArray[np.float32]:

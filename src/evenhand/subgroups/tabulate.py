@@ -74,14 +74,26 @@ class ConjunctionSums:
 
     def __call__(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Sum weights of the occupied cells (cells, columns) in their own precision, shape (columns, conjunctions)."""
-        columns = weights.shape[1]
-        table = np.zeros((math.prod(self._widths), columns), dtype=weights.dtype)
+        return self._apply(self._rules, weights).reshape(weights.shape[1], -1)
+
+    def sum_by_last(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Sum weights by conjunction of rules on all attributes but the last, and by cell of the last.
+
+        Returns:
+            Sums, shape (conjunctions, cells, columns).
+        """
+        sums = self._apply(self._rules[:-1], weights).reshape(self._widths[-1], weights.shape[1], -1)
+        return np.ascontiguousarray(sums.transpose(2, 0, 1))
+
+    def _apply(self, every_rule: Sequence[Booleans], weights: NDArray[Any]) -> NDArray[Any]:
+        """Sum weights by rule of the first attributes, which become the last axes, and by cell of the others."""
+        table = np.zeros((math.prod(self._widths), weights.shape[1]), dtype=weights.dtype)
         table[self._places] = np.add.reduceat(weights[self._order], self._starts, axis=0)
-        table = table.reshape(*self._widths, columns)
-        for rules in self._rules:
+        table = table.reshape(*self._widths, weights.shape[1])
+        for rules in every_rule:
             # Each step replaces the first axis by its rules as the last axis, so that the columns end up first.
             table = np.tensordot(table, rules.astype(weights.dtype), axes=(0, 1))
-        return table.reshape(columns, -1)
+        return table
 
 
 def cells_of_rule_sets(family: RuleSetFamily, cells: OccupiedCells, chosen: Integers) -> Booleans:
