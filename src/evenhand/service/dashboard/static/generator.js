@@ -306,7 +306,7 @@ class Lanes {
       parts.meter.dataset.due = lane.left <= 0 ? "over" : lane.left === 1 ? "next" : "later";
       say(parts.left, due(lane));
     }
-    say(box.count, `${n < every.length ? `the last ${count(n)} of ` : ""}${many(every.length, "item")} of this period${specification.lanes.length < specification.values ? `; the ${specification.lanes.length} of ${count(specification.values)} values that are due first` : ""}`);
+    say(box.count, `${n < every.length ? `the last ${count(n)} of ` : ""}${many(every.length, "item")}${specification.lanes.length < specification.values ? `; the ${specification.lanes.length} of ${count(specification.values)} values that are due first` : ""}`);
     box.slider.reset();
     if (box.slider.at() !== null) this.#choose(name, box.slider.at(), null);
   }

@@ -118,7 +118,7 @@ function byGroup(rows, total, advisory) {
   if (!groups.size) return h("p", { class: "note" }, "No decision in this period.");
   const part = (n, of) => [count(n), h("span", { class: "of" }, ` ${((100 * n) / of).toFixed(0)} %`)];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Counts by group" }, h("table", {},
-    h("caption", {}, rows.length < total ? `the latest ${many(rows.length, "entry", "entries")}` : `all ${many(total, "entry", "entries")} of this period`),
+    h("caption", {}, rows.length < total ? `the latest ${many(rows.length, "entry", "entries")}` : `all ${many(total, "entry", "entries")}`),
     h("thead", {}, h("tr", {}, ["Group", "Seen", "Recommended", "Accepted", advisory ? "Advised" : "Interventions"].map((words, i) => h("th", { scope: "col", class: i ? "number" : null }, words)))),
     h("tbody", {}, [...groups].sort().map(([name, found]) => h("tr", {}, h("th", { scope: "row" }, name),
       h("td", { class: "number" }, count(found.seen)), h("td", { class: "number" }, part(found.recommended, found.seen)),
@@ -206,7 +206,7 @@ class BiasChart {
     this.#below(drawing, { x, by, left, width, right, bottom, from, to, strip });
     this.mark = s("line", { class: "cursor", y1: top, y2: height - 4, visibility: "hidden" });
     put(drawing, this.mark);
-    const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")} of this period` : many(rows.length, "entry", "entries");
+    const shown = this.total > rows.length ? `The latest ${count(rows.length)} of ${many(this.total, "entry", "entries")}` : many(rows.length, "entry", "entries");
     const marked = rows.filter((row) => row.marked).length;
     say(this.caption, `${shown}, ${moment(rows[0].at)} to ${moment(last.at)}; ${this.words.tick === "advised" ? `${count(marked)} advised` : many(marked, "intervention")}. ${borders(rows).length ? "Vertical lines: a new period." : ""}${cut ? ` Above ${share(high)} the lines are cut off.` : ""} Point at it, or use the arrow keys, to read single decisions.`);
     this.slider.reset();
