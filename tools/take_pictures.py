@@ -52,7 +52,7 @@ ENTRIES = {
     "in": "the picture whose folder, and service, this one is made in",
     "write": "files to write first: name = text",
     "follow": "a tutorial to follow until the page exists: its Python and its commands",
-    "run": "commands to run",
+    "run": "commands to run; $ROOT is the repository",
     "serve": "a command that serves until the picture is taken; $URL is its address for what is asked",
     "ask": "commands to run while it serves",
     "page": "the page to show: a file, or a path of what is served",
@@ -97,6 +97,7 @@ class Studio:
         (commands / "evenhand").chmod(0o755)
         self._environment = {
             **os.environ,
+            "ROOT": str(ROOT),
             "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}",
             "PYTHONHASHSEED": "0",
