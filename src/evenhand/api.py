@@ -549,7 +549,7 @@ def audit_rankings(
         ('F', 0.81, 0.79, 0.85)
     """
     from evenhand.groups.rankings.analysis import measure_rankings
-    from evenhand.schema.rankings import table_of_rankings
+    from evenhand.groups.rankings.recorded import table_of_rankings
 
     options: dict[str, Any] = {**settings}
     about = _take(options, "schema", "accept_proposals")

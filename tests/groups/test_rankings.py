@@ -15,7 +15,7 @@ from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.rankings.analysis import measure_rankings
 from evenhand.groups.rankings.result import RankingResult
-from evenhand.schema import RankingRoles
+from evenhand.groups import RankingRoles
 from support import scaled
 
 # Singh & Joachims 2018, figure 1: six job seekers by relevance, men first.

@@ -6,6 +6,7 @@ from .numbers import measure_numbers
 from .proxies.result import ProxyRates
 from .rankings.analysis import measure_rankings
 from .rankings.config import RankingConfig
+from .rankings.recorded import RankingRoles
 from .rankings.result import RankingResult
 from .result import GroupMetrics, LabelMetrics, NumberOutcome
 
@@ -20,6 +21,7 @@ __all__ = [
     "ProxyRates",
     "RankingConfig",
     "RankingResult",
+    "RankingRoles",
     "measure_decisions",
     "measure_groups",
     "measure_labels",

@@ -5,7 +5,6 @@ from .decisions import DecisionRoles, RecordedDecisions
 from .infer import infer_schema, propose_columns
 from .outcome import OutcomeRole, Target
 from .people import ColumnRoles, People, PeopleWeights, SampleRoles, decode, encode, read_weights
-from .rankings import RankingRoles
 from .rules import Dependency
 from .schema import Schema, read_schema, schema_to_yaml, write_schema
 from .subdomain import Subdomain, parse_subdomain
@@ -19,7 +18,6 @@ __all__ = [
     "OutcomeRole",
     "People",
     "PeopleWeights",
-    "RankingRoles",
     "RecordedDecisions",
     "SampleRoles",
     "Schema",

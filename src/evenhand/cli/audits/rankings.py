@@ -42,7 +42,7 @@ def audit_rankings(
 ) -> None:
     """Audit recorded rankings, without a model."""
     from evenhand.groups.rankings.analysis import measure_rankings
-    from evenhand.schema.rankings import RankingRoles
+    from evenhand.groups.rankings.recorded import RankingRoles
 
     gates = gating.read()
     config = SETTINGS.read(settings, seed=seed)

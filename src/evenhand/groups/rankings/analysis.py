@@ -25,8 +25,8 @@ from evenhand.groups.rankings.lists import (
     RankedLists,
 )
 from evenhand.groups.rankings.measure import Measured, measure_lists
+from evenhand.groups.rankings.recorded import RecordedRankings
 from evenhand.groups.rankings.result import RankedGroup, RankedNumber, RankingBreakdown, RankingResult
-from evenhand.schema.rankings import RecordedRankings
 
 LADDER = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Default numbers of positions that count as selected, up to half of a list of median length."""
@@ -74,10 +74,10 @@ def measure_rankings(
         table_reading=people.reading,
         data=data_name,
         fingerprint=_fingerprint(rankings),
-        ranked_by=rankings.ranked_by,
-        by_score=rankings.by_score,
-        query=rankings.query,
-        relevance=rankings.relevance_name,
+        ranked_by=rankings.roles.ranked_by,
+        by_score=rankings.roles.by_score,
+        query=rankings.roles.query,
+        relevance=rankings.roles.relevance,
         lists=rankings.count,
         candidates=len(rankings.lists),
         unranked=people.undecided,

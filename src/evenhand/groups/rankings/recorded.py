@@ -21,49 +21,6 @@ LARGEST = 1e9
 
 
 @dataclass(frozen=True)
-class RecordedRankings:
-    """Recorded lists of candidates.
-
-    Rows are candidates, sorted by list and then by position.
-
-    Attributes:
-        people: Candidates, whose attributes define the groups.
-        lists: Index of each candidate's list, from 0, shape (n,).
-        positions: Positions in the list, from 1, shape (n,). Candidates of equal rank or score occupy consecutive
-            positions in arbitrary order.
-        ties: Index of each candidate's block of equal rank or score, from 0 in row order, shape (n,).
-        relevance: Relevance of each candidate, at least 0, shape (n,); None if unknown.
-        ranked_by: Column of ranks or scores.
-        by_score: Whether the column holds scores, highest first.
-        query: Column that identifies the lists; None for a single list.
-        relevance_name: Column of the relevance.
-        gapped: Number of lists with gaps in the recorded ranks.
-    """
-
-    people: People
-    lists: Integers
-    positions: Integers
-    ties: Integers
-    relevance: Floats | None
-    ranked_by: str
-    by_score: bool
-    query: str | None = None
-    relevance_name: str | None = None
-    gapped: int = 0
-
-    @property
-    def count(self) -> int:
-        """Number of lists."""
-        return int(self.lists[-1]) + 1
-
-    @property
-    def tied(self) -> int:
-        """Number of candidates tied with another candidate in the same list."""
-        sizes = np.bincount(self.ties)
-        return int(sizes[sizes > 1].sum())
-
-
-@dataclass(frozen=True)
 class RankingRoles:
     """Column roles of a table of rankings. Other columns are ignored.
 
@@ -88,6 +45,16 @@ class RankingRoles:
     def __post_init__(self) -> None:
         check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
 
+    @property
+    def by_score(self) -> bool:
+        """Whether candidates are ranked by a score, highest first."""
+        return self.rank is None
+
+    @property
+    def ranked_by(self) -> str:
+        """Column of ranks or scores."""
+        return str(self.rank_by if self.rank is None else self.rank)
+
     def read(self, frame: Any, *, location: str = "data") -> RecordedRankings:
         """Read the rankings of a data frame.
 
@@ -106,49 +73,83 @@ class RankingRoles:
                 f"expected a column of ranks or a column of scores, got {'neither' if self.rank is None else 'both'}",
                 hint="name a column of ranks from 1, `rank=COLUMN`, or a column of scores, `rank_by=COLUMN`",
             )
-        by_score = self.rank is None
-        key, order = ("score", str(self.rank_by)) if by_score else ("rank", str(self.rank))
         names = list_protected(self.protected, self.schema)
-        relevance_role = [] if by_score and self.relevance == self.rank_by else [self.relevance]
+        relevance_role = [] if self.by_score and self.relevance == self.rank_by else [self.relevance]
         roles = {"rank": [self.rank], "rank_by": [self.rank_by], "query": [self.query], "relevance": relevance_role}
         check_roles(roles | {"protected": names}, list_columns(frame))
         table = CodedTable(frame, location=location)
-        keys = _read_numbers(table[order], key)
+        key, column = "score" if self.by_score else "rank", table[self.ranked_by]
+        keys = _read_numbers(column, key)
         ranked = ~np.isnan(keys)
         if not ranked.any():
-            raise DataError(f"no row has a {key} in column {order!r}", location=location)
-        if not by_score:
+            raise DataError(f"no row has a {key} in column {self.ranked_by!r}", location=location)
+        if not self.by_score:
             invalid = ranked & ~((keys >= 1) & (keys == np.floor(keys)) & (keys <= LARGEST))
-            hint = "add 1 to ranks that start at 0, or rank by scores with `rank_by=COLUMN`"
-            table[order].refuse(invalid, "a whole rank from 1", hint)
+            column.refuse(
+                invalid, "a whole rank from 1", "add 1 to ranks that start at 0, or rank by scores with `rank_by=COLUMN`"
+            )
         queries = np.zeros(len(table), dtype=np.int64)
         if self.query is not None:
             unnamed = ranked & table[self.query].missing()
             table[self.query].refuse(unnamed, "the name of a list", "fill in the name, or drop these rows")
             queries = table[self.query].codes
         relevance = None if self.relevance is None else _read_relevance(table[self.relevance], ranked)
-        target = {"name": order, "kind": "number", "favourable": "higher" if by_score else "lower"}
+        target = {"name": self.ranked_by, "kind": "number", "favourable": "higher" if self.by_score else "lower"}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table, read_target=False, without={f"a {key}": ~ranked})
         rows = np.flatnonzero(ranked)
-        ranking = _rank(queries[rows], -keys[rows] if by_score else keys[rows], recorded=not by_score)
         # Rows that are excluded because of missing values still occupy a position.
-        number = np.full(len(table), -1)
-        number[people.rows] = np.arange(len(people))
-        encoded = number[rows[ranking.order]] >= 0
-        order_of_encoded = rows[ranking.order[encoded]]
-        return RecordedRankings(
-            people=people.at(number[order_of_encoded]),
-            lists=_renumber(ranking.lists[encoded]),
-            positions=ranking.positions[encoded],
-            ties=_renumber(ranking.ties[encoded]),
-            relevance=None if relevance is None else relevance[order_of_encoded],
-            ranked_by=order,
-            by_score=by_score,
-            query=self.query,
-            relevance_name=self.relevance,
-            gapped=ranking.gapped,
+        order, lists, positions, ties, gapped = _rank(
+            queries[rows], -keys[rows] if self.by_score else keys[rows], recorded=not self.by_score
         )
+        rows = rows[order]
+        encoded = np.isin(rows, people.rows)
+        return RecordedRankings(
+            people=people.at(np.searchsorted(people.rows, rows[encoded])),
+            roles=self,
+            lists=_renumber(lists[encoded]),
+            positions=positions[encoded],
+            ties=_renumber(ties[encoded]),
+            relevance=None if relevance is None else relevance[rows[encoded]],
+            gapped=gapped,
+        )
+
+
+@dataclass(frozen=True)
+class RecordedRankings:
+    """Recorded lists of candidates.
+
+    Rows are candidates, sorted by list and then by position.
+
+    Attributes:
+        people: Candidates, whose attributes define the groups.
+        roles: Column roles of the table.
+        lists: Index of each candidate's list, from 0, shape (n,).
+        positions: Positions in the list, from 1, shape (n,). Candidates of equal rank or score occupy consecutive
+            positions in arbitrary order.
+        ties: Index of each candidate's block of equal rank or score, from 0 in row order, shape (n,).
+        relevance: Relevance of each candidate, at least 0, shape (n,); None if unknown.
+        gapped: Number of lists with gaps in the recorded ranks.
+    """
+
+    people: People
+    roles: RankingRoles
+    lists: Integers
+    positions: Integers
+    ties: Integers
+    relevance: Floats | None
+    gapped: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of lists."""
+        return int(self.lists[-1]) + 1
+
+    @property
+    def tied(self) -> int:
+        """Number of candidates tied with another candidate in the same list."""
+        sizes = np.bincount(self.ties)
+        return int(sizes[sizes > 1].sum())
 
 
 def _read_numbers(column: CodedColumn, role: str) -> Floats:
@@ -169,19 +170,13 @@ def _read_relevance(column: CodedColumn, ranked: Booleans) -> Floats:
     return values
 
 
-@dataclass(frozen=True)
-class _Ranking:
-    """Rows sorted by list and position; see ``RecordedRankings``."""
+def _rank(queries: Integers, keys: Floats, *, recorded: bool) -> tuple[Integers, Integers, Integers, Integers, int]:
+    """Sort rows by list and then by key in ascending order.
 
-    order: Integers
-    lists: Integers
-    positions: Integers
-    ties: Integers
-    gapped: int
-
-
-def _rank(queries: Integers, keys: Floats, *, recorded: bool) -> _Ranking:
-    """Sort rows by list and then by key in ascending order, and compute their positions."""
+    Returns:
+        The order of the rows, and the list, the position and the block of ties of each sorted row, as in
+        ``RecordedRankings``; and the number of lists with gaps.
+    """
     _, lists = np.unique(queries, return_inverse=True)
     order = np.lexsort((keys, lists))
     lists, keys = lists[order], keys[order]
@@ -190,14 +185,14 @@ def _rank(queries: Integers, keys: Floats, *, recorded: bool) -> _Ranking:
     ties = np.cumsum(tie_starts) - 1
     positions = np.arange(len(order)) - np.flatnonzero(list_starts)[lists] + 1
     if not recorded:
-        return _Ranking(order, lists, positions, ties, 0)
+        return order, lists, positions, ties, 0
     # A tied block starts at its rank or after the previous block, so its rows are shifted by the maximum shift of all
     # blocks so far. The running maximum restarts in each list.
     shifts = (keys.astype(np.int64) - positions)[np.flatnonzero(tie_starts)][ties]
     list_offsets = lists * (np.int64(max(0, int(shifts.max()))) + 1)
     shifts = np.maximum.accumulate(np.maximum(shifts, 0) + list_offsets) - list_offsets
     gapped = np.bincount(lists, weights=shifts > 0) > 0
-    return _Ranking(order, lists, positions + shifts, ties, int(gapped.sum()))
+    return order, lists, positions + shifts, ties, int(gapped.sum())
 
 
 def _renumber(numbers: Integers) -> Integers:
@@ -227,5 +222,4 @@ def table_of_rankings(
     """
     columns = {"rank": rank, "rank_by": rank_by, "query": query, "relevance": relevance}
     frame, features, names = table_of_columns(columns, sensitive_features)
-    roles: dict[str, Any] = {role: names.get(role) for role in columns}
-    return frame, RankingRoles(**roles, protected=features, **about)
+    return frame, RankingRoles(*(names.get(role) for role in columns), features, **about)
