@@ -12,10 +12,12 @@ from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.schema.table import CodedTable
 
 
 def measure(selected, probabilities, weights=None, **settings):
-    groups = GroupProbabilities.read("group", probabilities)
+    table = CodedTable(pd.DataFrame(probabilities))
+    groups = GroupProbabilities.read("group", {name: table[name] for name in table.names}, np.arange(len(table)))
     config = GroupConfig.of(None, settings)
     return measure_proxies(np.asarray(selected) == 1, [groups], config, weights)[0]
 
@@ -86,8 +88,7 @@ def test_bounds_are_those_found_by_trying_every_way_to_fill_a_cell(counts, q):
         ({"a": [0.5, 0.5]}, OptionError, "two groups"),
         ({"a": [0.5, 0.5], "b": [0.5, 0.6]}, DataError, "row 2"),
         ({"a": [0.5, np.nan], "b": [0.5, 0.5]}, DataError, "row 2"),
-        ({"a": [0.5, 0.5], "b": [0.5]}, DataError, "number of rows"),
-        ({"a": ["x", 0.5], "b": [0.5, 0.5]}, DataError, "other values"),
+        ({"a": ["x", 0.5], "b": [0.5, 0.5]}, DataError, "row 1: expected a finite number as group probability"),
         ({"a": [np.nan] * 2, "b": [np.nan] * 2}, DataError, "no person has known probabilities"),
     ],
 )

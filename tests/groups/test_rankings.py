@@ -13,9 +13,9 @@ from sklearn.metrics import roc_auc_score
 import evenhand
 from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
+from evenhand.groups import RankingRoles
 from evenhand.groups.rankings.analysis import measure_rankings
 from evenhand.groups.rankings.result import RankingResult
-from evenhand.groups import RankingRoles
 from support import scaled
 
 # Singh & Joachims 2018, figure 1: six job seekers by relevance, men first.

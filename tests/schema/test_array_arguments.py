@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.schema.arrays import check_index, read_column, read_columns
-from evenhand.schema.probabilities import GroupProbabilities
 
 COLUMNS = {
     "list": list,
@@ -190,12 +189,16 @@ def shift(values):
         lambda: evenhand.mitigate(lambda people: TRUTH, PEOPLE, shift(DECISIONS), protected=["sex"]),
         lambda: evenhand.metrics.FairnessThreshold().fit(PEOPLE[["skill"]], shift(TRUTH), sensitive_features=SEX),
         lambda: evenhand.metrics.FairnessThreshold().fit(PEOPLE[["skill"]], TRUTH, sensitive_features=shift(SEX)),
-        lambda: GroupProbabilities.read("r", {"a": shift([0.5] * 100), "b": pd.Series([0.5] * 100)}),
     ],
 )
 def test_every_function_refuses_rows_in_a_different_order(call):
     with pytest.raises(DataError, match=r"the index of .* differs from the index of"):
         call()
+
+
+def test_probabilities_of_groups_need_one_value_per_row():
+    with pytest.raises(DataError, match="number of rows"):
+        evenhand.audit_predictions(DECISIONS, sensitive_features=SEX, membership={"r": {"a": [0.5] * 100, "b": [0.5]}})
 
 
 def test_positional_arguments_are_true_labels_decisions_and_features():

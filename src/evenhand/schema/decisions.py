@@ -320,7 +320,7 @@ class DecisionRoles:
         If there are scores, weights or group probabilities, all required columns are read into memory instead.
         """
         names = [*list_protected(self.protected, self.schema), self.decision, self.target]
-        numbers = [self.score, *(name for names in self._sample.by_role().values() for name in names)]
+        numbers = [self.score, *self._sample.columns]
         columns, more = ([name for name in listed if name is not None] for listed in (names, numbers))
         if more:
             return CodedTable(read_lazy(frame, [*columns, *more], location), location=location)

@@ -525,16 +525,10 @@ class SampleRoles:
         roles = {"weight": [] if self.weight is None else [self.weight]}
         return roles | {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
 
-    def columns(self, present: Sequence[str]) -> list[str]:
-        """List the columns of weights and probabilities, and check that they are present in the data.
-
-        Raises:
-            DataError: A column is missing.
-        """
-        pairs = [(role, name) for role, names in self.by_role().items() for name in names]
-        for role, name in pairs:
-            require_column(name, present, role)
-        return [name for _, name in pairs]
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns."""
+        return [name for names in self.by_role().values() for name in names]
 
     def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
         """Read the weights and probabilities of the given rows, such as ``People.rows``, from a data frame or table.
@@ -545,7 +539,7 @@ class SampleRoles:
         table = CodedTable.of(frame)
         weights = None if self.weight is None else read_weights(table, self.weight, rows)
         memberships = (
-            GroupProbabilities.read(name, {group: table.frame[column].to_numpy()[rows] for group, column in by.items()})
+            GroupProbabilities.read(name, {group: table[column] for group, column in by.items()}, rows)
             for name, by in (self.membership or {}).items()
         )
         return weights, tuple(memberships)
@@ -638,7 +632,7 @@ class ColumnRoles:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
         ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
         if self.sample is not None and self.schema is None:
-            ignored = tuple(dict.fromkeys([*ignored, *self.sample.columns(table.names)]))
+            ignored = tuple(dict.fromkeys([*ignored, *self.sample.columns]))
         used = (target,) if self.schema is None else (target, *self.schema.names)
         if clash := next((name for name in ignored if name in used), None):
             role = "the target" if clash == target else "an attribute of the schema"

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_index, check_rows, read_columns
-from evenhand.schema.table import check_names
+from evenhand.schema.arrays import read_columns
+from evenhand.schema.table import CodedColumn, check_names
 
 SUM_TOLERANCE = 1e-3
 
@@ -31,39 +31,29 @@ class GroupProbabilities:
     values: Floats
 
     @classmethod
-    def read(cls, name: str, table: Any) -> GroupProbabilities:
-        """Read probabilities from a mapping from groups to columns, or from a data frame.
+    def read(cls, name: str, columns: Mapping[str, CodedColumn], rows: Integers) -> GroupProbabilities:
+        """Read the probabilities of the given rows from one column per group.
 
         The group of a row without any probability is unknown.
 
         Raises:
-            DataError: The columns differ in length or index, a value is not a probability, or a row does not sum to 1.
+            DataError: A value is not a probability, or a row does not sum to 1.
             OptionError: There are fewer than two groups.
         """
-        import pandas as pd
-
-        columns = read_group_columns(name, table)
         if len(columns) < 2:
             raise OptionError(
                 f"expected probabilities of at least two groups of {name}, got {len(columns)}",
                 hint="pass one column per group; the probabilities of each row must sum to 1",
             )
-        if not check_rows({f"membership[{name!r}][{group!r}]": column for group, column in columns.items()}):
-            raise DataError(f"expected at least one row of group probabilities for {name}, got none")
-        try:
-            numbers = [pd.to_numeric(pd.Series(column)) for column in columns.values()]
-        except (TypeError, ValueError):
-            message = f"expected group probabilities for {name}, got a column with other values"
-            raise DataError(message, hint="leave unknown probabilities empty") from None
-        values = np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for column in numbers])
-        valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
-        valid &= np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE
+        role = f"group probability for {name}"
+        values = np.column_stack([column.finite_numbers(rows, role, optional=True) for column in columns.values()])
+        valid = (values >= 0).all(axis=1) & (np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE)
         invalid = ~(valid | np.isnan(values).all(axis=1))
         if invalid.any():
             row = int(np.argmax(invalid))
             raise DataError(
                 f"expected group probabilities for {name} that sum to 1 in each row, got {values[row].tolist()} in "
-                f"row {row + 1} ({int(invalid.sum()):,} such rows)",
+                f"row {rows[row] + 1} ({int(invalid.sum()):,} such rows)",
                 hint="divide each row by its sum; if the group of a row is unknown, leave its probabilities empty",
             )
         return cls(name, tuple(columns), np.asarray(values / values.sum(axis=1, keepdims=True)))
@@ -76,21 +66,6 @@ class GroupProbabilities:
     def at(self, rows: Integers) -> GroupProbabilities:
         """Select rows by position."""
         return replace(self, values=self.values[rows])
-
-
-def read_group_columns(name: str, table: Any) -> dict[str, Any]:
-    """Read the columns of probabilities of one attribute by group.
-
-    Raises:
-        DataError: The table has no group names, or the indices of its columns differ.
-    """
-    if not isinstance(table, Mapping) and not hasattr(table, "columns"):
-        raise DataError(
-            f"expected a column of probabilities for each group of {name}, got {type(table).__name__}",
-            hint='pass a data frame, or a mapping: {"white": [...], "black": [...]}',
-        )
-    check_index(membership={name: table})
-    return read_columns(f"membership[{name!r}]", table)
 
 
 def name_sample_columns(membership: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
@@ -115,8 +90,13 @@ def name_sample_columns(membership: Mapping[str, Any] | None) -> tuple[dict[str,
     columns: dict[str, Any] = {}
     names: dict[str, dict[str, str]] = {}
     for attribute in check_names(list(tables), "membership"):
-        names[attribute] = {}
-        for group, column in read_group_columns(attribute, tables[attribute]).items():
-            names[attribute][group] = f"probability of {attribute} {group}"
-            columns[names[attribute][group]] = column
+        table = tables[attribute]
+        if not isinstance(table, Mapping) and not hasattr(table, "columns"):
+            raise DataError(
+                f"expected a column of probabilities for each group of {attribute}, got {type(table).__name__}",
+                hint='pass a data frame, or a mapping: {"white": [...], "black": [...]}',
+            )
+        groups = read_columns(f"membership[{attribute!r}]", table)
+        names[attribute] = {group: f"probability of {attribute} {group}" for group in groups}
+        columns |= {names[attribute][group]: column for group, column in groups.items()}
     return columns, names

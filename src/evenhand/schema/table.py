@@ -332,16 +332,23 @@ class CodedColumn:
         """Return the value of each row as a number, shape (n,). Columns that are not numeric are converted."""
         return self.look_up(convert) if self.array is None else self.array.astype(np.float64)
 
-    def finite_numbers(self, rows: Integers, role: str) -> Floats:
+    def finite_numbers(self, rows: Integers, role: str, *, optional: bool = False) -> Floats:
         """Convert the given rows to numbers, in any spelling, shape (rows,).
 
+        Args:
+            rows: Positions of the rows.
+            role: Meaning of the numbers in messages.
+            optional: Whether cells may be missing. Their number is NaN.
+
         Raises:
-            DataError: A cell is missing, or not a finite number.
+            DataError: A cell is not a finite number.
         """
         numbers = self.numbers(read_number)
+        valid = np.isfinite(numbers) | (self.missing() & optional)
         wrong = np.zeros(len(numbers), dtype=np.bool_)
-        wrong[rows] = ~np.isfinite(numbers[rows])
-        self.refuse(wrong, f"a finite number as {role}", f"drop these rows, or omit the column of {role}s")
+        wrong[rows] = ~valid[rows]
+        hint = f"leave the cell empty if there is no {role}" if optional else f"omit the column of {role}s"
+        self.refuse(wrong, f"a finite number as {role}", f"drop these rows, or {hint}")
         return np.asarray(numbers[rows])
 
     def look_up(self, convert: Callable[[Any], float]) -> Floats:

@@ -14,7 +14,7 @@ from evenhand.schema.arrays import check_roles, table_of_columns
 from evenhand.schema.infer import describe_groups
 from evenhand.schema.people import People, encode, list_protected
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, CodedTable, check_type, list_columns, read_number
+from evenhand.schema.table import CodedColumn, CodedTable, check_type, list_columns
 
 LARGEST = 1e9
 """Maximum rank."""
@@ -79,15 +79,14 @@ class RankingRoles:
         check_roles(roles | {"protected": names}, list_columns(frame))
         table = CodedTable(frame, location=location)
         key, column = "score" if self.by_score else "rank", table[self.ranked_by]
-        keys = _read_numbers(column, key)
+        keys = column.finite_numbers(np.arange(len(table)), key, optional=True)
         ranked = ~np.isnan(keys)
         if not ranked.any():
             raise DataError(f"no row has a {key} in column {self.ranked_by!r}", location=location)
         if not self.by_score:
             invalid = ranked & ~((keys >= 1) & (keys == np.floor(keys)) & (keys <= LARGEST))
-            column.refuse(
-                invalid, "a whole rank from 1", "add 1 to ranks that start at 0, or rank by scores with `rank_by=COLUMN`"
-            )
+            hint = "add 1 to ranks that start at 0, or rank by scores with `rank_by=COLUMN`"
+            column.refuse(invalid, "a whole rank from 1", hint)
         queries = np.zeros(len(table), dtype=np.int64)
         if self.query is not None:
             unnamed = ranked & table[self.query].missing()
@@ -152,17 +151,9 @@ class RecordedRankings:
         return int(sizes[sizes > 1].sum())
 
 
-def _read_numbers(column: CodedColumn, role: str) -> Floats:
-    """Convert a column to numbers, NaN for missing values."""
-    numbers = column.numbers(read_number)
-    hint = f"correct or drop these rows; leave the cell empty if the candidate has no {role}"
-    column.refuse(~(np.isfinite(numbers) | column.missing()), f"a finite number as {role}", hint)
-    return numbers
-
-
 def _read_relevance(column: CodedColumn, ranked: Booleans) -> Floats:
     """Read the relevance of all rows; values of unranked rows are not checked."""
-    values = _read_numbers(column, "relevance")
+    values = column.finite_numbers(np.arange(len(column)), "relevance", optional=True)
     hint = "set the relevance of unrated candidates to 0"
     column.refuse(ranked & ~(values >= 0), "a relevance of at least 0", hint)
     if values[ranked].max() == 0:
