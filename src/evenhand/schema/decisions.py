@@ -41,14 +41,6 @@ from evenhand.schema.table import (
 )
 from evenhand.schema.thresholds import Threshold
 
-OPTIONS = {
-    "membership": ("membership", "probabilities of groups"),
-    "score": ("y_score", "scores"),
-    "weight": ("weight", "weights"),
-}
-"""Options for some kinds of decisions only: field of ``DecisionRoles`` -> argument and plural, for messages."""
-
-
 @dataclass(frozen=True)
 class RecordedDecisions:
     """Recorded decisions about people.
@@ -186,7 +178,13 @@ class DecisionRoles:
             EvenhandError: A column is missing or invalid, or the favourable label is unknown.
         """
         threshold = self._threshold()
-        self._check_columns(list_columns(frame, lazy=True))
+        roles: dict[str, Sequence[str | None]] = {
+            "decision": [self.decision],
+            "target": [self.target],
+            "score": [self.score],
+            "protected": list_protected(self.protected, self.schema),
+        }
+        check_roles({**roles, **self._sample.by_role()}, list_columns(frame, lazy=True))
         table = self._read_lazy(frame, location) if is_lazy(frame) else CodedTable(frame, location=location)
         if self.decision is None:
             return self._read_selected(table, None, threshold)
@@ -200,9 +198,7 @@ class DecisionRoles:
                 "lazy rows require a single favourable decision",
                 hint="name the `favourable=` label and use `kind=label`; or read a sample of the rows into memory",
             )
-        if outcome.kind == "number":
-            return self._read_numbers(table, decision, outcome)
-        return self._read_labels(table, decision, outcome)
+        return self._read_each(table, decision, outcome)
 
     def _read_selected(
         self, table: CodedTable, decision: OutcomeColumn | None, threshold: Threshold | None
@@ -219,56 +215,63 @@ class DecisionRoles:
         people = self._read_people(
             table, target, decisions.labelled, None if truth is None else truth.labelled, reading, true_label
         )
-        rows, labels = people.rows, None
+        rows, labels, selected, scores, risks = people.rows, None, decisions.favourable[people.rows], None, None
         if truth is not None:
             labels = np.where(truth.labelled[rows], np.where(truth.favourable[rows], len(decisions.names) - 1, 0), -1)
+        if self.score is not None:
+            scores = table[self.score].finite_numbers(rows, "score")
+            _refuse_codes(self.score, scores)
+            if threshold is not None:
+                threshold.check_scale(scores)
+                selected = threshold.select(scores)
+            if self.low_is_good:
+                risks, highest = scores, 1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0
+                scores = highest - risks
         weights, memberships = self._sample.read(table, rows)
-        recorded = RecordedDecisions(
+        return RecordedDecisions(
             people=replace(people, labels=labels),
-            selected=decisions.favourable[rows],
+            selected=selected,
+            scores=scores,
+            risks=risks,
             weights=weights,
             truth=self.target,
             threshold=threshold,
             decided_by=str(self.decision or self.score),
             memberships=memberships,
         )
-        return recorded if self.score is None else self._add_scores(table[self.score], recorded)
 
-    def _read_labels(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
-        """Read decisions with several labels, without the rows that have none."""
-        reason = f"one favourable decision, and {decision.name!r} is compared label by label"
-        self._refuse(("membership", "score"), reason)
-        truth = None if self.target is None else OutcomeColumn.read(table[self.target])
-        target = infer_target(decision, self.favourable, outcome, true_labels=truth)
-        decided = decision.encode(target["values"])
-        labels = None if truth is None else truth.encode(target["values"])
-        people = self._read_people(table, target, decided >= 0, None if labels is None else labels >= 0)
-        labels = None if labels is None else labels[people.rows]
-        return RecordedLabels(
-            people=replace(people, labels=labels),
-            decided=decided[people.rows],
-            truth=self.target,
-            weights=self._sample.read(table, people.rows)[0],
-        )
+    def _read_each(
+        self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole
+    ) -> RecordedNumbers | RecordedLabels:
+        """Read numeric decisions, or decisions with several labels, without the rows that have none.
 
-    def _read_numbers(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
-        """Read numeric decisions, without the rows that have none."""
-        target = infer_target(decision, self.favourable, outcome)
-        self._refuse(("membership", "score"), f"labels as decisions, and {decision.name!r} holds numbers")
-        decided = ~decision.labels.missing()
-        labelled = None if self.target is None else ~table[self.target].missing()
-        people = self._read_people(table, target, decided, labelled)
-        rows, numbers = people.rows, None
-        if labelled is not None:
-            numbers = np.full(len(rows), np.nan)
-            true_rows = rows[labelled[rows]]
-            numbers[labelled[rows]] = table[str(self.target)].finite_numbers(true_rows, "true number")
-        return RecordedNumbers(
-            people=replace(people, numbers=numbers),
-            decided=decision.coded.finite_numbers(rows, "decision"),
-            weights=self._sample.read(table, rows)[0],
-            truth=self.target,
-        )
+        Raises:
+            OptionError: An option requires a favourable decision.
+        """
+        numeric = outcome.kind == "number"
+        truth = None if self.target is None else table[self.target]
+        true_labels = None if truth is None or numeric else OutcomeColumn.read(truth)
+        target = infer_target(decision, self.favourable, outcome, true_labels=true_labels)
+        if self.membership or self.score:
+            message = "probabilities of groups require " if self.membership else "scores require "
+            message += "labels as decisions" if numeric else "one favourable decision"
+            content = "holds numbers" if numeric else "is compared label by label"
+            argument = "membership" if self.membership else "y_score"
+            hint = f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`"
+            raise OptionError(f"{message}, and {decision.name!r} {content}", hint=hint)
+        if numeric:
+            decided, labelled = ~decision.labels.missing(), None if truth is None else ~truth.missing()
+            people = self._read_people(table, target, decided, labelled)
+            weights, rows = self._sample.read(table, people.rows)[0], people.rows
+            if truth is not None:
+                people = replace(people, numbers=truth.finite_numbers(rows, "true number", optional=True))
+            return RecordedNumbers(people, decision.coded.finite_numbers(rows, "decision"), self.target, weights)
+        codes = decision.encode(target["values"])
+        labels = None if true_labels is None else true_labels.encode(target["values"])
+        people = self._read_people(table, target, codes >= 0, None if labels is None else labels >= 0)
+        weights, rows = self._sample.read(table, people.rows)[0], people.rows
+        people = replace(people, labels=None if labels is None else labels[rows])
+        return RecordedLabels(people, codes[rows], self.target, weights)
 
     def _read_people(
         self,
@@ -302,18 +305,6 @@ class DecisionRoles:
         update = {"decision": decision or schema.target.describe(), "true_label": true_label, "unlabelled": unlabelled}
         return replace(people, reading=people.reading.model_copy(update=update))
 
-    def _refuse(self, options: Sequence[str], reason: str) -> None:
-        """Reject options that do not apply to these decisions.
-
-        Raises:
-            OptionError: An option is set.
-        """
-        for option in options:
-            if getattr(self, option):
-                argument, plural = OPTIONS[option]
-                hint = f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`"
-                raise OptionError(f"{plural} require {reason}", hint=hint)
-
     def _read_lazy(self, frame: Any, location: str) -> CodedTable:
         """Count the rows of a lazy frame by attributes, decision and true label.
 
@@ -329,19 +320,6 @@ class DecisionRoles:
     @property
     def _sample(self) -> SampleRoles:
         return SampleRoles(self.weight, self.membership)
-
-    def _add_scores(self, column: CodedColumn, decisions: RecordedDecisions) -> RecordedDecisions:
-        """Add the scores, and decisions by a threshold, if any."""
-        people, threshold, selected = decisions.people, decisions.threshold, decisions.selected
-        scores = column.finite_numbers(people.rows, "score")
-        _refuse_codes(column.name, scores)
-        if threshold is not None:
-            threshold.check_scale(scores)
-            selected = threshold.select(scores)
-        if not self.low_is_good:
-            return replace(decisions, scores=scores, selected=selected)
-        highest = 1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0
-        return replace(decisions, scores=highest - scores, risks=scores, selected=selected)
 
     def _threshold(self) -> Threshold | None:
         """Parse the threshold of the scores. Return None if decisions are recorded.
@@ -419,16 +397,6 @@ class DecisionRoles:
             favourable = target.favourable
         complete = listed or self.outcome.kind == "label"
         return read_labels(column, favourable, unfavourable, complete=complete, basis=basis)
-
-    def _check_columns(self, columns: list[str]) -> None:
-        """Check that every column with a role exists, and that no column has two roles."""
-        roles: dict[str, Sequence[str | None]] = {
-            "decision": [self.decision],
-            "target": [self.target],
-            "score": [self.score],
-            "protected": list_protected(self.protected, self.schema),
-        }
-        check_roles({**roles, **self._sample.by_role()}, columns)
 
     def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
         """Determine the kind of the decision: as stated, ordinal if the schema lists its grades, or inferred."""

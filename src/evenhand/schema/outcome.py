@@ -15,7 +15,6 @@ from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value, match_label
 from evenhand.schema.table import (
     CodedColumn,
-    check_type,
     find_variants,
     folded,
     is_adverse_name,
@@ -167,25 +166,19 @@ class OutcomeRole:
             OptionError: The kind is unknown, the order is not a list of at least two labels, or an argument does not
                 apply to the kind.
         """
-        kinds = get_args(TargetKind)
-        check_type("kind", self.kind, str, f"one of {', '.join(kinds)}")
-        check_type("order", self.order, Sequence | np.ndarray, "a list of labels, worst first")
-        if self.kind is not None and self.kind not in kinds:
-            raise OptionError(
-                f"expected kind {', '.join(kinds)}, got {self.kind!r}",
-                hint="remove `kind=` to infer it from the labels",
-            )
-        if self.order is None:
+        kinds, order = get_args(TargetKind), self.order
+        if self.kind not in (None, *kinds):
+            hint = "remove `kind=` to infer it from the labels"
+            raise OptionError(f"expected kind {', '.join(kinds)}, got {self.kind!r}", hint=hint)
+        if order is None:
             return
-        if isinstance(self.order, str) or len(self.order) < 2:
-            raise OptionError(
-                f"expected an order of at least two labels, worst first, got {self.order!r}",
-                hint="order=['low', 'high']",
-            )
+        if isinstance(order, str) or not isinstance(order, Sequence | np.ndarray) or len(order) < 2:
+            message = f"expected an order of at least two labels, worst first, got {order!r}"
+            raise OptionError(message, hint="order=['low', 'high']")
         if self.kind in ("labels", "number"):
             hint = "remove one; labels with an order have `kind=ordinal`"
             raise OptionError(f"expected `kind={self.kind}` or `order=`, got both", hint=hint)
-        object.__setattr__(self, "order", tuple(self.order))
+        object.__setattr__(self, "order", tuple(order))
 
 
 INFERRED = OutcomeRole()
