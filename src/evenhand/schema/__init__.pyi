@@ -4,7 +4,7 @@ from .counterparts import counterparts_of
 from .decisions import DecisionRoles, RecordedDecisions
 from .infer import infer_schema, propose_columns
 from .outcome import OutcomeRole, Target
-from .people import ColumnRoles, People, PeopleWeights, SampleRoles, decode, encode, read_weights
+from .people import ColumnRoles, People, PeopleWeights, SampleRoles, decode, encode
 from .rules import Dependency
 from .schema import Schema, read_schema, schema_to_yaml, write_schema
 from .subdomain import Subdomain, parse_subdomain
@@ -31,7 +31,6 @@ __all__ = [
     "parse_subdomain",
     "propose_columns",
     "read_schema",
-    "read_weights",
     "schema_to_yaml",
     "write_schema",
 ]

@@ -14,7 +14,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_roles, refuse_arrays, table_of_columns
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.counted import count_rows, is_lazy, read_lazy
+from evenhand.schema.counted import open_table
 from evenhand.schema.infer import describe_groups
 from evenhand.schema.outcome import (
     INFERRED,
@@ -31,7 +31,6 @@ from evenhand.schema.people import People, PeopleWeights, SampleRoles, encode, l
 from evenhand.schema.probabilities import GroupProbabilities, name_sample_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import (
-    CodedColumn,
     CodedTable,
     check_type,
     list_columns,
@@ -40,6 +39,7 @@ from evenhand.schema.table import (
     unknown_codes,
 )
 from evenhand.schema.thresholds import Threshold
+
 
 @dataclass(frozen=True)
 class RecordedDecisions:
@@ -185,11 +185,18 @@ class DecisionRoles:
             "protected": list_protected(self.protected, self.schema),
         }
         check_roles({**roles, **self._sample.by_role()}, list_columns(frame, lazy=True))
-        table = self._read_lazy(frame, location) if is_lazy(frame) else CodedTable(frame, location=location)
+        columns = [name for name in (*roles["protected"], self.decision, self.target) if name is not None]
+        numbers = [name for name in (self.score, *self._sample.columns) if name is not None]
+        table = open_table(frame, columns, numbers, location)
         if self.decision is None:
             return self._read_selected(table, None, threshold)
-        decision = OutcomeColumn.read(table[self.decision], self.decision_name)
-        outcome = self._outcome_of(decision)
+        decision, outcome = OutcomeColumn.read(table[self.decision], self.decision_name), self.outcome
+        if self.schema is not None and self.schema.target.kind == "ordinal" and outcome.kind in (None, "ordinal"):
+            # The grades of the schema, if they are stated or all labels are among them.
+            order = outcome.order or self.schema.target.values or ()
+            if outcome.kind is not None or all(find_value(word, order) is not None for word in decision.words):
+                outcome = replace(outcome, kind="ordinal", order=order)
+        outcome = replace(outcome, kind=infer_kind(decision, self.favourable, outcome)[0])
         if outcome.kind == "label":
             return self._read_selected(table, decision, threshold)
         if table.counts is not None:
@@ -305,18 +312,6 @@ class DecisionRoles:
         update = {"decision": decision or schema.target.describe(), "true_label": true_label, "unlabelled": unlabelled}
         return replace(people, reading=people.reading.model_copy(update=update))
 
-    def _read_lazy(self, frame: Any, location: str) -> CodedTable:
-        """Count the rows of a lazy frame by attributes, decision and true label.
-
-        If there are scores, weights or group probabilities, all required columns are read into memory instead.
-        """
-        names = [*list_protected(self.protected, self.schema), self.decision, self.target]
-        numbers = [self.score, *self._sample.columns]
-        columns, more = ([name for name in listed if name is not None] for listed in (names, numbers))
-        if more:
-            return CodedTable(read_lazy(frame, [*columns, *more], location), location=location)
-        return count_rows(frame, columns, location)
-
     @property
     def _sample(self) -> SampleRoles:
         return SampleRoles(self.weight, self.membership)
@@ -397,16 +392,6 @@ class DecisionRoles:
             favourable = target.favourable
         complete = listed or self.outcome.kind == "label"
         return read_labels(column, favourable, unfavourable, complete=complete, basis=basis)
-
-    def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
-        """Determine the kind of the decision: as stated, ordinal if the schema lists its grades, or inferred."""
-        outcome = self.outcome
-        target = None if self.schema is None else self.schema.target
-        if target is not None and target.kind == "ordinal" and outcome.kind in (None, "ordinal"):
-            order = outcome.order or target.values or ()
-            if outcome.kind is not None or all(find_value(word, order) is not None for word in column.words):
-                outcome = replace(outcome, kind="ordinal", order=order)
-        return replace(outcome, kind=infer_kind(column, self.favourable, outcome)[0])
 
 
 def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> None:

@@ -256,8 +256,7 @@ class _ColumnReview:
         # A copy, so that the table does not keep the distinct numbers of all its columns.
         self.coded = coded.with_numbers() if coded.array is None else replace(coded)
         missing = self.coded.missing()
-        counts = self.coded.counts
-        self.present, self.missing = count_people(~missing, counts), count_people(missing, counts)
+        self.present, self.missing = count_people(~missing, coded.counts), count_people(missing, coded.counts)
         self.rows = self.present + self.missing
         self.values = [value for value in self.coded.values if not is_missing(value)]
 
@@ -269,57 +268,51 @@ class _ColumnReview:
             return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
         if self.coded.array is not None:
             return self._review_numbers(self.values)
-        for value in self.values:
-            if isinstance(value, str | bool | int | float):
-                continue
-            kind = type(value).__name__
-            if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
-                return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
-            return self._passthrough(f"holds {kind} values, which are not supported", "convert it to numbers or text")
+        other = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
+        if isinstance(other, dt.date | dt.time | dt.timedelta):
+            return self._passthrough(f"holds dates or times, such as {other}", CONVERT_DATES)
+        if other is not None:
+            problem = f"holds {type(other).__name__} values, which are not supported"
+            return self._passthrough(problem, "convert it to numbers or text")
         if isinstance(self.dtype, nw.Enum):  # an ordered categorical of pandas, or an Enum of polars
             order = [plain_value(value) for value in self.dtype.categories]
-            if all(isinstance(value, str | bool | int | float) for value in order):
-                return self._check_entry({"kind": "ordinal", "values": order}, order)
+            return self._check_entry({"kind": "ordinal", "values": order}, order)
         parsed = [parse_word(value) for value in self.values]
         numbers = [value for value in parsed if is_number(value)]
-        if len(numbers) == len(self.values):
+        words = sorted({value.strip() for value in parsed if isinstance(value, str)})
+        if len(numbers) == len(parsed):
             return self._review_numbers(numbers)
-        words = [value for value in parsed if isinstance(value, str)]
-        typed = any(is_number(value) for value in self.values)
-        spelled = any(NUMBER.fullmatch(word.strip()) for word in words)
-        enough = not spelled and (typed or len(numbers) > FEW_DISTINCT / 2)
-        if enough and len(numbers) + len(words) == len(self.values) and self._are_stray(words, len(numbers)):
-            strays, entry = sorted(word.strip() for word in words), self._enter_numbers(numbers)
-            problem = f"has {list_values(strays)} among numbers"
+        numeric = any(map(is_number, self.values)) or len(numbers) > FEW_DISTINCT / 2
+        if any(isinstance(value, bool) for value in parsed) or any(map(NUMBER.fullmatch, words)):
+            numeric = False
+        if numeric and self._are_stray(words, len(numbers)):
+            problem, entry = f"has {list_values(words)} among numbers", self._enter_numbers(numbers)
             if entry is None:
                 return self._passthrough(problem, "correct the data")
-            advice = "a number" + (" in ranges" if "edges" in entry else "")
-            return self._propose_number(problem, entry, advice, strays)
-        return self._review_words([value for value in self.values if isinstance(value, str)])
+            return self._propose_number(problem, entry, "a number" + (" in ranges" if "edges" in entry else ""), words)
+        return self._review_words()
 
     def _review_numbers(self, numbers: Sequence[float]) -> Review:
         infinite = next((value for value in numbers if math.isinf(value)), None)
         if infinite is not None:
-            return self._passthrough(
-                f"has numbers that are not finite: {infinite}", "replace them, or leave cells empty"
-            )
+            problem = f"has numbers that are not finite: {infinite}"
+            return self._passthrough(problem, "replace them, or leave cells empty")
         low, high = float(min(numbers)), float(max(numbers))
+        largest, several = max(abs(low), abs(high)), len(numbers) > FEW_DISTINCT
         integral = all(float(value).is_integer() for value in numbers)
-        if integral:
-            largest = max(abs(low), abs(high))
-            if largest > LARGEST_INTEGER:
-                return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
-            if self._enumerates_rows(low):
-                problem = f"has a different number in each of {self.rows:,} rows, like an identifier"
-                return self._passthrough(problem, LEAVE_OUT)
-            if len(numbers) > FEW_DISTINCT and POSTAL_NAME.fullmatch(self.name):
-                return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
-            if len(numbers) > FEW_DISTINCT and _are_dates(numbers):
-                return self._passthrough("has dates written as numbers", CONVERT_DATES)
-        elif self.protected and (ranges := self._enter_numbers(numbers)) is not None:
+        if integral and largest > LARGEST_INTEGER:
+            return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
+        if integral and self._enumerates_rows(low):
+            return self._passthrough(
+                f"has a different number in each of {self.rows:,} rows, like an identifier", LEAVE_OUT
+            )
+        if integral and several and POSTAL_NAME.fullmatch(self.name):
+            return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
+        if integral and several and _are_dates(numbers):
+            return self._passthrough("has dates written as numbers", CONVERT_DATES)
+        if not integral and self.protected and (ranges := self._enter_numbers(numbers)) is not None:
             return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
-        entry = {"kind": "integer" if integral else "real", "lower": low, "upper": high}
-        column = self._check_entry(entry, numbers)
+        column = self._check_entry({"kind": "integer" if integral else "real", "lower": low, "upper": high}, numbers)
         codes, rows = ([], 0) if column[1] is not None else self._outlying_codes(numbers)
         others = [value for value in numbers if value not in codes]
         changed = self._enter_numbers(others) if codes else None
@@ -376,44 +369,42 @@ class _ColumnReview:
         edges = [float(edge) for edge in sorted({low, high, *inner}) if low <= edge <= high]
         return {"kind": "ordinal", "edges": edges} if len(edges) > 2 else None
 
-    def _review_words(self, words: Sequence[str]) -> Review:
-        stripped = sorted({word.strip() for word in words})
-        others = [value for value in self.values if not isinstance(value, str)]
-        distinct = [*others, *stripped]
-        review = None if others else self._review_decimals(stripped)
-        if review is not None:
+    def _review_words(self) -> Review:
+        stripped = sorted({value.strip() for value in self.values if isinstance(value, str)})
+        distinct = [*(value for value in self.values if not isinstance(value, str)), *stripped]
+        count, codes = len(distinct), any(map(LEADING_ZERO.match, stripped))
+        if count == len(stripped) and (review := self._review_decimals(stripped, codes)) is not None:
             return review
-        if len(distinct) > MAX_DISTINCT and POSTAL_NAME.fullmatch(self.name):
-            return self._passthrough(f"has {len(distinct):,} zip codes", GROUP_ZIP_CODES)
-        codes = any(LEADING_ZERO.match(word) for word in stripped)
+        if count > MAX_DISTINCT and POSTAL_NAME.fullmatch(self.name):
+            return self._passthrough(f"has {count:,} zip codes", GROUP_ZIP_CODES)
         for pattern, plural in ((DATE, "dates"), (AMOUNT, "amounts or percentages")):
             formatted = [word for word in stripped if pattern.fullmatch(word)]
-            if len(distinct) > FEW_DISTINCT and len(formatted) >= TYPICAL * len(distinct) and not codes:
+            if count > FEW_DISTINCT and len(formatted) >= TYPICAL * count and not codes:
                 problem = f"has {len(formatted):,} {plural} written as words, such as {formatted[0]!r}"
                 return self._passthrough(problem, "convert it to numbers")
-        if len(distinct) <= MAX_DISTINCT or MAX_CATEGORIES >= len(distinct) <= self.present / 2:
+        if count <= MAX_DISTINCT or MAX_CATEGORIES >= count <= self.present / 2:
             return self._check_entry({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
         kind = "too many to be categories"
         if sum(word.count(" ") >= 3 for word in stripped) > len(stripped) / 2:
             kind = "free text"
-        elif len(distinct) > 0.9 * self.present:
+        elif count > 0.9 * self.present:
             kind = "an identifier or free text"
-        problem = f"has {len(distinct):,} different values in {self.present:,} rows, {kind}"
+        problem = f"has {count:,} different values in {self.present:,} rows, {kind}"
         return self._passthrough(problem, "group its values, or leave it out")
 
-    def _review_decimals(self, words: Sequence[str]) -> Review | None:
+    def _review_decimals(self, words: Sequence[str], codes: bool) -> Review | None:
         """Review strings that are decimals such as ``12.50``. Return None for categories.
 
         Numbers with leading zeros are codes. In a column that defines groups, a few distinct decimals are categories.
         """
         decimals = [word for word in words if NUMBER.fullmatch(word)]
-        codes = len(decimals) == len(words) and any(LEADING_ZERO.match(word) for word in words)
         several = len(words) > FEW_DISTINCT or not self.groups
-        if codes or not several or not decimals or len(decimals) < TYPICAL * len(words):
+        if not several or not decimals or len(decimals) < TYPICAL * len(words):
             return None
         number_format = guess_format(decimals)
-        if number_format is None and len(words) <= FEW_DISTINCT:
-            return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
+        # Few decimals in several spellings are categories, such as versions 3.9 and 3.10.
+        if (codes and len(decimals) == len(words)) or (number_format is None and len(words) <= FEW_DISTINCT):
+            return None
         strays = sorted(set(words).difference(decimals))
         entry: Entry = None
         if number_format is not None and (not strays or self._are_stray(strays, len(decimals))):
@@ -435,39 +426,40 @@ class _ColumnReview:
 
     def _check_entry(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
         """Review a column that can be an attribute, with a proposal if another entry is better."""
-        entry = {"name": self.name, "protected": self.protected} | entry
+        declared = entry = {"name": self.name, "protected": self.protected} | entry
         if self.missing:
-            entry["missing"] = "drop" if self.protected else "keep"
+            entry = entry | {"missing": "drop" if self.protected else "keep"}
         if self.groups:
-            return self._check_groups(entry, values)
+            return self._check_groups(entry, declared, values)
         if len(values) == 1:
             return self._passthrough(f"has the same value in all rows: {values[0]!r}", LEAVE_OUT, entry)
         if self._repeats_target():
             return self._passthrough("repeats the target under another name, row by row", LEAVE_OUT)
         return entry, None
 
-    def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
+    def _check_groups(self, entry: Entry, declared: dict[str, Any], values: Sequence[Any]) -> Review:
         unknown = [value for value in values if isinstance(value, str) and means_unknown(value)]
         known = [value for value in values if value not in unknown]
-        declared = {key: value for key, value in entry.items() if key != "missing"} | {"unknown": unknown}
         advice = "`unknown`: counted, and excluded from results by this attribute"
         if unknown and len(known) < 2:
             problem = f"has {list_values(unknown)} besides {list_values(known) or 'no other value'}"
             return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
         if unknown:
-            return self._propose(f"has {list_values(unknown)} among its values", declared | {"values": known}, advice)
+            proposed = declared | {"unknown": unknown, "values": known}
+            return self._propose(f"has {list_values(unknown)} among its values", proposed, advice)
         if self.coded.array is None:
             truths = [value for value in self.values if truth_key(value) is not None]
+            problem, variants = "", find_variants(self.values)
             if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
                 problem = f"has several spellings of true and false: {list_values(truths)}"
-                return self._propose(problem, None, "use one spelling in the data")
-            if variants := find_variants(self.values):
+            elif variants:
                 listed = "; ".join(", ".join(map(repr, words)) for words in variants)
                 problem = f"has values that differ only in case or spaces: {listed}"
+            if problem:
                 return self._propose(problem, None, "use one spelling in the data")
         if self.missing:
             problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
-            return self._propose(problem, declared, advice, required=False, entry=entry)
+            return self._propose(problem, declared | {"unknown": []}, advice, required=False, entry=entry)
         return entry, None
 
     def _passthrough(self, problem: str, remedy: str, entry: Entry = None) -> Review:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from evenhand.schema.outcome import (
     INFERRED,
     OutcomeColumn,
     OutcomeRole,
-    Target,
     check_number_of_labels,
 )
 from evenhand.schema.probabilities import GroupProbabilities, name_sample_columns
@@ -112,16 +111,13 @@ class People:
     @property
     def undecided(self) -> int:
         """Number of excluded rows, which have no decision, score or rank."""
-        return self._left_out() - self.dropped
+        return 0 if self.reading is None else sum(self.reading.left_out.values()) - self.dropped
 
     @property
     def dropped(self) -> int:
         """Number of excluded rows, in which the value of a ``missing: drop`` attribute is missing."""
-        return self._left_out(DROPPED)
-
-    def _left_out(self, reason: str = "") -> int:
         left_out = {} if self.reading is None else self.reading.left_out
-        return sum(count for text, count in left_out.items() if text.startswith(reason))
+        return sum(count for reason, count in left_out.items() if reason.startswith(DROPPED))
 
     @property
     def true_labels(self) -> Integers:
@@ -230,11 +226,15 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
         elif column.array is None and any(map(is_unusual_number, column.values)):
             types[attribute.name] = "words" if attribute.is_discrete and attribute.edges is None else "numbers"
     labels, numbers = None, None
-    has_target = read_target and target.name in table.names
-    if has_target and target.kind == "number":
-        numbers = _encode_target_numbers(schema, table[target.name], keep)
-    elif has_target:
-        schema, labels = _encode_labels(schema, table[target.name], keep)
+    if read_target and target.name in table.names:
+        column = table[target.name]
+        if target.is_number:
+            numbers = column.numbers(read_number)
+            numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
+            hint = "fill it in or remove the row; for labels, use `kind=label`"
+            column.refuse(keep & ~np.isfinite(numbers), "a finite number as target", hint)
+        else:
+            schema, labels = _encode_labels(schema, column, keep)
     if not keep.any():
         raise DataError("no row is left after dropping those with missing values")
     positions = np.arange(len(table))
@@ -265,7 +265,15 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
     """Encode a column. Unknown rows become NaN, and their values are not checked."""
     number_format, edges = attribute.number_format, attribute.edges
     if attribute.values is not None and edges is None:
-        entries = column.look_up(_positions(attribute.values))
+        codes: dict[Hashable, float] = {}
+        for i, value in enumerate(attribute.values):
+            codes[value_key(value)] = float(i)
+            codes.setdefault(word_of(value), float(i))  # 1 and "1" are equal, unless both are listed
+        entries = column.look_up(
+            lambda cell: (
+                codes.get(value_key(cell), codes.get(word_of(cell), np.nan)) if isinstance(cell, Hashable) else np.nan
+            )
+        )
         unlisted = known & np.isnan(entries)
         if unlisted.any():
             raise DataError(
@@ -292,21 +300,6 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
     column.refuse(known & ~inside, f"{kind}{' from' if edges is None else ''} {low:g} to {high:g}", hint)
     entries[~known] = np.nan
     return entries
-
-
-def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
-    """Build a function from a cell to the position of its value, NaN for other cells."""
-    codes: dict[Hashable, float] = {}
-    for i, value in enumerate(values):
-        codes[value_key(value)] = float(i)
-        codes.setdefault(word_of(value), float(i))  # 1 and "1" are equal, unless both are listed
-
-    def position(cell: Any) -> float:
-        if not isinstance(cell, Hashable):
-            return np.nan
-        return codes.get(value_key(cell), codes.get(word_of(cell), np.nan))
-
-    return position
 
 
 def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any = None) -> Any:
@@ -339,7 +332,10 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     template = nw.from_native(like, eager_only=True)
     if template.implementation.is_pandas():
         present = [attribute for attribute in schema.attributes if attribute.name in like.columns]
-        columns |= {attribute.name: _cast_like(attribute, columns[attribute.name], like) for attribute in present}
+        columns |= {
+            attribute.name: _cast_like(attribute, columns[attribute.name], like[attribute.name])
+            for attribute in present
+        }
         frame = pd.DataFrame(columns)
         for name, series in carried.items():
             frame[name] = series.to_native().reset_index(drop=True)
@@ -352,38 +348,30 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     return built.select(names).to_native()
 
 
-def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
-    """Convert values to the type and string format of a pandas column, unless values would be lost."""
+def _cast_like(attribute: Attribute, values: NDArray[Any], column: Any) -> Any:
+    """Convert values to the type of a pandas column, unless values would be lost.
+
+    In a column of strings, numbers and Booleans get the spelling of the data, such as ``3.10`` for 3.1.
+    """
     import pandas as pd
 
-    format_, column = attribute.number_format, like[attribute.name]
+    format_ = attribute.number_format
     if format_ is not None and format_.model_input == "number":
         return values
     words = all(isinstance(value, str) for value in attribute.values or (0,))
     if not words and format_ is None and pd.api.types.is_string_dtype(column.dtype):
-        values = _spell_like(values, column)
+        codes, distinct = pd.factorize(values)
+        spellings = {truth_key(word) or read_number(word): word for word in reversed(column.dropna().unique().tolist())}
+        spelled = np.empty(len(distinct) + 1, dtype=object)
+        spelled[:-1] = [
+            value if isinstance(value, str) else spellings.get(truth_key(value) or read_number(value), value)
+            for value in distinct
+        ]
+        spelled[-1] = np.nan  # missing values have the code -1
+        values = spelled[codes]
     # Integers cannot represent fractional midpoints and missing values.
     fractions = values.dtype.kind == "f" and not (values == np.round(values)).all()
     return values if fractions and column.dtype.kind in "iub" else pd.Series(values).astype(column.dtype)
-
-
-def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
-    """Convert numbers and Booleans to the strings used in a pandas column, such as ``3.10`` for 3.1.
-
-    Values that do not occur in the column are unchanged.
-    """
-    import pandas as pd
-
-    codes, distinct = pd.factorize(values)
-    words = {_spelling_key(word): word for word in reversed(column.dropna().unique().tolist())}
-    spelled = np.empty(len(distinct) + 1, dtype=object)
-    spelled[:-1] = [value if isinstance(value, str) else words.get(_spelling_key(value), value) for value in distinct]
-    spelled[-1] = np.nan  # missing values have the code -1
-    return spelled[codes]
-
-
-def _spelling_key(value: Any) -> str | float:
-    return truth_key(value) or read_number(value)
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:
@@ -410,15 +398,6 @@ def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence
     words = {word_of(value) for value in (*(unknown or ()), *(markers if column.array is None else ()))}
     missing = column.missing()
     return missing | column.each(lambda value: word_of(value) in words) if words else missing
-
-
-def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) -> Floats:
-    """Encode the true target values, shape (n,), with NaN for dropped rows."""
-    numbers = column.numbers(read_number)
-    numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
-    hint = "fill it in or remove the row; for labels, use `kind=label`"
-    column.refuse(keep & ~np.isfinite(numbers), "a finite number as target", hint)
-    return numbers
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
@@ -483,29 +462,24 @@ class PeopleWeights:
     name: str
     values: Floats
 
+    @classmethod
+    def read(cls, column: CodedColumn, rows: Integers) -> PeopleWeights:
+        """Read the weights of the given rows, such as ``People.rows``.
+
+        Raises:
+            DataError: A weight is missing, not a finite number, or negative, or all are 0.
+        """
+        values = column.finite_numbers(rows, "weight")
+        if values.min() < 0 or values.max() == 0:
+            wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
+            raise DataError(f"expected weights of at least 0 in column {column.name!r}, got {wrong}")
+        # Only ratios of weights matter, and squares of relative weights above the limit do not underflow.
+        relative = values / values.mean()
+        return cls(column.name, np.where(relative < NEGLIGIBLE, 0.0, relative))
+
     def at(self, rows: Integers) -> PeopleWeights:
         """Select people by position."""
         return replace(self, values=self.values[rows])
-
-
-def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
-    """Read the weights of the given rows.
-
-    Args:
-        frame: Any data frame that narwhals supports, or a table.
-        name: Column of the weights.
-        rows: Positions of the rows, such as ``People.rows``.
-
-    Raises:
-        DataError: A weight is missing, not a finite number, or negative, or all are 0.
-    """
-    values = CodedTable.of(frame)[name].finite_numbers(rows, "weight")
-    if values.min() < 0 or values.max() == 0:
-        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
-        raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
-    # Only ratios of weights matter, and squares of relative weights above the limit do not underflow.
-    relative = values / values.mean()
-    return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative))
 
 
 @dataclass(frozen=True)
@@ -537,7 +511,7 @@ class SampleRoles:
             EvenhandError: A column has invalid values.
         """
         table = CodedTable.of(frame)
-        weights = None if self.weight is None else read_weights(table, self.weight, rows)
+        weights = None if self.weight is None else PeopleWeights.read(table[self.weight], rows)
         memberships = (
             GroupProbabilities.read(name, {group: table[column] for group, column in by.items()}, rows)
             for name, by in (self.membership or {}).items()
@@ -594,10 +568,7 @@ class ColumnRoles:
         if isinstance(self.y, str):
             raise OptionError(f"expected labels as `y=`, got {self.y!r}", hint=f"to name a column: target={self.y!r}")
         if self.y is not None:
-            labels = read_column("y", self.y)
-            target = self._name_labels(frame, columns, target, labels)
-            check_index(data=frame, y=self.y)
-            frame = add_columns(frame, {target: labels}, {target: "y"})
+            frame, target = self._add_labels(frame, columns, target)
         if target is None:
             hint = "name its column: `target=NAME`; or pass a schema"
             raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
@@ -609,21 +580,24 @@ class ColumnRoles:
         proposed = people.schema.target.describe().model_copy(update={"how": "proposed"})
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
-    def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
-        """Choose a new name for labels that are not a column of the data.
+    def _add_labels(self, frame: Any, columns: Sequence[str], target: str | None) -> tuple[Any, str]:
+        """Add labels that are not a column of the data under a new name.
 
         Raises:
+            DataError: The labels and the data differ in their index or length.
             OptionError: The data already contain the labels as a column.
         """
         import narwhals as nw
 
+        labels = read_column("y", self.y)
         name = str(target or getattr(self.y, "name", None) or "label")
         while name in columns:
             if target is not None or nw.from_native(frame, eager_only=True)[name].to_list() == labels.tolist():
                 hint = "omit y=, or drop the column from the data"
                 raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
             name += " (y)"
-        return name
+        check_index(data=frame, y=self.y)
+        return add_columns(frame, {name: labels}, {name: "y"}), name
 
     def _resolve(self, table: CodedTable, target: str, varied: bool) -> Schema:
         """Apply the roles to the schema, or infer a schema from the data."""
@@ -637,32 +611,28 @@ class ColumnRoles:
         if clash := next((name for name in ignored if name in used), None):
             role = "the target" if clash == target else "an attribute of the schema"
             raise OptionError(f"`ignore=` must not contain {role}, {clash!r}", hint="leave it out")
-        if self.schema is not None:
-            schema = change_target(self.schema, self.target, self.favourable, self.outcome)
-            schema.positions(names)
-            self._check_unfavourable(schema.target)
-            return schema.with_protected(names) if self.protected is not None and varied else schema
-        return infer_schema(
-            table,
-            target=target,
-            protected=names,
-            varied=varied,
-            favourable=self.favourable,
-            unfavourable=self.unfavourable,
-            ignore=ignored,
-            outcome=self.outcome,
-            accept_proposals=self.accept_proposals,
-        )
-
-    def _check_unfavourable(self, target: Target) -> None:
-        """Check that ``unfavourable`` lists all labels of the schema except the favourable one."""
-        others = [value for value in target.values or () if value != target.favourable]
+        if self.schema is None:
+            return infer_schema(
+                table,
+                target=target,
+                protected=names,
+                varied=varied,
+                favourable=self.favourable,
+                unfavourable=self.unfavourable,
+                ignore=ignored,
+                outcome=self.outcome,
+                accept_proposals=self.accept_proposals,
+            )
+        schema = change_target(self.schema, self.target, self.favourable, self.outcome)
+        schema.positions(names)
+        others = [value for value in schema.target.values or () if value != schema.target.favourable]
         if self.unfavourable and others and set(self.unfavourable) != set(others):
             raise OptionError(
                 f"expected the unfavourable labels of the schema, {others}, got {list(self.unfavourable)}",
                 location="`unfavourable=`",
                 hint="change the target of the schema, or omit `unfavourable=`",
             )
+        return schema.with_protected(names) if self.protected is not None and varied else schema
 
 
 def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tuple[str, ...]:
