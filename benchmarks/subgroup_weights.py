@@ -25,8 +25,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing import DecisionRoles
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.schema import DecisionRoles, RecordedDecisions
+from evenhand.schema import RecordedDecisions
 from evenhand.subgroups import find_subgroups_of_decisions
 
 RESULTS = Path(__file__).parent / "results" / "subgroup_weights.json"

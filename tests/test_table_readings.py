@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import evenhand
+from evenhand.auditing import DecisionRoles
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.dossier import DossierConfig, compile_dossier, write_card
 from evenhand.mitigation import find_alternatives, refute_alternatives
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
-from evenhand.schema import DecisionRoles, Schema, encode
+from evenhand.schema import Schema, encode
 from evenhand.schema.people import ColumnRoles
 from evenhand.view import render_fragment, render_page
 from fake_chat import RecordingChat

@@ -10,8 +10,8 @@ from decided import decide
 from sklearn.metrics import accuracy_score, precision_score, roc_auc_score
 
 from evenhand import datasets
+from evenhand.auditing import DecisionRoles
 from evenhand.groups import measure_recorded
-from evenhand.schema import DecisionRoles
 from evenhand.stats.inequality import generalized_entropy
 from evenhand.stats.quantity import quantity_value
 from support import shared

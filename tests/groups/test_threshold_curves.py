@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.auditing import DecisionRoles
 from evenhand.groups import measure_recorded
-from evenhand.schema import DecisionRoles
 from support import scaled
 
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from evenhand.auditing import DecisionRoles
+from evenhand.auditing.roles import table_of_decisions
 from evenhand.errors import DataError, EvenhandError, SchemaError
-from evenhand.schema import DecisionRoles, infer_schema
-from evenhand.schema.decisions import table_of_decisions
+from evenhand.schema import infer_schema
 from evenhand.schema.outcome import OutcomeRole, propose_favourable
 
 YES = st.sampled_from([1, 1.0, True, "1", "1.0", "TRUE", "true "])

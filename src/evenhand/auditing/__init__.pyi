@@ -15,6 +15,7 @@ from .gates.formats import (
     gates_pass,
 )
 from .result import AuditResult, SkippedAnalysis
+from .roles import DecisionRoles
 
 __all__ = [
     "AuditComparison",
@@ -22,6 +23,7 @@ __all__ = [
     "AuditResult",
     "CompareConfig",
     "DecisionAuditConfig",
+    "DecisionRoles",
     "Gate",
     "GateOutcome",
     "SkippedAnalysis",

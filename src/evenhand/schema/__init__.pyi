@@ -1,7 +1,7 @@
 from .attribute import Attribute
 from .constraint import Constraint, parse_constraint
 from .counterparts import counterparts_of
-from .decisions import DecisionRoles, RecordedDecisions
+from .decisions import RecordedDecisions
 from .infer import infer_schema, propose_columns
 from .outcome import OutcomeRole, Target
 from .people import ColumnRoles, People, PeopleWeights, SampleRoles, decode, encode
@@ -13,7 +13,6 @@ __all__ = [
     "Attribute",
     "ColumnRoles",
     "Constraint",
-    "DecisionRoles",
     "Dependency",
     "OutcomeRole",
     "People",

@@ -213,4 +213,5 @@ def table_of_rankings(
     """
     columns = {"rank": rank, "rank_by": rank_by, "query": query, "relevance": relevance}
     frame, features, names = table_of_columns(columns, sensitive_features)
-    return frame, RankingRoles(*(names.get(role) for role in columns), features, **about)
+    roles: dict[str, Any] = about | {role: names.get(role) for role in columns}
+    return frame, RankingRoles(protected=features, **roles)

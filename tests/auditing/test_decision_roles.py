@@ -5,9 +5,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from evenhand.auditing import DecisionRoles
+from evenhand.auditing.roles import table_of_decisions
 from evenhand.errors import DataError, EvenhandError, OptionError, SchemaError
-from evenhand.schema import DecisionRoles, Schema
-from evenhand.schema.decisions import table_of_decisions
+from evenhand.schema import Schema
 
 TABLE = {
     "sex": ["F", "M", "F", "M", None],
