@@ -112,7 +112,7 @@ def test_groups_known_by_probability_stand_in_the_report_with_bounds(evenhand, a
         (["--membership", "race=white:p_white"], "at least two groups"),
         (["--membership", "race=white:p_white,black:p_blak"], "p_black"),
         (["--membership", "race=white:p_white,black:sex"], "twice"),
-        (["--membership", "race=white:p_white,black:race"], "other values"),
+        (["--membership", "race=white:p_white,black:race"], "expected a finite number as group probability"),
     ],
 )
 def test_probabilities_that_cannot_be_read_are_refused(options, words, evenhand, applicants, tmp_path):

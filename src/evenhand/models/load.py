@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
@@ -19,10 +19,9 @@ from evenhand.core.http import redact_url
 from evenhand.core.text import list_some, summarize_error
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.base import LoadRequest, add_caution
+from evenhand.models.blackbox.base import LoadOptions, LoadRequest, add_caution
 from evenhand.models.blackbox.estimator import wrap_estimator
-from evenhand.models.ledger import QuestionLedger
-from evenhand.models.outputs import OutputKind, check_output, describe_guess, reference_people, refuse_stated
+from evenhand.models.outputs import check_output, describe_guess, reference_people, refuse_stated
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Regressor, Scorer, favourable_score
 from evenhand.schema.attribute import Attribute
@@ -31,17 +30,7 @@ from evenhand.schema.schema import Schema, attribute_to_yaml
 ModelT = TypeVar("ModelT", bound=Any)
 
 
-def load_model(
-    source: Any,
-    schema: Schema,
-    *,
-    like: Any = None,
-    trust: bool = False,
-    name: str | None = None,
-    ledger: QuestionLedger | None = None,
-    untyped: bool = False,
-    output: OutputKind | None = None,
-) -> Scorer:
+def load_model(source: Any, schema: Schema, **options: Unpack[LoadOptions]) -> Scorer:
     """Load a model that predicts labels.
 
     Args:
@@ -50,14 +39,7 @@ def load_model(
             ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``, a
             language model's ``.yaml``), an ``http(s)://`` URL, or ``module:function``.
         schema: Schema of the individuals.
-        like: The user's data. A model that takes data frames receives frames of this type.
-        trust: Whether to load files that can run code.
-        name: Name of the model in reports. Default: the file, URL or type.
-        ledger: Ledger of black-box queries, including those during loading. Default: a new one.
-        untyped: Whether ``like`` was read from a text table, which has no column types. A model
-            that takes data frames then receives the types that it expects.
-        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default it is
-            inferred from their values and the true labels (see ``evenhand.models.outputs``).
+        options: Data, trust, name, ledger and meaning of the outputs (see ``LoadRequest``).
 
     Raises:
         ModelError: The model does not exist, is damaged, or does not fit the schema; it takes numbers for categories,
@@ -69,8 +51,7 @@ def load_model(
         SchemaError: The target is a number (see ``load_regressor``).
     """
     schema.target.require_labels("this analysis")
-    request = LoadRequest(schema, like, trust, name, ledger or QuestionLedger(), untyped and like is not None, output)
-    scorer: Scorer = open_model(source, request)
+    scorer: Scorer = open_model(source, LoadRequest(schema, **options))
     return scorer
 
 
@@ -88,20 +69,17 @@ def open_model(source: Any, request: LoadRequest) -> Any:
     if isinstance(source, Path):
         model = _load_file(source, request)
     elif isinstance(source, str):
-        model = _connect(source, request)
+        from evenhand.models.blackbox.http_endpoint import connect_model
+
+        if request.schema.target.is_number:
+            hint = "wrap it as module:function"
+            raise ModelError("an endpoint is not a regressor", location=redact_url(source), hint=hint)
+        model = connect_model(source, request)
     else:
         model = _wrap_object(source, request)
     if request.confirm and not loaded and getattr(model, "guessed", False):
         return _check_guess(model, request.like)
     return model
-
-
-def _connect(url: str, request: LoadRequest) -> Any:
-    from evenhand.models.blackbox.http_endpoint import connect_model
-
-    if request.schema.target.is_number:
-        raise ModelError("an endpoint is not a regressor", location=redact_url(url), hint="wrap it as module:function")
-    return connect_model(url, request)
 
 
 def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]:
@@ -143,16 +121,7 @@ def _check_guess(scorer: Scorer, like: Any) -> Scorer:
     return dataclasses.replace(scorer, caution=" ".join(filter(None, [getattr(scorer, "caution", ""), caution])))  # type: ignore[type-var]  # scorers with guessed labels are dataclasses
 
 
-def load_regressor(
-    source: Any,
-    schema: Schema,
-    *,
-    like: Any = None,
-    trust: bool = False,
-    name: str | None = None,
-    ledger: QuestionLedger | None = None,
-    untyped: bool = False,
-) -> Regressor:
+def load_regressor(source: Any, schema: Schema, **options: Unpack[LoadOptions]) -> Regressor:
     """Load a model that predicts a number.
 
     Args:
@@ -161,7 +130,7 @@ def load_regressor(
             (``.skops``, ``.pkl``, ``.joblib``, ``.npz``, XGBoost's ``.json`` and ``.ubj``, LightGBM's ``.txt``), or
             ``module:function``.
         schema: Schema of the individuals. Its target is a number.
-        like, trust, name, ledger, untyped: As for ``load_model``.
+        options: As for ``load_model``, without ``output``.
 
     Raises:
         ModelError: The model does not exist, does not fit the schema or predicts labels; or numbers cannot be read from
@@ -175,8 +144,8 @@ def load_regressor(
             f"the target {schema.target.name!r} has labels, and a regressor predicts numbers",
             hint="load it with `load_model`, or set `kind=number`",
         )
-    request = LoadRequest(schema, like, trust, name, ledger or QuestionLedger(), untyped and like is not None)
-    regressor: Regressor = open_model(source, request)
+    refuse_stated(options.get("output"), options.get("name") or "model")
+    regressor: Regressor = open_model(source, LoadRequest(schema, **options))
     return regressor
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from evenhand.core.http import redact_url
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.base import LoadRequest
+from evenhand.models.blackbox.base import LoadOptions, LoadRequest
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.importing import import_object
 from evenhand.models.load import OBJECT_NAME, is_path, is_url, open_model
-from evenhand.models.outputs import OutputKind
 from evenhand.models.scorer import Regressor, Scorer, find_caution, unwrap_scorer
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
@@ -29,16 +28,7 @@ COMPARED_PEOPLE = 1000
 """Number of individuals drawn from the domain to compare a white box with its model."""
 
 
-def load_white_box(
-    source: Any,
-    schema: Schema,
-    *,
-    like: Any = None,
-    trust: bool = False,
-    name: str | None = None,
-    untyped: bool = False,
-    output: OutputKind | None = None,
-) -> AdditiveNetwork | TreeEnsemble:
+def load_white_box(source: Any, schema: Schema, **options: Unpack[LoadOptions]) -> AdditiveNetwork | TreeEnsemble:
     """Load a model as a white box. Endpoints and functions are rejected before any query.
 
     Raises:
@@ -48,8 +38,7 @@ def load_white_box(
     refuse_opaque(source)
     if not schema.target.is_number:
         schema.target.require_labels("this analysis")
-    request = LoadRequest(schema, like, trust, name, untyped=untyped and like is not None, output=output)
-    return extract_white_box(open_model(source, request))
+    return extract_white_box(open_model(source, LoadRequest(schema, **options)))
 
 
 def refuse_opaque(source: Any) -> None:
@@ -93,7 +82,13 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
                 raise NotAdditiveError(
                     f"the white box has the labels {white_box.classes}, but the model has {scorer.classes}"
                 )
-            _check_same_decisions(white_box, scorer)
+            # Close decisions may differ by single-precision rounding.
+            people = uniform_population(scorer.schema).sample(COMPARED_PEOPLE, np.random.default_rng(0))
+            different = int((white_box.predict(people) != scorer.predict(people)).sum())
+            if different > COMPARED_PEOPLE // 100:
+                raise NotAdditiveError(
+                    f"the white box and the model decide differently for {different} of {COMPARED_PEOPLE} individuals"
+                )
     except ModelError as error:
         raise NotAdditiveError(
             f"the model cannot be certified: {error.message}; all other analyses still run",
@@ -103,37 +98,18 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
     return dataclasses.replace(white_box, name=scorer.name, caution=find_caution(scorer))
 
 
-def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
-    """Check that the white box makes the same decisions as the model.
-
-    Close decisions may differ by single-precision rounding.
-
-    Raises:
-        NotAdditiveError: too many decisions differ.
-    """
-    people = uniform_population(scorer.schema).sample(COMPARED_PEOPLE, np.random.default_rng(0))
-    different = int((network.predict(people) != scorer.predict(people)).sum())
-    if different > COMPARED_PEOPLE // 100:
-        raise NotAdditiveError(
-            f"the white box and the model decide differently for {different} of {COMPARED_PEOPLE} individuals"
-        )
-
-
-def _output_kind(scorer: OnnxModel | TorchModule) -> str | None:
-    return None if scorer.reading is None else scorer.reading.kind
-
-
 def _read_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsemble:
     if isinstance(scorer, EstimatorModel | NumberModel):
         from evenhand.models.readers.estimators import read_estimator
 
         return read_estimator(scorer)
-    if isinstance(scorer, OnnxModel):
-        from evenhand.models.readers.onnx_graph import read_onnx
+    if isinstance(scorer, OnnxModel | TorchModule):
+        kind = None if scorer.reading is None else scorer.reading.kind
+        if isinstance(scorer, OnnxModel):
+            from evenhand.models.readers.onnx_graph import read_onnx
 
-        return read_onnx(scorer.source, scorer.schema, kind=_output_kind(scorer))
-    if isinstance(scorer, TorchModule):
+            return read_onnx(scorer.source, scorer.schema, kind=kind)
         from evenhand.models.readers.torch_layers import read_torch
 
-        return read_torch(scorer.source, scorer.schema, name=scorer.name, kind=_output_kind(scorer))
+        return read_torch(scorer.source, scorer.schema, name=scorer.name, kind=kind)
     raise NotAdditiveError(f"the computation of a {type(unwrap_scorer(scorer)).__name__} is unknown")

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
@@ -55,12 +55,14 @@ class LoadRequest:
 
     Attributes:
         schema: Schema of the individuals.
-        like: The user's data, as a template for frames.
-        trust: Whether files may run code.
-        name: Name of the model in reports. None for the default name.
-        ledger: Ledger of the queries to a black box.
-        untyped: Whether ``like`` is a text table. Column types are then taken from the model or inferred by queries.
-        output: Meaning of the model's numeric outputs. None to infer it.
+        like: The user's data. A model that takes data frames receives frames of this type.
+        trust: Whether to load files that can run code.
+        name: Name of the model in reports. Default: the file, URL or type.
+        ledger: Ledger of black-box queries, including those during loading.
+        untyped: Whether ``like`` was read from a text table, which has no column types. These are then taken from the
+            model, or inferred by queries.
+        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default it is
+            inferred from their values and the true labels (see ``evenhand.models.outputs``).
         confirm: Whether the true labels must confirm which label the numbers 0 and 1 mean.
     """
 
@@ -72,6 +74,17 @@ class LoadRequest:
     untyped: bool = False
     output: OutputKind | None = None
     confirm: bool = True
+
+
+class LoadOptions(TypedDict, total=False):
+    """Options for loading a model (see ``LoadRequest``)."""
+
+    like: Any
+    trust: bool
+    name: str | None
+    ledger: QuestionLedger
+    untyped: bool
+    output: OutputKind | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

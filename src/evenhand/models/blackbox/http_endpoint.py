@@ -123,7 +123,7 @@ def connect_model(
         ledger=request.ledger,
     )
     people = np.unique(probe_individuals(schema), axis=0)  # queries may cost money
-    if request.untyped:
+    if request.untyped and like is not None:
         endpoint = settle_types(endpoint, {}, like, people, compare=False)
     answers = endpoint.probed or endpoint.ask(people)
     if answers.outputs is None:
