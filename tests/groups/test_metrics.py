@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import groups
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import EvenhandError, OptionError
 from evenhand.groups import GroupMetrics, measure_decisions
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.wording.rates import headline_sentences
@@ -44,7 +44,7 @@ class TestByHand:
     """80 women: 16 hits, 4 false alarms, 24 misses, 36 rejections. 120 men: 60, 20, 20, 20."""
 
     favoured, deserving, sex = people({"women": (16, 4, 24, 36), "men": (60, 20, 20, 20)})
-    result = measure_decisions(favoured, deserving, {"sex": sex}, favourable="hired", seed=3)
+    result = measure_decisions(favoured, deserving, {"sex": sex}, seed=3)
 
     def test_rates(self):
         expected = {
@@ -104,7 +104,7 @@ class TestByHand:
 
     def test_overall(self):
         assert self.result.people == 200
-        assert self.result.favourable == "hired"
+        assert self.result.favourable == "1"
         assert self.result.seed == 3
         assert quantity_value(self.result.overall["accuracy"]) == pytest.approx(0.66)
         assert quantity_value(self.result.overall["selection_rate"]) == pytest.approx(0.5)
@@ -206,7 +206,7 @@ def populations(draw):
 @given(populations())
 def test_agrees_with_brute_force(population):
     favoured, deserving, scores, protected = population
-    result = measure_decisions(favoured, deserving, dict(protected), scores=scores)
+    result = measure_decisions(favoured, deserving, dict(protected), y_score=scores)
     expected = reference(favoured, deserving, scores, protected)
     assert [breakdown.by for breakdown in result.breakdowns] == list(expected)
     for breakdown in result.breakdowns:
@@ -258,12 +258,12 @@ def test_names_and_order_do_not_matter(population, names, seed):
     favoured, deserving, scores, protected = population
     renamed = dict(zip("abcd", names, strict=True))
     order = np.random.default_rng(seed).permutation(len(favoured))
-    before = measure_decisions(favoured, deserving, dict(protected), scores=scores)
+    before = measure_decisions(favoured, deserving, dict(protected), y_score=scores)
     after = measure_decisions(
         favoured[order],
         deserving[order],
         {name: column.map(renamed).to_numpy()[order] for name, column in protected.items()},
-        scores=scores[order],
+        y_score=scores[order],
     )
     for old, new in zip(before.breakdowns, after.breakdowns, strict=True):
         found = {group.label: group for group in new.groups}
@@ -360,7 +360,7 @@ class TestScores:
     def test_calibration_by_hand(self):
         """Women score 0.35 or 0.75 by the decision: 20 of 40 and 20 of 60 turn out well."""
         scores = np.where(self.favoured == 1, 0.75, 0.35)
-        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
         found = [(cell.group, cell.n, cell.mean_score, quantity_value(cell.base_rate)) for cell in result.calibration]
         assert found == [
             ("men", 40, pytest.approx(0.35), 0.5),
@@ -381,7 +381,7 @@ class TestScores:
         from scipy.stats import ttest_ind
 
         scores = np.random.default_rng(0).random(len(self.sex))
-        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
         off = scores - self.deserving
         expected = ttest_ind(off[self.sex == "women"], off[self.sex == "men"], equal_var=False).confidence_interval()
         low, high = sorted([abs(expected.low), abs(expected.high)])
@@ -393,7 +393,7 @@ class TestScores:
     def test_bins_partition_everybody(self, rows):
         scores, deserving = (np.array(column) for column in zip(*rows, strict=True))
         origin = np.array(["a", "b"])[np.arange(len(rows)) % 2]
-        cells = measure_decisions(scores > 0.5, deserving, {"origin": origin}, scores=scores).calibration
+        cells = measure_decisions(scores > 0.5, deserving, {"origin": origin}, y_score=scores).calibration
         assert sum(cell.n for cell in cells) == len(rows)
         assert sum(cell.n * cell.mean_score for cell in cells) == pytest.approx(scores.sum(), abs=1e-9)
         assert sum(cell.n * quantity_value(cell.base_rate) for cell in cells) == pytest.approx(deserving.sum())
@@ -402,7 +402,7 @@ class TestScores:
 
     def test_scores_that_are_no_probabilities_still_rank(self):
         margins = np.where(self.deserving == 1, 2.0, -3.0)
-        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=margins)
+        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=margins)
         assert quantity_value(result.overall["auc"]) == 1
         assert isinstance(result.overall["calibration_gap"], Unknown)
         assert "outside 0 to 1" in result.overall["mean_score"].reason
@@ -411,7 +411,7 @@ class TestScores:
 
     def test_rounding_beyond_one_is_forgiven(self):
         scores = np.where(self.favoured == 1, 1 + 1e-7, -1e-7)
-        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
+        result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, y_score=scores)
         assert quantity_value(result.overall["mean_score"]) == pytest.approx(0.5)
         assert {round(cell.mean_score, 9) for cell in result.calibration} == {0.0, 1.0}
 
@@ -419,33 +419,27 @@ class TestScores:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"predicted_favourable": [1, 2, 0]}, "`predicted_favourable=`, got 2 in row 2"),
-        ({"true_favourable": [True, False]}, "2 in `true_favourable=`"),
-        ({"protected": {"sex": ["f", "m"]}}, r"2 in `protected\['sex'\]`"),
-        ({"scores": [0.1, 0.2]}, "2 in `scores=`"),
-        ({"scores": [0.1, float("nan"), 0.2]}, "got nan in row 2"),
-        ({"scores": ["high", "low", "low"]}, "expected numbers as `scores=`"),
-        ({"scores": [[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]}, "got 2 columns"),
-        ({"true_favourable": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
-        (
-            {"predicted_favourable": [], "true_favourable": [], "protected": {"sex": []}, "scores": None},
-            "expected at least one person",
-        ),
+        ({"y_pred": [1, 2, 0]}, "unfavourable"),
+        ({"y_true": [True, False]}, "2 in `y_true=`"),
+        ({"sensitive_features": {"sex": ["f", "m"]}}, r"2 in `sensitive_features\['sex'\]"),
+        ({"y_score": [0.1, float("nan"), 0.2]}, "row 2"),
+        ({"y_true": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
+        ({"y_pred": [], "y_true": [], "sensitive_features": {"sex": []}, "y_score": None}, "at least one person"),
     ],
 )
 def test_bad_arrays_are_refused(change, message):
     arrays = {
-        "predicted_favourable": [1, 0, 1],
-        "true_favourable": [True, False, True],
-        "protected": {"sex": ["f", "m", "m"]},
-        "scores": [0.1, 0.2, 0.3],
+        "y_pred": [1, 0, 1],
+        "y_true": [True, False, True],
+        "sensitive_features": {"sex": ["f", "m", "m"]},
+        "y_score": [0.1, 0.2, 0.3],
     } | change
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(EvenhandError, match=message):
         measure_decisions(**arrays)
 
 
 def test_bad_options_are_refused():
-    with pytest.raises(OptionError, match="no attribute is protected"):
+    with pytest.raises(OptionError, match="at least one protected attribute"):
         measure_decisions([1], [1], {})
     with pytest.raises(OptionError, match="between 0 and 1, got 95"):
         measure_decisions([1], [1], {"sex": ["f"]}, confidence=95)

@@ -65,12 +65,12 @@ def test_agrees_with_plain_arrays():
         3 * (1 - merit) / 4 < merit,
         people.labels == 0,
         {"age": age, "sex": np.array(["f", "m"])[sex.astype(int)]},
-        scores=merit,
-        favourable="yes",
+        y_score=merit,
         confidence=0.9,
         seed=7,
     )
-    assert by_model.model_copy(update={"seconds": 0.0}) == by_arrays.model_copy(update={"seconds": 0.0})
+    same = {"seconds": 0.0, "favourable": "yes"}
+    assert by_model.model_copy(update=same) == by_arrays.model_copy(update=same)
     assert [breakdown.by for breakdown in by_model.breakdowns] == [("age",), ("sex",), ("age", "sex")]
     assert len(by_model.breakdowns[0].groups) == 5
     assert [group.label for group in by_model.breakdowns[1].groups] == ["f", "m"]

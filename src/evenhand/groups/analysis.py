@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
-from evenhand.errors import DataError, OptionError
+from evenhand.core.typing import Floats, Progress, ignore_progress
+from evenhand.errors import OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import Metrics
 from evenhand.groups.decisions import NO_SCORES, DecisionSample
 from evenhand.groups.engine import measure_sample
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.labels import measure_recorded_labels, size_groups
-from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
+from evenhand.groups.membership import DecidedPeople, group_people
 from evenhand.groups.numbers import measure_recorded_numbers
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics
@@ -25,8 +22,7 @@ from evenhand.groups.thresholds import trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
-from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
-from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
+from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers, table_of_decisions
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.thresholds import Threshold
@@ -73,7 +69,7 @@ def measure_groups(
     (progress or ignore_progress)("querying the model about all people in the data", 0.0)
     reply = ask_people(scorer, people.individuals) if reply is None else reply
     scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
-    return _measure(
+    return measure_people(
         DecidedPeople(memberships, reply.labels == scorer.favourable, true_labels, scores, weights),
         config,
         metrics,
@@ -115,7 +111,7 @@ def measure_recorded(
     names = people.schema.names if config.protected is None else config.protected
     true_labels = None if people.labels is None else people.true_labels
     memberships = group_people(people, names)
-    return _measure(
+    return measure_people(
         DecidedPeople(memberships, decisions.selected, true_labels, decisions.scores, decisions.weights, people.counts),
         config,
         metrics,
@@ -128,82 +124,34 @@ def measure_recorded(
 
 
 def measure_decisions(
-    predicted_favourable: ArrayLike,
-    true_favourable: ArrayLike | None,
-    protected: Mapping[str, ArrayLike],
-    *,
-    scores: ArrayLike | None = None,
-    favourable: str = "favourable",
-    **settings: Any,
+    y_pred: Any, y_true: Any, sensitive_features: Any, *, y_score: Any = None, **settings: Any
 ) -> GroupMetrics:
-    """Measure group metrics of decisions in plain arrays.
+    """Measure group metrics of decisions in plain arrays, of which 1 is favourable.
 
     Args:
-        predicted_favourable: Whether each decision is favourable, as booleans or 0 and 1, shape (n,).
-        true_favourable: Whether each true label is favourable, shape (n,). None without true labels.
-        protected: Values of each protected attribute, shape (n,). Integers with many values are cut into ranges.
-        scores: Probabilities of the favourable label, shape (n,).
-        favourable: Name of the favourable label.
+        y_pred: Decisions, shape (n,): 1 or True, and one unfavourable label.
+        y_true: True labels in the same form, shape (n,). None without true labels.
+        sensitive_features: Values of each protected attribute, as in ``evenhand.audit_predictions``.
+        y_score: Scores of the favourable decision, shape (n,).
         settings: Fields of ``GroupConfig``.
 
     Raises:
-        OptionError: There is no protected attribute.
-        DataError: Arrays are empty, have different lengths, or contain invalid values.
+        EvenhandError: An array or a setting is invalid.
     """
-    started = time.perf_counter()
-    config = GroupConfig.of(None, settings)
-    check_index(
-        predicted_favourable=predicted_favourable, true_favourable=true_favourable, protected=protected, scores=scores
+    truth = None if y_true is None else 1
+    frame, roles = table_of_decisions(
+        y_pred, sensitive_features, y_true=y_true, y_score=y_score, favourable=1, favourable_target=truth
     )
-    columns = read_columns("protected", protected)
-    if not columns:
-        raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
-    decided = _read_flags("predicted_favourable", predicted_favourable)
-    true_labels = None if true_favourable is None else _read_flags("true_favourable", true_favourable)
-    probabilities = None if scores is None else _read_numbers("scores", scores)
-    arrays = {"predicted_favourable": decided, "true_favourable": true_labels, "scores": probabilities}
-    arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}
-    if not check_rows({name: array for name, array in arrays.items() if array is not None}):
-        raise DataError("expected at least one person, got empty arrays")
-    memberships = tuple(group_by_values(name, column) for name, column in columns.items())
-    people = DecidedPeople(memberships, decided == 1, true_labels, probabilities)
-    return _measure(people, config, None, started, favourable=favourable)
+    return measure_recorded(roles.read(frame), **settings)
 
 
-def _read_flags(name: str, values: ArrayLike) -> Integers:
-    """Read booleans, or 0 and 1, shape (n,)."""
-    import pandas as pd
-
-    flags = pd.Series(read_column(name, values))
-    bad = flags[~flags.isin([0, 1])]
-    if len(bad):
-        raise DataError(
-            f"expected booleans, or 0 and 1, as `{name}=`, got {bad.iloc[0]!r} in row {bad.index[0] + 1} "
-            f"({len(bad):,} such rows)"
-        )
-    return flags.to_numpy(np.int64)
-
-
-def _read_numbers(name: str, values: ArrayLike) -> Floats:
-    """Read finite numbers, shape (n,)."""
-    column = read_column(name, values)
-    try:
-        array = np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"expected numbers as `{name}=`") from None
-    bad = np.flatnonzero(~np.isfinite(array))
-    if len(bad):
-        raise DataError(f"expected finite numbers as `{name}=`, got {array[bad[0]]} in row {bad[0] + 1}")
-    return array
-
-
-def _measure(
+def measure_people(
     people: DecidedPeople,
     config: GroupConfig,
-    metrics: Metrics | None,
-    started: float,
+    metrics: Metrics | None = None,
+    started: float | None = None,
     *,
-    favourable: str,
+    favourable: str = "favourable",
     why_no_scores: str = NO_SCORES,
     risks: Floats | None = None,
     threshold: Threshold | None = None,
@@ -215,7 +163,7 @@ def _measure(
         people: Decisions.
         config: Settings.
         metrics: Custom metrics by name.
-        started: Start of the analysis.
+        started: Start of the analysis, by ``time.perf_counter``. Default: now.
         favourable: Favourable label.
         why_no_scores: Reason if there are no scores.
         risks: Original scores if low ones are good.
@@ -242,7 +190,7 @@ def _measure(
         people,
         config,
         metrics,
-        started=started,
+        started=time.perf_counter() if started is None else started,
         overall=overall,
         favourable=favourable,
         kept=KeptDecisions.keep(people, numbers) if config.keep_decisions else None,

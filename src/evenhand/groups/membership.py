@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evenhand.core.text import list_some, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People, PeopleWeights
-from evenhand.schema.table import CodedColumn, is_missing
 
 MOST_NUMBERS = 10
 """Maximum number of values of an integer attribute that each form a group. More values are cut into ranges."""
@@ -195,35 +193,6 @@ def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers |
     return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels, unknown)
 
 
-def group_by_values(name: str, values: ArrayLike) -> Membership:
-    """Group rows by values, shape (n,): integers like an integer attribute, other values by equality.
-
-    Raises:
-        DataError: The values are numbers, but not all are integers.
-    """
-    import narwhals as nw
-    import pandas as pd
-
-    series = pd.Series(values).infer_objects()
-    column = np.asarray(series)
-    if column.dtype.kind in "iuf":
-        numbers = column.astype(np.float64)
-        known = numbers[~np.isnan(numbers)]
-        if not (np.isfinite(known) & (known == np.floor(known))).all():
-            raise DataError(
-                f"protected attribute {name!r} has non-integer values, but groups need finitely many values",
-                hint="cut it into ranges first",
-            )
-        return _group_by_numbers(name, numbers)
-    coded = CodedColumn.read(nw.from_native(series, series_only=True))
-    present = [i for i, value in enumerate(coded.values) if not is_missing(value)]
-    order = sorted(present, key=lambda i: _sort_key(coded.values[i]))
-    rank = np.full(len(coded.values), len(order))
-    rank[order] = np.arange(len(order))
-    labels = tuple(str(coded.values[i]) for i in order)
-    return Membership(name, rank[coded.codes], (*labels, MISSING) if len(order) < len(rank) else labels)
-
-
 def find_references(references: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:
     """Parse the reference group of each attribute from strings such as ``sex=Male``.
 
@@ -290,7 +259,3 @@ def _distinct_numbers(numbers: Integers, counts: Integers | None = None) -> tupl
     sizes = np.bincount(numbers - lowest)
     present = np.flatnonzero(sizes)
     return present + lowest, sizes[present]
-
-
-def _sort_key(value: Any) -> tuple[str, Any]:
-    return ("", value) if isinstance(value, int | float) else (type(value).__name__, str(value))

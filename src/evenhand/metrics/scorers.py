@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
 from evenhand.groups.analysis import measure_decisions
-from evenhand.schema.arrays import check_index, check_rows, read_columns
+from evenhand.schema.arrays import check_index
 from evenhand.stats.metric_specs import GAP_NAMES
 from evenhand.stats.quantity import quantity_value
 
@@ -78,16 +78,10 @@ def _measure_gap(
         )
     check_index(y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features)
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
-    features = read_columns("sensitive_features", sensitive_features)
-    columns = {f"sensitive_features[{name!r}]": column for name, column in features.items()}
-    check_rows({"y_true": truth, "y_pred": predicted, **columns})
     if favourable is None:
         favourable = max(np.unique(truth).tolist() + np.unique(predicted).tolist())
     result = measure_decisions(
-        predicted == favourable,
-        truth == favourable,
-        features,
-        min_group_size=min_group_size,
+        predicted == favourable, truth == favourable, sensitive_features, min_group_size=min_group_size
     )
     values = [
         value

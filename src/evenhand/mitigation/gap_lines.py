@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Integers
-from evenhand.groups.analysis import measure_decisions
+from evenhand.groups.analysis import measure_people
 from evenhand.groups.breakdown import SMALL
-from evenhand.groups.membership import Membership, group_by_attribute, number_combinations
+from evenhand.groups.config import GroupConfig
+from evenhand.groups.membership import DecidedPeople, Membership, group_by_attribute, number_combinations
 from evenhand.mitigation.comparison_lines import (
     ChangeAt,
     ComparisonSides,
@@ -51,12 +53,13 @@ def compare_groups(
         return [], []
     memberships = {name: _group_people(sides, name) for name in names}
     test = len(sides.test)
-    values = {name: np.array(membership.labels)[membership.codes[:test]] for name, membership in memberships.items()}
+    tested = [replace(membership.at(slice(test)), unknown=False) for membership in memberships.values()]
     original, new = (
         {
             (number.name, number.attribute): number.quantity
-            for number in measure_decisions(
-                side.favourable_decisions, side.people.favourable, values, confidence=sides.confidence
+            for number in measure_people(
+                DecidedPeople(tested, side.favourable_decisions, side.people.favourable.astype(np.int64)),
+                GroupConfig(confidence=sides.confidence),
             ).numbers()
             if not number.group
         }
