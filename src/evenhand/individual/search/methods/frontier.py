@@ -12,10 +12,11 @@ formulas prefer moves that rarely change a label.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from functools import reduce
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.config import SearchConfig
@@ -77,8 +78,7 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
     return False
 
 
-@dataclass(frozen=True)
-class NeighbourEstimate:
+class NeighbourEstimate(NamedTuple):
     """Estimated answers about neighbours (n, outputs), and the levels that they moved from and to (n,)."""
 
     answers: Floats
@@ -86,100 +86,47 @@ class NeighbourEstimate:
     level: Integers
 
 
-@dataclass(frozen=True)
-class ParentProfiles:
-    """Profiles whose neighbours are in the queue: rows (n, U), codes (n, U), answers (n, outputs)."""
+NEIGHBOUR = np.dtype([("chance", "f8"), ("mark", "i8"), ("parent", "i8"), ("level", "i8")])
+"""Neighbour in the queue: probability of a flip, hash, index of its parent, and the level that it moves to."""
 
-    rows: Floats
-    codes: Integers
-    answers: Floats
-
-    def append(self, rows: Floats, codes: Integers, answers: Floats) -> ParentProfiles:
-        """Append profiles."""
-        return ParentProfiles(
-            np.concatenate([self.rows, rows]),
-            np.concatenate([self.codes, codes]),
-            np.concatenate([self.answers, answers]),
-        )
+Neighbours: TypeAlias = NDArray[np.void]
+"""Array of neighbours, shape (n,). A queue is sorted by mark, without duplicates."""
 
 
-@dataclass(frozen=True)
-class NeighbourQueue:
-    """Distinct neighbours that have not been queried yet. All arrays have shape (n,).
+def likeliest(queue: Neighbours, n: int) -> Neighbours:
+    """Select the n neighbours with the highest probability, in order."""
+    if n < len(queue):  # sorting all of them would take longer than the queries
+        queue = queue[queue["chance"] >= -np.partition(-queue["chance"], max(0, n - 1))[max(0, n - 1)]]
+    return queue[np.argsort(-queue["chance"], kind="stable")[:n]]
 
-    Attributes:
-        chance: Probability of a flip.
-        mark: Hash of the neighbour.
-        parent: Index of its parent.
-        level: Level that it moves to.
-    """
 
-    chance: Floats
-    mark: Integers
-    parent: Integers
-    level: Integers
+def cut_queue(queue: Neighbours, max_size: int) -> Neighbours:
+    """Keep only the likeliest neighbours, each with its likeliest parent. Ties are resolved by mark and parent."""
+    chance = queue["chance"]
+    last = np.partition(chance, len(queue) - max_size)[len(queue) - max_size]
+    likelier, tied = queue[chance > last], queue[chance == last]
+    tied = tied[np.lexsort((tied["parent"], tied["mark"]))]
+    return _sort_by_mark(np.concatenate([likelier, tied[: max_size - len(likelier)]]))
 
-    def __len__(self) -> int:
-        return len(self.mark)
 
-    def __getitem__(self, which: Integers | Booleans) -> NeighbourQueue:
-        return NeighbourQueue(*(getattr(self, column.name)[which] for column in fields(self)))
+def merge_queues(queue: Neighbours, neighbours: Neighbours) -> Neighbours:
+    """Add neighbours to a queue, each with its likeliest parent."""
+    neighbours = _sort_by_mark(neighbours)
+    place = np.searchsorted(queue["mark"], neighbours["mark"])
+    duplicate = np.flatnonzero(np.append(queue["mark"], 0)[place] == neighbours["mark"])
+    duplicate = duplicate[place[duplicate] < len(queue)]
+    queued = place[duplicate]
+    likelier = neighbours["chance"][duplicate] > queue["chance"][queued]
+    queue[queued[likelier]] = neighbours[duplicate[likelier]]
+    return np.insert(queue, np.delete(place, duplicate), np.delete(neighbours, duplicate))
 
-    @classmethod
-    def empty(cls) -> NeighbourQueue:
-        """Build an empty queue."""
-        none = np.empty(0, dtype=np.int64)
-        return cls(np.empty(0), none, none, none)
 
-    def best(self, n: int) -> NeighbourQueue:
-        """Return the n neighbours with the highest probability, in order."""
-        able = np.arange(len(self))
-        if n < len(self):  # sorting all of them would take longer than the queries
-            able = np.flatnonzero(self.chance >= -np.partition(-self.chance, max(0, n - 1))[max(0, n - 1)])
-        return self[able[np.argsort(-self.chance[able], kind="stable")[:n]]]
-
-    def without(self, neighbours: NeighbourQueue) -> NeighbourQueue:
-        """Return the queue without some neighbours."""
-        return self[~np.isin(self.mark, neighbours.mark)]
-
-    def append(self, neighbours: NeighbourQueue) -> NeighbourQueue:
-        """Append neighbours, which may be in the queue already."""
-        return self._insert(neighbours, np.full(len(neighbours), len(self)))
-
-    def cut(self, max_size: int) -> NeighbourQueue:
-        """Keep only the likeliest neighbours, each with its likeliest parent. Ties are resolved by mark and parent."""
-        last = np.partition(self.chance, len(self) - max_size)[len(self) - max_size]
-        likelier, tied = np.flatnonzero(self.chance > last), np.flatnonzero(self.chance == last)
-        tied = tied[np.lexsort((self.parent[tied], self.mark[tied]))]
-        return self[np.concatenate([likelier, tied[: max_size - len(likelier)]])]._distinct()
-
-    def merge(self, neighbours: NeighbourQueue) -> NeighbourQueue:
-        """Add neighbours, each with its likeliest parent."""
-        # The queue is sorted by mark without duplicates, so the new neighbours are inserted at their positions.
-        neighbours = neighbours._distinct()
-        place = np.searchsorted(self.mark, neighbours.mark)
-        duplicate = np.zeros(len(neighbours), dtype=np.bool_)
-        inside = place < len(self)
-        duplicate[inside] = self.mark[place[inside]] == neighbours.mark[inside]
-        likelier = duplicate.copy()
-        likelier[duplicate] = neighbours.chance[duplicate] > self.chance[place[duplicate]]
-        staying = np.ones(len(self), dtype=np.bool_)
-        staying[place[likelier]] = False
-        inserted = likelier | ~duplicate
-        shifted = np.cumsum(np.append(0, staying))  # number of kept entries before each position
-        return self[staying]._insert(neighbours[inserted], shifted[place[inserted]])
-
-    def _insert(self, neighbours: NeighbourQueue, place: Integers) -> NeighbourQueue:
-        """Insert neighbours (n,) before the entries at the given positions (n,)."""
-        pairs = ((getattr(self, column.name), getattr(neighbours, column.name)) for column in fields(self))
-        return NeighbourQueue(*(np.insert(column, place, new) for column, new in pairs))
-
-    def _distinct(self) -> NeighbourQueue:
-        """Keep each neighbour with its likeliest parent, sorted by mark."""
-        order = np.lexsort((self.parent, -self.chance, self.mark))
-        is_first = np.ones(len(order), dtype=np.bool_)
-        is_first[1:] = np.diff(self.mark[order]) != 0
-        return self[order[is_first]]
+def _sort_by_mark(neighbours: Neighbours) -> Neighbours:
+    """Sort neighbours by mark, and keep each with its likeliest parent."""
+    order = np.lexsort((neighbours["parent"], -neighbours["chance"], neighbours["mark"]))
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = np.diff(neighbours["mark"][order]) != 0
+    return neighbours[order[is_first]]
 
 
 class FreshProfiles:
@@ -241,11 +188,9 @@ class BoundarySearch:
         self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.attribute), dtype=np.int64)
         self._queried_marks = np.empty(0, dtype=np.int64)
         outputs = assignments * (1 if classes == 2 else classes)
-        parts = len(self._moves.start)
-        self._parents = ParentProfiles(
-            np.empty((0, space.width)), np.empty((0, parts), dtype=np.int64), np.empty((0, outputs))
-        )
-        self._queue = NeighbourQueue.empty()
+        # Profiles whose neighbours are in the queue, and their answers.
+        self._parents, self._answers = np.empty((0, space.width)), np.empty((0, outputs))
+        self._queue = np.empty(0, NEIGHBOUR)
         self._partial: list[Floats] = []
         self._assignments = assignments
         self._queried = 0
@@ -257,7 +202,7 @@ class BoundarySearch:
         while self._queried < max_profiles and idle < MAX_IDLE_DRAWS:
             size = int(min(max(first_step, self._queried // GROWTH), max_profiles - self._queried))
             exploring = self._queried < START_SHARE * min(self._plan, 1e6) and not self._fresh.over
-            picked = self._queue.best(0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size)))
+            picked = likeliest(self._queue, 0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size)))
             neighbours, estimate = self._neighbours(picked)
             fresh = self._select_new(self._fresh.take(size - len(neighbours)))
             if len(neighbours) + len(fresh) == 0:
@@ -273,22 +218,23 @@ class BoundarySearch:
             if step < 20 or step % 5 == 0:
                 self._surrogate.fit()
 
-    def _neighbours(self, picked: NeighbourQueue) -> tuple[Floats, NeighbourEstimate]:
+    def _neighbours(self, picked: Neighbours) -> tuple[Floats, NeighbourEstimate]:
         """Return the rows of the picked neighbours that are admissible and new, and their estimated answers."""
-        parents = self._parents
-        codes = parents.codes[picked.parent]
-        origin = codes[np.arange(len(codes)), self._moves.attribute[picked.level]]
-        rows, codes = self._moves.move(parents.rows[picked.parent], codes, picked.level)
-        self._queue = self._queue.without(picked)
+        parent, level = picked["parent"], picked["level"]
+        rows = self._parents[parent]
+        codes = self._moves.codes(rows)
+        origin = codes[np.arange(len(codes)), self._moves.attribute[level]]
+        rows, codes = self._moves.move(rows, codes, level)
+        self._queue = self._queue[~np.isin(self._queue["mark"], picked["mark"])]
         marks = self._hash_profiles(codes)
         # After a dependent move, the neighbour's mark differs from its mark in the queue.
         selected = np.zeros(len(marks), dtype=np.bool_)
         selected[np.unique(marks, return_index=True)[1]] = True
         selected &= ~self._is_queried(marks)
-        self._remember(np.concatenate([marks[selected], picked.mark[marks != picked.mark]]))
+        self._remember(np.concatenate([marks[selected], picked["mark"][marks != picked["mark"]]]))
         selected &= self._space.is_admissible(rows)
-        origin, level = origin[selected], picked.level[selected]
-        answers = self._surrogate.guess_answers(parents.answers[picked.parent[selected]], origin, level)
+        origin, level = origin[selected], level[selected]
+        answers = self._surrogate.guess_answers(self._answers[parent[selected]], origin, level)
         return rows[selected], NeighbourEstimate(answers, origin, level)
 
     def _query(self, neighbours: Floats, fresh: Floats, estimate: NeighbourEstimate) -> None:
@@ -333,20 +279,24 @@ class BoundarySearch:
 
     def _queue_neighbours(self, rows: Floats, codes: Integers, answers: Floats) -> None:
         """Add the neighbours of profiles to the queue."""
-        self._parents = self._parents.append(rows, codes, answers)
+        self._parents = np.concatenate([self._parents, rows])
+        self._answers = np.concatenate([self._answers, answers])
         reachable, queue = self._moves.open(codes), self._queue
         max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
         if len(queue) and len(queue) + np.count_nonzero(reachable) > 4 * max_size:
             # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
             distances = self._distances(codes, answers)
-            for chance in queue.chance.min() * FIRST_CHANCES:
+            for chance in queue["chance"].min() * FIRST_CHANCES:
                 neighbours = self._estimate_neighbours(codes, answers, reachable & (distances <= _distance_of(chance)))
-                if len(queue) + np.count_nonzero(neighbours.chance >= chance) > max_size:
-                    self._queue = queue.append(neighbours).cut(max_size)
+                if len(queue) + np.count_nonzero(neighbours["chance"] >= chance) > max_size:
+                    self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
                     return
         neighbours = self._estimate_neighbours(codes, answers, reachable)
         is_long = len(queue) + len(neighbours) > 2 * max_size
-        self._queue = queue.append(neighbours).cut(max_size) if is_long else queue.merge(neighbours)
+        if is_long:
+            self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
+        else:
+            self._queue = merge_queues(queue, neighbours)
 
     def _distances(self, codes: Integers, answers: Floats) -> Floats:
         """Estimate the distance of each neighbour's margins from a flip, in standard errors, shape (n, V).
@@ -362,7 +312,7 @@ class BoundarySearch:
         spread = np.sqrt((np.repeat(squares[codes], sizes, axis=1) + squares) / 2)
         return np.asarray(nearest.reshape(spread.shape) / spread)
 
-    def _estimate_neighbours(self, codes: Integers, answers: Floats, reachable: Booleans) -> NeighbourQueue:
+    def _estimate_neighbours(self, codes: Integers, answers: Floats, reachable: Booleans) -> Neighbours:
         """Estimate the neighbours of the last parents at some levels (n, V), without those that were queried."""
         parent, level = np.nonzero(reachable)
         origin = codes[parent, self._moves.attribute[level]]
@@ -372,8 +322,11 @@ class BoundarySearch:
         margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level))
         squares = self._surrogate.spread() ** 2
         spread = np.sqrt((squares[level] + squares[origin]) / 2)
-        chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
-        return NeighbourQueue(chance, marks, parent + len(self._parents.rows) - len(codes), level)
+        neighbours = np.empty(len(marks), NEIGHBOUR)
+        neighbours["chance"] = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
+        neighbours["parent"] = parent + len(self._parents) - len(codes)
+        neighbours["mark"], neighbours["level"] = marks, level
+        return neighbours
 
     def _select_new(self, rows: Floats) -> Floats:
         """Return the profiles (n, U) that were not queried before, and mark them as queried."""
