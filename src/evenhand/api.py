@@ -184,7 +184,6 @@ class SearchSettings(ModelSettings, total=False):
     allow_infeasible: bool
     samples: int
     most_examples: int
-    resume: Path | str | None
 
 
 class SubgroupSettings(ModelSettings, total=False):

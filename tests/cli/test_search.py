@@ -54,7 +54,7 @@ def test_every_option_reaches_the_search(evenhand, case, tmp_path):
     ran = evenhand(
         *("search", *case.arguments, "--method", "random", "--budget", 600, "--time-limit", 60, "--seed", 5),
         *("--constraint", "grade >= 4", "--constraint", "region != west", "--examples", 2),
-        *("--resume", tmp_path / "answers.jsonl", "--show-people", "--json", "-"),
+        *("--show-people", "--json", "-"),
     )
     assert ran.code == 0, ran.err
     settings = ran.json["settings"]
@@ -67,16 +67,6 @@ def test_every_option_reaches_the_search(evenhand, case, tmp_path):
     assert ran.json["queries"] <= 600
     assert len(ran.json["examples"]) == 2
     assert all(example["unprotected"]["region"] != "west" for example in ran.json["examples"])
-    assert (tmp_path / "answers.jsonl").stat().st_size > 0
-
-
-def test_it_goes_on_from_what_was_answered(evenhand, case, tmp_path):
-    answers = tmp_path / "answers.jsonl"
-    command = ["search", *case.arguments, *FAST, "--resume", answers, "--json", "-"]
-    first, again = evenhand(*command).json, evenhand(*command).json
-    assert first["remembered"] == 0
-    assert again["remembered"] > 0
-    assert again["profiles"] == first["profiles"]
 
 
 def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch):
@@ -127,7 +117,6 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
         (["--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
         (["--terms", "terms.yaml"], "--text-column"),
         (["--text-column", "region", "--method", "random"], "--text-column"),
-        (["--resume", "people.csv"], "not a file of answers"),
     ],
 )
 def test_bad_options(evenhand, case, monkeypatch, arguments, complaint):

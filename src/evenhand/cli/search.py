@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROWS: ConfigOptions[searching.SearchConfig] = ConfigOptions(
     "evenhand.individual.search:SearchConfig",
-    ("method", "constraints", "most_examples", "time_limit", "budget", "resume"),
+    ("method", "constraints", "most_examples", "time_limit", "budget"),
     hint="name the column of the texts: --text-column NAME",
     renamed={"constraints": "constraint", "most_examples": "examples"},
 )

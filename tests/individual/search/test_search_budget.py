@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from search_cases import SCHEMA, people
+from search_cases import people
 
 from evenhand.errors import BudgetError
 from evenhand.individual import search
-from evenhand.models import QuestionLedger, Subject, load_model
+from evenhand.models import QuestionLedger, Subject
 from serving import DROP, serving
 
 
@@ -77,13 +77,3 @@ def test_a_function_is_asked_once_for_scores_and_labels(budget):
     # The first 32 try the model; the next were asked about twice to see whether answers repeat.
     searched = model.people[32 + found.noise.people + found.noise.queries : -found.noise_test.queries]
     assert len(set(searched)) == len(searched)
-
-
-def test_a_resumed_search_pays_for_new_answers_only(tmp_path):
-    settings = {"method": "random", "samples": 0, "seeds": 40, "resume": tmp_path / "answers.jsonl"}
-    first, again = Counting(), Counting()
-    found = search.search(load_model(first, SCHEMA), people(100, 0), **settings)
-    resumed = search.search(load_model(again, SCHEMA), people(100, 0), **settings)
-    assert found.queries == first.rows > 32
-    assert resumed.queries == again.rows == 32 + resumed.noise.queries + resumed.noise_test.queries
-    assert resumed.profiles == found.profiles > 0

@@ -1,7 +1,6 @@
 """Asking within a budget, never twice; gradients; answers that survive a kill."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ from hypothesis import strategies as st
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.errors import DataError
-from evenhand.individual.search.answer_file import CachedScorer
 from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import ProfileNetwork, class_probabilities, labels_from_logits
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
@@ -176,50 +173,6 @@ def test_the_inside_answers_as_the_network():
         logits = ProfileNetwork(model, space).logits(DOMAIN)
         assert logits.reshape(-1, outputs) == pytest.approx(model.logits(space.rows(DOMAIN)), abs=1e-12)
         assert (labels_from_logits(logits).ravel() == model.predict(space.rows(DOMAIN))).all()
-
-
-def test_answers_survive_a_kill(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    model = BlackBox(network(1))
-    rows = ProfileSpace(SCHEMA).rows(DOMAIN[:100])
-    first = CachedScorer(model, path)
-    expected = first.scores(rows[:60]), first.predict(rows[:60])
-    first.close()
-    # Killed while it wrote a second batch: the line is cut short.
-    with path.open("ab") as file:
-        file.write(b'{"asked": "AAAA')
-    again = CachedScorer(model, path)
-    before = model.asked
-    assert (again.scores(rows[:60]) == expected[0]).all()
-    assert (again.predict(rows[:60]) == expected[1]).all()
-    assert model.asked == before
-    assert again.remembered == 60
-    assert (again.scores(rows) == network(1).scores(rows)).all()
-    assert model.asked == before + 140
-    again.close()
-    assert len(path.read_bytes().splitlines()) == 3
-    third = CachedScorer(model, path)
-    third.predict(rows)
-    assert model.asked == before + 140
-    third.close()
-
-
-def test_a_file_of_other_answers_is_refused(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    CachedScorer(BlackBox(network(1)), path).close()
-    with pytest.raises(DataError, match="got answers of 'box'"):
-        CachedScorer(BlackBox(network(1), name="another"), path)
-    with pytest.raises(DataError, match="got answers of 'box'"):
-        CachedScorer(BlackBox(network_from_dense(SMOOTH, [(np.zeros((4, 1)), np.zeros(1))], classes=(0, 1))), path)
-    content = path.read_bytes()
-    for damaged in (b"x,y\n1,2\n", b"no newline", content + b'{"asked": 3}\n', content + b"[]\n"):
-        path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"not a file of answers|line 2 is damaged"):
-            CachedScorer(BlackBox(network(1)), path)
-        assert path.read_bytes() == damaged
-    with pytest.raises(DataError, match="cannot be used"):
-        CachedScorer(BlackBox(network(1)), tmp_path / "nowhere" / "file")
-    assert json.loads(content)["model"] == "box"
 
 
 def test_findings_are_counted_once():

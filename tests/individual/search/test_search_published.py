@@ -81,7 +81,7 @@ def test_a_wave_is_as_large_as_a_tenth_of_the_budget_pays_for():
     assert [*cut_into_waves(asking(planted(), space), 100, 50)] == [slice(0, 100)]
     oracle = asking(planted(), space, 2000)
     assert [*cut_into_waves(oracle, 10, 50)] == [slice(0, 4), slice(4, 8), slice(8, 10)]
-    oracle.ledger.charge(1990)  # the same, whatever is left: a search may go on from a file of answers
+    oracle.ledger.charge(1990)  # the same, whatever is left
     assert [*cut_into_waves(oracle, 10, 50)] == [slice(0, 4), slice(4, 8), slice(8, 10)]
     assert [*cut_into_waves(oracle, 2, 300)] == [slice(0, 1), slice(1, 2)]
     assert [*cut_into_waves(oracle, 0, 50)] == []

@@ -1,12 +1,10 @@
 """A search as a whole: rates first, results, limits, interrupts, going on later, several protected attributes."""
 
-import json
-
 import numpy as np
 import pytest
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
@@ -101,36 +99,6 @@ def test_an_interrupt_keeps_what_was_found():
     assert 0 < part.profiles < whole.profiles
     assert found(part) < found(whole)
     assert "interrupted" in part.summary()
-
-
-def test_an_interrupted_search_goes_on_without_asking_twice(tmp_path):
-    path = tmp_path / "answers"
-    settings = {"method": "maft", "seeds": 30, "local": 30, "samples": 50, "resume": path, "budget": 4000}
-    whole = search.search(BlackBox(network(3)), people(60, 1), **settings | {"resume": None})
-    model = Interrupted(network(3), name="box")
-    part = search.search(model, people(60, 1), **settings)
-    assert part.interrupted
-    asked_before = len({row.tobytes() for row in _answered(path)})
-    fresh = BlackBox(network(3))
-    result = search.search(fresh, people(60, 1), **settings)
-    assert found(result) == found(whole)
-    assert result.queries == fresh.asked < whole.queries
-    assert result.remembered >= asked_before
-    rows = [row.tobytes() for row in _answered(path)]
-    assert len(rows) == len(set(rows)) == asked_before + fresh.asked
-
-
-def _answered(path):
-    for line in path.read_text().splitlines()[1:]:
-        yield from np.array(json.loads(line)["asked"], dtype=float)
-
-
-def test_gradients_work_behind_a_file_of_answers(tmp_path):
-    plain = search.search(network(3), people(60, 1), method="eidig", seeds=20, local=20)
-    kept = search.search(network(3), people(60, 1), method="eidig", seeds=20, local=20, resume=tmp_path / "answers")
-    assert found(kept) == found(plain) != set()
-    with pytest.raises(DataError, match="got answers of 'network'"):
-        search.search(LabelOnly(network(3)), people(60, 1), method="maft", resume=tmp_path / "answers")
 
 
 def test_limits_stop_a_search():

@@ -15,7 +15,6 @@ from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import FlipRate, find_real
-from evenhand.individual.search.answer_file import CachedScorer
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.confirmation import (
     check_source,
@@ -135,10 +134,9 @@ class _Search:
             self.seeds = space.normalize(_check_seeds(np.asarray(seeds), space.schema))
         ledger = QuestionLedger(config.budget)
         scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
+        self.scorer = scorer
         # A model loaded earlier has its own ledger, whose count includes the queries during loading.
         self.ledger = find_ledger(scorer) or ledger
-        self.memory = None if config.resume is None else CachedScorer(scorer, config.resume, self.ledger)
-        self.scorer: Scorer = self.memory or scorer
         streams = np.random.default_rng(config.seed).spawn(5)
         self.rng, self.rate_rng, _, compared_rng, self.noise_rng = streams
         self.compared: Floats | None = None
@@ -146,7 +144,7 @@ class _Search:
             self.compared = _some_variants(space, compared_rng)
         affordable = self.compared is not None and len(self.compared) <= self.ledger.left
         self.front: Scorer | None = None
-        if self.memory is None and self.compared is not None and affordable:
+        if self.compared is not None and affordable:
             self.front = compare_scores(scorer, white_box, self.compared)
         # Queries to the white box have their own ledger: they cost nothing.
         self.account = self.ledger if self.front is None else QuestionLedger(config.budget)
@@ -189,8 +187,6 @@ class _Search:
                 findings = findings[:0]
             except KeyboardInterrupt:
                 findings, interrupted = findings[:0], True
-        if self.memory is not None:
-            self.memory.close()
         return self._build_result(self._build_table(findings), test, "interrupt" if interrupted else stopped_by)
 
     def _explore(self, limit: TimeLimit) -> StoppedBy:
@@ -300,7 +296,6 @@ class _Search:
             favoured=table.favoured,
             interrupted=stopped_by == "interrupt",
             stopped_by=stopped_by,
-            remembered=0 if self.memory is None else self.memory.remembered,
             noise=self.noise,
             noise_test=test,
             asked="model" if self.front is None else "white box",

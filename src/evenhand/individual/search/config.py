@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import field_validator
@@ -48,7 +47,6 @@ class SearchConfig(Config):
     confidence: float = setting(0.95, "confidence level of the rates' intervals", gt=0, lt=1)
     most_examples: int = setting(20, "profiles shown in full", ge=0)
     seed: int = setting(0, "same seed, same result", ge=0)
-    resume: Path | None = setting(None, "store every answer in this file, and continue from its answers")
 
     @field_validator("seeds", mode="before")
     @classmethod

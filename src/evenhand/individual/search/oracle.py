@@ -11,7 +11,6 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.individual.flips import find_flips
-from evenhand.individual.search.answer_file import CachedScorer
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.gradients import (
     ProfileNetwork,
@@ -209,8 +208,7 @@ class Oracle:
             BudgetExhausted: The budget or the time is not sufficient.
         """
         if self._gradients is None:
-            model = self.scorer.model if isinstance(self.scorer, CachedScorer) else self.scorer
-            self._gradients = find_gradients(model, self.space)
+            self._gradients = find_gradients(self.scorer, self.space)
         self._check_time()
         self._require(len(unprotected))
         self.ledger.charge(len(unprotected))

@@ -47,7 +47,6 @@ class SearchResult(Result):
             label is favourable.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         stopped_by: Reason why the search ended: its plan was complete, a limit, or an interrupt.
-        remembered: Number of answers read from the file of answers.
         asked: Source of the answers: the model, or its white box, which leaves close decisions to the model. Labels and
             scores of all findings come from the model.
         noise: Result of the noise check (see ``models.check_noise``). None if it was not run.
@@ -71,7 +70,6 @@ class SearchResult(Result):
     favoured: dict[str, int] = Field(default_factory=dict)
     interrupted: bool = False
     stopped_by: Literal["plan", "budget", "time", "interrupt"]
-    remembered: int = 0
     asked: Literal["model", "white box"] = "model"
     noise: NoiseCheck | None = None
     noise_test: RepeatCheck | None = None

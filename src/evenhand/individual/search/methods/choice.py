@@ -60,8 +60,7 @@ def cut_into_waves(oracle: Oracle, n: int, cost: int) -> Iterator[slice]:
     """Yield the seeds in waves. Without a budget, all seeds form one wave.
 
     The published programs complete the global phase of all seeds first. With a budget, this could spend all of it,
-    without a local phase. Waves do not depend on the remaining budget: otherwise, a search that continues from a file
-    of answers would split them differently.
+    without a local phase.
 
     Args:
         oracle: Oracle with the budget.

@@ -501,4 +501,4 @@ def _distance_of(chance: float) -> float:
 
 def _normal_cdf(z: Floats) -> Floats:
     """Approximate the normal distribution function to three digits, which suffices for ranking."""
-    return np.asarray(0.5 + 0.5 * np.tanh(0.7978845608 * (z + 0.044715 * z**3)))
+    return np.asarray(0.5 + 0.5 * np.tanh(0.7978845608 * z * (1 + 0.044715 * z**2)))  # z**3 is much slower
