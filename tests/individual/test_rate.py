@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -47,37 +48,32 @@ def config(**more: object) -> individual.FlipConfig:
     return individual.FlipConfig(**({"protected": ("sex", "origin"), "samples": 50} | more))
 
 
+def rate_of(result: individual.IndividualResult, *names: str, over: Literal["data", "population"] = "data"):
+    rate = result.rate(names, over)
+    assert rate is not None
+    return rate
+
+
 def test_by_hand():
     # hired if grade + 2 * (sex is m) > 2.5: sex decides for grades 1 and 2 (of 0..4), origin never.
     model = linear([1.0, 2.0, 0.0], -2.5)
     result = individual.measure_flips(model, people(everybody()), population.uniform_population(SCHEMA), config())
-    sex, origin, both = (result.rate(names, "data") for names in [("sex",), ("origin",), ("sex", "origin")])
-    assert sex is not None
+    sex = rate_of(result, "sex")
     assert (sex.flips, sex.n) == (12, 30)
     assert isinstance(sex.rate, Observed)
     assert sex.rate.value == pytest.approx(0.4)
-    assert origin is not None
-    assert origin.flips == 0
-    assert both is not None
-    assert both.flips == 12
-    drawn = result.rate(("sex",), "population")
-    assert drawn is not None
-    assert isinstance(drawn.rate, Estimated)
-    assert drawn.rate.low <= 0.4 <= drawn.rate.high
-
-
-def test_examples_differ_only_in_what_is_protected_and_are_sorted():
-    model = linear([1.0, 2.0, 0.0], -2.5)
-    result = individual.measure_flips(
-        model, people(everybody()), population.uniform_population(SCHEMA), config(protected=("sex",))
-    )
-    assert result.examples
-    for profile in result.examples:
+    assert [rate_of(result, "origin").flips, rate_of(result, "sex", "origin").flips] == [0, 12]
+    drawn = rate_of(result, "sex", over="population").rate
+    assert isinstance(drawn, Estimated)
+    assert drawn.low <= 0.4 <= drawn.high
+    examples = [profile for profile in result.examples if set(profile.better.values) == {"sex"}]
+    assert examples
+    for profile in examples:
         assert set(profile.unprotected) == {"grade", "origin"}
         assert profile.unprotected["grade"] in ("1", "2")
         assert (profile.worse.values, profile.better.values) == ({"sex": "f"}, {"sex": "m"})
         assert (profile.worse.label, profile.better.label) == ("no", "yes")
-    assert [profile.gap for profile in result.examples] == sorted((p.gap for p in result.examples), reverse=True)
+    assert [profile.gap for profile in examples] == sorted((profile.gap for profile in examples), reverse=True)
 
 
 @settings(max_examples=scaled(40), deadline=None)
@@ -98,8 +94,7 @@ def test_equals_one_person_at_a_time(seed):
                 other[columns] = assignment
                 labels.add(int(model.predict(other[None])[0]))
             flips += len(labels) > 1
-        rate = result.rate(names, "data")
-        assert rate is not None
+        rate = rate_of(result, *names)
         assert (rate.flips, rate.n) == (flips, 25)
 
 
@@ -131,17 +126,14 @@ class Counting:
         return self.inner.predict(individuals)
 
 
-def test_an_interrupt_keeps_what_was_found():
-    model = linear([1.0, 2.0, 0.0], -2.5)
+@pytest.mark.parametrize("calls", [0, 3])
+def test_an_interrupt_keeps_what_was_found(calls):
+    model = Counting(linear([1.0, 2.0, 0.0], -2.5), calls)
     result = individual.measure_flips(
-        Counting(model, 3),
-        people(everybody()),
-        population.uniform_population(SCHEMA),
-        config(examples=0),
+        model, people(everybody()), population.uniform_population(SCHEMA), config(examples=0)
     )
     assert result.interrupted
-    assert result.rates
-    assert result.rate(("sex",), "data") is not None
+    assert bool(result.rates) == (calls > 0)
 
 
 def test_people_reached_before_a_time_limit_are_a_fair_draw():
@@ -216,10 +208,9 @@ def test_census_network_rate_agrees_with_the_published_sample():
         anyone,
         individual.FlipConfig(protected=("sex",), samples=100_000, confidence=0.999),
     )
-    rate = result.rate(("sex",), "population")
-    assert rate is not None
-    assert isinstance(rate.rate, Estimated)
-    assert rate.rate.low <= expected["sampled_truth"]["sex"]["unfair_pct"] / 100 <= rate.rate.high
+    rate = rate_of(result, "sex", over="population").rate
+    assert isinstance(rate, Estimated)
+    assert rate.low <= expected["sampled_truth"]["sex"]["unfair_pct"] / 100 <= rate.high
 
 
 class Asked:
@@ -303,10 +294,3 @@ def test_missing_values_are_left_to_the_model():
     result = counted(Answers(inside), inside, them)
     assert result.counted_with == "white box"
     assert result.rates == counted(Answers(inside), None, them).rates
-
-
-def test_an_interrupt_before_anything_was_counted_leaves_no_rates():
-    inside = linear([1.0, 2.0, 0.0], -2.5)
-    result = counted(Counting(inside, 0), inside, CROWD)
-    assert result.interrupted
-    assert result.rates == ()

@@ -58,13 +58,13 @@ def find_clearest(
     variants = variants[positions]
     plausible, counterparts = variants.plausible, variants.counterparts
     scores = np.full(plausible.shape, np.nan)
+    labels = np.zeros(scores.shape, dtype=np.int64)
     varies = front is None and can_vary(model)
     if varies:
         reply = ask_people(model, counterparts[plausible])
-        labels = np.zeros(scores.shape, dtype=np.int64)
         labels[plausible], scores[plausible] = reply.labels, reply.scores[:, model.favourable]
     else:
-        _, labels = variants.labels(lambda rows: predict_labels(front or model, rows))
+        labels[plausible] = predict_labels(front or model, counterparts[plausible])
         scores[plausible] = favourable_score(model, counterparts[plausible])
     worse, better, gaps, differs = find_widest_pairs(labels, scores, plausible)
     pairs = np.stack([worse, better], axis=1)

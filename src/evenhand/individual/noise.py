@@ -12,6 +12,8 @@ The excess grows with the square of the bias: with two values and two labels, it
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
@@ -66,14 +68,12 @@ class FlipNoise(ResultPart):
             population: Population that the people were drawn from. None for the people in the data.
         """
         value, (low, high) = excess_over_noise(FlipCounts.of(flips, own), confidence)
-        limits = (float(value), float(low), float(high), len(own), confidence)
-        fields = dict(zip(("value", "low", "high", "n", "confidence"), limits, strict=True)) | {"method": METHOD}
+        fields: dict[str, Any] = {"value": float(value), "low": float(low), "high": float(high), "n": len(own)}
+        fields |= {"confidence": confidence, "method": METHOD}
         return cls(
             single=rate_of(int(flips.sum()), len(flips), confidence, population),
             own=rate_of(int(own.sum()), len(own), confidence, population),
-            excess=Observed.model_validate(fields)
-            if population is None
-            else Estimated.model_validate(fields | {"population": population}),
+            excess=Observed(**fields) if population is None else Estimated(**fields, population=population),
             people=len(own),
             queries=queries,
         )

@@ -24,7 +24,6 @@ from evenhand.core.text import (
     SIMULATED,
     format_count,
     format_decimal,
-    format_level,
     format_percent,
     join_names,
 )
@@ -38,8 +37,7 @@ from evenhand.stats.quantity import (
     Unknown,
     explain_position,
     format_basis,
-    format_interval,
-    format_value,
+    format_quantity,
     show_quantity,
 )
 
@@ -97,30 +95,14 @@ def noise_sentence(noise: FlipNoise, name: str) -> str:
         noise: The comparison with the noise.
         name: The attributes that varied.
     """
-    if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
+    if isinstance(noise.excess, Unknown):
         return f"Whether single answers differ with {name} by more than the model's own noise is unknown."
     assert isinstance(noise.excess, Observed | Estimated)
-    low, high = 100 * noise.excess.low, 100 * noise.excess.high
-    excess = f"excess {100 * noise.excess.value:+.1f} points, {format_level(noise.excess.confidence)} interval "
-    excess += f"{low:+.1f} to {high:+.1f}"
-    clearly = "more often" if low > 0 else "not significantly more often"
+    clearly = "more often" if noise.excess.low > 0 else "not significantly more often"
     return (
-        f"Single answers differ with {name} for {format_value(noise.single, 'rate')} of people, {clearly} than in "
-        f"repeated queries about the same person ({format_value(noise.own, 'rate')}; {excess})."
+        f"Single answers differ with {name} for {format_quantity(noise.single)} of people, {clearly} than in repeated "
+        f"queries about the same person: {format_quantity(noise.own)}; excess {format_quantity(noise.excess)}."
     )
-
-
-def describe_noise(noise: FlipNoise) -> Iterator[str]:
-    """Yield the rate of differing single answers, the model's noise, and the excess."""
-    if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
-        return
-    again = format_count(noise.people, "person", "people")
-    yield f"single answers differ: {format_value(noise.single, 'rate')}, {format_interval(noise.single, 'rate')}"
-    yield (
-        f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
-        f"{again} queried again)"
-    )
-    yield f"excess over its own noise: {format_value(noise.excess, 'rate')}, {format_interval(noise.excess, 'rate')}"
 
 
 def repeat_notes(repeats: RepeatCheck | None) -> list[str]:
@@ -128,10 +110,13 @@ def repeat_notes(repeats: RepeatCheck | None) -> list[str]:
     return [] if repeats is None or not repeats.noise else [repeats.sentence]
 
 
-def rate_notes(rate: FlipRate) -> list[str]:
-    """Return the notes about the noise of a rate."""
-    notes = repeat_notes(rate.headline.repeats)
-    return notes if rate.noise is None else [*notes, *describe_noise(rate.noise)]
+def _describe_noise(rate: FlipRate) -> Iterator[str]:
+    """Yield the rate of differing single answers, the model's noise, and the excess."""
+    yield from repeat_notes(rate.headline.repeats)
+    if rate.noise is not None:
+        yield f"single answers differ: {format_quantity(rate.noise.single)}"
+        yield f"the model's own noise, if the same person is queried again: {format_quantity(rate.noise.own)}"
+        yield f"excess over its own noise: {format_quantity(rate.noise.excess)}"
 
 
 def explain_comparison(result: IndividualResult) -> str:
@@ -173,7 +158,7 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...]) -> Metric
         "counterfactual flip rate",
         show_quantity(headline.rate, "rate", basis=basis),
         (
-            *rate_notes(first),
+            *_describe_noise(first),
             *_describe_published(first),
             *(_describe_rate(rate) for rate in more),
             *dict.fromkeys(filter(None, (explain_position(rate.headline.rate) for rate in (first, *more)))),
@@ -200,23 +185,15 @@ def _describe_published(rate: FlipRate) -> Iterator[str]:
     if counterfactual is None:
         return
     yield f"plausible counterparts: {counterfactual.n:,} of {rate.n:,}"
-    if isinstance(rate.rate, Unknown):
-        return
-    yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
+    yield f"as published, only the attribute changes: {format_quantity(rate.rate)}"
     if counterfactual.implausible:
         share = format_percent(counterfactual.implausible / rate.flips)
         yield f"{share} of these flips need a person who breaks a rule"
 
 
 def _describe_rate(rate: FlipRate) -> str:
-    quantity = rate.headline.rate
-    if isinstance(quantity, Unknown):
-        return f"of {_population(rate)}: unknown, {quantity.reason}"
-    value, interval = format_value(quantity, "rate"), format_interval(quantity, "rate")
-    published = ""
-    if rate.counterfactual is not None and not isinstance(rate.rate, Unknown):
-        published = f"; as published {format_value(rate.rate, 'rate')}"
-    return f"of {_population(rate)}: {value}, {quantity.kind}, {interval}{published}"
+    published = "" if rate.counterfactual is None else f"; as published {format_quantity(rate.rate)}"
+    return f"of {_population(rate)}: {format_quantity(rate.headline.rate)}{published}"
 
 
 def _population(rate: FlipRate) -> str:

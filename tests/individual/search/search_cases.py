@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, Scorer, load_model
 from evenhand.models.additive.network import network_from_dense
@@ -29,6 +30,10 @@ SCHEMA = Schema.parse(
     }
 )
 DOMAIN = np.array(list(itertools.product(range(6), range(3), range(7), range(3))), dtype=float)
+
+
+def profiles(result: SearchResult) -> set[tuple[float, ...]]:
+    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 def people(n: int, seed: int, schema: Schema = SCHEMA) -> People:

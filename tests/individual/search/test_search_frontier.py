@@ -2,13 +2,23 @@
 
 import itertools
 import json
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, published_network, tree
+from search_cases import (
+    DOMAIN,
+    SCHEMA,
+    BlackBox,
+    LabelOnly,
+    flipping,
+    network,
+    people,
+    profiles,
+    published_network,
+    tree,
+)
 
 from evenhand.individual import search
 from evenhand.individual.search.confirmation import confirm_findings
@@ -21,10 +31,6 @@ from evenhand.models import QuestionLedger
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import scaled, shared
-
-
-def profiles(result):
-    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 @pytest.mark.parametrize("kind", ["network", "tree", "labels", "box"])
@@ -51,12 +57,6 @@ def test_with_enough_budget_nobody_is_left_out(kind, seed, constrained, allow_in
     assert profiles(result) == flipping(model, space) & admissible
     assert result.method == "frontier"
     assert result.queries <= 2 * len(admissible) + tried
-
-
-def test_without_data_nobody_is_left_out_either():
-    model = network(11)
-    result = search.search(model, SCHEMA, budget=2 * len(DOMAIN), samples=0)
-    assert profiles(result) == flipping(model, ProfileSpace(SCHEMA))
 
 
 MANY = Schema.parse(
@@ -261,32 +261,6 @@ def test_two_assignments_are_enough_to_find_somebody():
     assert not cut_short
     assert (whole.labels == everything).all()
     assert (whole.scores == model.scores(space.rows(found.unprotected)).reshape(-1, 6, 3)).all()
-
-
-def test_an_interrupt_while_confirming_keeps_what_was_confirmed_by_then(monkeypatch):
-    rng = np.random.default_rng(1)
-    model = BlackBox(network_from_dense(MANY, [(rng.normal(size=(4, 3)), rng.normal(size=3))], classes=("C", "B", "A")))
-    space = ProfileSpace(MANY)
-    oracle = Oracle(model, space, FindingCollector(space, 3), ledger=QuestionLedger(6000))
-    oracle.ask(space.uniform(500, rng))
-    found = oracle.findings.reportable()
-    whole, _ = confirm_findings(model, space, found, QuestionLedger())
-    running = sys.modules[confirm_findings.__module__]
-    asked, times = running._query_missing, []
-
-    def impatient(scorer, space, found, ledger):
-        times.append(len(found))
-        if len(times) == 4:
-            raise KeyboardInterrupt
-        return asked(scorer, space, found, ledger)
-
-    monkeypatch.setattr(running, "CONFIRM_BATCH", 1)
-    monkeypatch.setattr(running, "_query_missing", impatient)
-    some, cut_short = confirm_findings(model, space, found, QuestionLedger())
-    assert cut_short
-    assert len(found) > 4
-    # All were asked about under every assignment: an interrupt takes nothing away.
-    assert (some.unprotected == whole.unprotected).all()
 
 
 def test_what_two_assignments_say_moves_the_others():

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, network, people, published_network, tree
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, network, people, profiles, published_network, tree
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.findings import FindingCollector
-from evenhand.individual.search.methods import gradient
 from evenhand.individual.search.methods.choice import METHODS, load_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
@@ -39,10 +38,6 @@ MODELS = {
     "box": lambda seed: BlackBox(network(seed)),
 }
 CASES = [(name, kind) for name in METHODS for kind in MODELS if kind == "network" or name not in GRADIENTS]
-
-
-def profiles(result: search.SearchResult) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -120,16 +115,6 @@ def test_the_moves_of_the_global_phase_by_hand(name):
     load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(local=0))
     assert visited[:3] == [[[6, 2]], [[5, 3]], [[4, 4]]]
     assert oracle.findings.reportable().unprotected.tolist() == [[4, 4]]
-
-
-def test_the_outcome_of_the_last_move_is_asked_about(monkeypatch):
-    model = network_from_dense(HAND, [(np.array([[1.0], [-2.0], [1.0]]), np.array([3.5]))])
-    space = ProfileSpace(HAND)
-    for moves, found in ((1, 0), (2, 1)):
-        oracle = asked(model, space)
-        monkeypatch.setattr(gradient, "MAX_MOVES", moves)
-        load_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(local=0))
-        assert len(oracle.findings) == found
 
 
 def test_attributes_on_which_both_assignments_disagree_stay():

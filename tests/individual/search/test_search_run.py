@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
+from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, profiles
 
 from evenhand.errors import OptionError
 from evenhand.individual import search
@@ -12,10 +12,6 @@ from evenhand.individual.white_box import WhiteBoxScorer
 from evenhand.models import predict_labels
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
-
-
-def found(result: SearchResult) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 def test_the_rate_comes_first_and_covers_the_truth():
@@ -90,14 +86,14 @@ class Interrupted(BlackBox):
         return super().predict(individuals)
 
 
-def test_an_interrupt_keeps_what_was_found():
+def test_an_interrupt_keeps_what_was_profiles():
     whole = search.search(BlackBox(network(3)), people(60, 1), method="maft", seeds=30, local=30, samples=0)
     model = Interrupted(network(3))
     part = search.search(model, people(60, 1), method="maft", seeds=30, local=30, samples=0)
     assert part.interrupted
     assert part.stopped_by == "interrupt"
     assert 0 < part.profiles < whole.profiles
-    assert found(part) < found(whole)
+    assert profiles(part) < profiles(whole)
     assert "interrupted" in part.summary()
 
 
@@ -149,8 +145,8 @@ def test_intersections_and_several_labels():
     both = search.search(model, JOINT, method="random", seeds=10, local=30)
     assert both.protected == ("sex", "origin")
     # m and c get yes where 2 g - 5 > max(4.5, g), from 6 on; the others where 2 g - 8 > g, at 9 alone.
-    assert found(both) == {(6,), (7,), (8,)}
-    assert found(alone) == {(6, 2), (7, 2), (8, 2)}
+    assert profiles(both) == {(6,), (7,), (8,)}
+    assert profiles(alone) == {(6, 2), (7, 2), (8, 2)}
     labels = both.table.profiles.labels.reshape(-1, 2, 3)
     assert (labels[:, 1, 2] == 2).all()
     assert (np.delete(labels.reshape(-1, 6), 5, axis=1) == labels[:, :1, 0]).all()
@@ -208,19 +204,14 @@ def test_a_white_box_finds_the_same_with_the_models_own_scores():
     assert model.scored < together.queries
 
 
-@pytest.mark.parametrize("white_box", [network(4), None])
-def test_a_white_box_with_other_scores_is_not_asked(white_box):
-    alone = search.search(BlackBox(network(3)), people(60, 1), seeds=20, local=20, samples=0)
-    together = search.search(BlackBox(network(3)), people(60, 1), seeds=20, local=20, samples=0, white_box=white_box)
+@pytest.mark.parametrize(("model", "white_box"), [(BlackBox, network(4)), (BlackBox, None), (LabelOnly, network(3))])
+def test_a_white_box_with_other_scores_is_not_asked(model, white_box):
+    alone, together = (
+        search.search(model(network(3)), people(60, 1), seeds=20, local=20, samples=0, white_box=box)
+        for box in (None, white_box)
+    )
     assert together.asked == "model"
     assert said(together) == said(alone)
-
-
-def test_labels_alone_are_asked_of_the_model():
-    model = LabelOnly(network(3))
-    result = search.search(model, people(60, 1), seeds=20, local=20, samples=0, white_box=model.inner)
-    assert result.asked == "model"
-    assert model.asked >= result.queries
 
 
 def test_close_decisions_are_the_models():

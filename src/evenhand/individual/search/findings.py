@@ -58,11 +58,9 @@ class FindingCollector:
 
     def __init__(self, space: ProfileSpace, classes: int) -> None:
         self.space = space
-        self._seen: dict[int, None] = {}
-        assignments = len(space.assignments)
-        self._unprotected = [np.empty((0, space.width))]
-        self._labels = [np.empty((0, assignments), dtype=np.int64)]
-        self._scores = [np.empty((0, assignments, classes))]
+        self._seen: set[int] = set()
+        shape = 0, len(space.assignments)
+        self._parts = [(np.empty((0, space.width)), np.empty(shape, dtype=np.int64), np.empty((*shape, classes)))]
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -82,25 +80,23 @@ class FindingCollector:
         new = []
         for i, key in zip(rows.tolist(), self.space.keys(unprotected[rows]).tolist(), strict=True):
             if key not in self._seen:
-                self._seen[key] = None
+                self._seen.add(key)
                 new.append(i)
-        if new:
-            self._unprotected.append(unprotected[new])
-            self._labels.append(labels[new])
-            self._scores.append(scores[new])
+        self._parts.append((unprotected[new], labels[new], scores[new]))
         return flips
 
     def reportable(self) -> DiscriminatoryProfiles:
         """Return the profiles that may be reported: legal, and valid unless infeasible profiles are allowed."""
-        space, unprotected = self.space, np.concatenate(self._unprotected)
+        space = self.space
+        unprotected, labels, scores = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         legal = space.is_legal(unprotected)
         valid = np.zeros(len(unprotected), dtype=np.bool_)
         valid[legal] = space.valid(unprotected[legal])
         reportable = legal if space.allow_infeasible else legal & valid
         return DiscriminatoryProfiles(
             unprotected[reportable],
-            np.concatenate(self._labels)[reportable],
-            np.concatenate(self._scores)[reportable],
+            labels[reportable],
+            scores[reportable],
             valid[reportable],
             space.compared(unprotected[reportable]),
         )

@@ -74,7 +74,6 @@ class ProfileNetwork:
         self._assigned = assigned
         parts = [network.parts[column] for column in space.columns]
         self._lines = np.array([i for i, part in enumerate(parts) if isinstance(part, LineTerm)], dtype=np.int64)
-        self._all_lines = len(self._lines) == len(parts)
         lines = [part for part in parts if isinstance(part, LineTerm)]
         self._slopes = np.array([part.slope for part in lines]).reshape(len(lines), len(network.bias))
         self._bias = network.bias + sum((part.intercept for part in lines), np.zeros(len(network.bias)))
@@ -131,8 +130,6 @@ class ProfileNetwork:
         back = _output_gradient(values, loss=loss)
         for (weights, _), positive in zip(reversed(self._layers), reversed(active), strict=True):
             back = np.where(positive, back @ weights.T, 0.0)
-        if self._all_lines:
-            return np.asarray(back @ self._slopes.T)
         gradient = np.empty(unprotected.shape)
         gradient[:, self._lines] = back @ self._slopes.T
         for i, part in self._others:
@@ -151,8 +148,6 @@ class ProfileNetwork:
         return self._profile_units(unprotected) + self._assigned[which]
 
     def _profile_units(self, unprotected: Floats) -> Floats:
-        if self._all_lines:
-            return np.asarray(unprotected @ self._slopes + self._bias)
         units: Floats = unprotected[:, self._lines] @ self._slopes + self._bias
         for i, part in self._others:
             units += part.at(unprotected[:, i])

@@ -287,9 +287,8 @@ class Oracle:
         end = start + len(scores)
         if end > len(self._scores):
             size = max(end, 2 * len(self._scores))
-            grown, grown_labels = np.empty((size, *scores.shape[1:])), np.empty((size, labels.shape[1]), dtype=np.int64)
-            grown[:start], grown_labels[:start] = self._scores[:start], self._labels[:start]
-            self._scores, self._labels = grown, grown_labels
+            for stored in (self._scores, self._labels):
+                stored.resize((size, *stored.shape[1:]), refcheck=False)
         self._scores[start:end], self._labels[start:end] = scores, labels
 
     def _require(self, rows: int) -> None:

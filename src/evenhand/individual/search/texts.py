@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -186,25 +187,39 @@ def search_texts(
         finding = _build_finding(case, reply.labels[positions], reply.scores[positions, favourable], classes)
         if finding is not None:
             findings[number] = finding
-    cases = cases[:reached]
-    checks: dict[str, RepeatCheck] = {}
+    cases, differed, queries = cases[:reached], findings, 0
     if loaded.can_vary:
-        cases, findings, checks = _confirm_findings(cases, findings, answers, config.confidence)
+        flips = list(dict.fromkeys(finding.flip for finding in findings.values()))
+        repetition, queries = answers.confirm_flips(flips, confidence=config.confidence)
+        confirmed, untested = set(compress(flips, repetition.confirmed)), set(flips[repetition.tested :])
+        # Only cases before the first finding that was not tested because of a limit count.
+        end = next((k for k, finding in findings.items() if finding.flip in untested), reached)
+        cases, differed = cases[:end], {k: finding for k, finding in findings.items() if k < end}
+        findings = {k: finding for k, finding in differed.items() if finding.flip in confirmed}
     rates = []
     for category in categories:
-        rows = {case.row for case in cases if case.category == category.name}
-        flips = {finding.row for finding in findings.values() if finding.category == category.name}
+        rows, differing, flipping = (
+            {entry.row for entry in entries if entry.category == category.name}
+            for entries in (cases, differed.values(), findings.values())
+        )
+        check = RepeatCheck(
+            differed=len(differing),
+            tested=len(differing),
+            repeated=len(flipping),
+            queries=queries,
+            confidence=config.confidence,
+        )
         reason = "no text in these queries has such words"
         rates.append(
             FlipRate(
                 over="data",
                 population="the texts",
                 protected=(category.name,),
-                rate=observed_rate(len(flips), len(rows), config.confidence, if_empty=reason),
-                flips=len(flips),
+                rate=observed_rate(len(flipping), len(rows), config.confidence, if_empty=reason),
+                flips=len(flipping),
                 n=len(rows),
                 without=len(documents) - len(rows),
-                repeats=checks.get(category.name),
+                repeats=check if loaded.can_vary and rows else None,
             )
         )
     return TextSearchResult(
@@ -225,10 +240,10 @@ def search_texts(
 
 def _build_finding(case: SlotCase, labels: Integers, scores: Floats, classes: Sequence[Any]) -> TextFinding | None:
     """Build the finding of one text from labels and scores by group, or None if all labels are equal."""
-    if (labels == labels[0]).all():
+    pairs = find_widest_pairs(labels[None], scores[None], np.ones((1, len(labels)), dtype=np.bool_))
+    if not pairs.differs[0]:
         return None
     slot, groups = case.slot, list(case.slot.swapped)
-    pairs = find_widest_pairs(labels[None], scores[None], np.ones((1, len(labels)), dtype=np.bool_))
     worse, better = int(pairs.worse[0]), int(pairs.better[0])
 
     def side(index: int) -> TextSide:
@@ -253,41 +268,6 @@ def _select_clearest(findings: Sequence[TextFinding], max_findings: int) -> tupl
         key = finding.category, frozenset((finding.worse.text, finding.better.text))
         distinct.setdefault(key, finding)
     return tuple(distinct.values())[:max_findings]
-
-
-def _confirm_findings(
-    cases: list[SlotCase], findings: dict[int, TextFinding], answers: TextAnswers, confidence: float
-) -> tuple[list[SlotCase], dict[int, TextFinding], dict[str, RepeatCheck]]:
-    """Query both texts of each finding again, and keep the findings that repeat.
-
-    Args:
-        cases: Cases whose variants have all been queried.
-        findings: Findings by case index.
-        answers: Answers of the model.
-        confidence: 1 minus the false discovery rate.
-
-    Returns:
-        The cases before the first one whose finding was not tested because of a limit, the findings among them that
-        repeat, and the counts of each category.
-    """
-    position: dict[TextFlip, int] = {}
-    for finding in findings.values():
-        position.setdefault(finding.flip, len(position))
-    repetition, queries = answers.confirm_flips(list(position), confidence=confidence)
-    untested = (k for k, finding in findings.items() if position[finding.flip] >= repetition.tested)
-    end = next(untested, len(cases))
-    differed = {k: finding for k, finding in findings.items() if k < end}
-    repeating = {k: finding for k, finding in differed.items() if repetition.confirmed[position[finding.flip]]}
-    checks = {}
-    for name in dict.fromkeys(case.category for case in cases):
-        flips, repeated = (
-            len({finding.row for finding in part.values() if finding.category == name})
-            for part in (differed, repeating)
-        )
-        checks[name] = RepeatCheck(
-            differed=flips, tested=flips, repeated=repeated, queries=queries, confidence=confidence
-        )
-    return cases[:end], repeating, checks
 
 
 def _find_cases(texts: Sequence[str], swappers: Sequence[TermSwapper]) -> list[SlotCase]:

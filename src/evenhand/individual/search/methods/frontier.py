@@ -287,8 +287,9 @@ class BoundarySearch:
             # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
             distances = self._distances(codes, answers)
             for chance in queue["chance"].min() * FIRST_CHANCES:
-                neighbours = self._estimate_neighbours(codes, answers, reachable & (distances <= _distance_of(chance)))
-                if len(queue) + np.count_nonzero(neighbours["chance"] >= chance) > max_size:
+                near = reachable & (distances <= _distance_of(chance))
+                neighbours = self._estimate_neighbours(codes, answers, near, chance)
+                if len(queue) + len(neighbours) > max_size:
                     self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
                     return
         neighbours = self._estimate_neighbours(codes, answers, reachable)
@@ -312,21 +313,27 @@ class BoundarySearch:
         spread = np.sqrt((np.repeat(squares[codes], sizes, axis=1) + squares) / 2)
         return np.asarray(nearest.reshape(spread.shape) / spread)
 
-    def _estimate_neighbours(self, codes: Integers, answers: Floats, reachable: Booleans) -> Neighbours:
-        """Estimate the neighbours of the last parents at some levels (n, V), without those that were queried."""
+    def _estimate_neighbours(
+        self, codes: Integers, answers: Floats, reachable: Booleans, min_chance: float = 0.0
+    ) -> Neighbours:
+        """Estimate the neighbours of the last parents at some levels (n, V).
+
+        Those that were queried, or are less likely than ``min_chance`` to flip, are left out.
+        """
         parent, level = np.nonzero(reachable)
         origin = codes[parent, self._moves.attribute[level]]
-        marks = self._hash_profiles(codes)[parent] ^ self._level_marks[origin] ^ self._level_marks[level]
-        new = ~self._is_queried(marks)
-        parent, level, origin, marks = parent[new], level[new], origin[new], marks[new]
         margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level))
         squares = self._surrogate.spread() ** 2
         spread = np.sqrt((squares[level] + squares[origin]) / 2)
-        neighbours = np.empty(len(marks), NEIGHBOUR)
-        neighbours["chance"] = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
+        chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
+        likely = np.flatnonzero(chance >= min_chance)
+        parent, level = parent[likely], level[likely]
+        neighbours = np.empty(len(likely), NEIGHBOUR)
+        neighbours["chance"], neighbours["level"] = chance[likely], level
         neighbours["parent"] = parent + len(self._parents) - len(codes)
-        neighbours["mark"], neighbours["level"] = marks, level
-        return neighbours
+        marks = self._level_marks[origin[likely]] ^ self._level_marks[level]
+        neighbours["mark"] = marks ^ self._hash_profiles(codes)[parent]
+        return neighbours[~self._is_queried(neighbours["mark"])]
 
     def _select_new(self, rows: Floats) -> Floats:
         """Return the profiles (n, U) that were not queried before, and mark them as queried."""

@@ -16,8 +16,7 @@ a budget, this search continues from other seeds.
 from __future__ import annotations
 
 import heapq
-import itertools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +42,7 @@ LOCAL, SEED, GLOBAL = 1.0, 5.0, 10.0
 """Ranks of profiles in the queue."""
 
 
-@dataclass(frozen=True)
-class PathCondition:
+class PathCondition(NamedTuple):
     """Condition on a path of a tree.
 
     Attributes:
@@ -61,37 +59,73 @@ class PathCondition:
 
     def negate(self) -> PathCondition:
         """Return the opposite condition."""
-        return PathCondition(self.attribute, self.threshold, not self.below, 1 - self.certainty)
+        return self._replace(below=not self.below, certainty=1 - self.certainty)
 
 
 class _ProfileQueue:
     """Priority queue of profiles. Each profile enters it once."""
 
-    def __init__(self, space: ProfileSpace) -> None:
-        self._space = space
+    def __init__(self, space: ProfileSpace, rng: np.random.Generator) -> None:
+        self._space, self._rng = space, rng
         self._heap: list[tuple[float, int, Floats, int]] = []
-        self._count = itertools.count()
         self._seen: set[int] = set()
 
-    def has_seen(self, profile: Floats) -> bool:
-        return int(self._space.keys(profile[None])[0]) in self._seen
-
-    def put(self, rank: float, profile: Floats, which: int) -> None:
+    def put(self, rank: float, profile: Floats, which: int) -> bool:
+        """Add a profile, and return whether it is new."""
         key = int(self._space.keys(profile[None])[0])
-        if key not in self._seen:
+        is_new = key not in self._seen
+        if is_new:
             self._seen.add(key)
-            heapq.heappush(self._heap, (rank, next(self._count), profile, which))
+            heapq.heappush(self._heap, (rank, len(self._seen), profile, which))
+        return is_new
 
     def take(self, max_profiles: int) -> tuple[Floats, Integers]:
         entries = [heapq.heappop(self._heap) for _ in range(min(max_profiles, len(self._heap)))]
         profiles = np.array([profile for _, _, profile, _ in entries]).reshape(len(entries), self._space.width)
         return profiles, np.array([which for *_, which in entries], dtype=np.int64)
 
+    def put_negations(self, path: list[PathCondition], profile: Floats, which: int, *, flips: bool) -> None:
+        """Add profiles that satisfy the path of a profile (U,) with one of its conditions negated."""
+        # Local: negating one condition and keeping all others stays near a profile that discriminates.
+        for j in range(len(path) if flips else 0):
+            conditions = [*path[:j], path[j].negate(), *path[j + 1 :]]
+            self._put_satisfying(conditions, LOCAL + _mean_certainty(conditions), profile, which)
+        # Global: a prefix of the path with its last condition negated leads elsewhere. It ends at an uncertain
+        # condition.
+        for j, condition in enumerate(path):
+            if condition.certainty < MIN_CERTAINTY:
+                break
+            conditions = [*path[:j], condition.negate()]
+            self._put_satisfying(conditions, GLOBAL - _mean_certainty(conditions), profile, which)
+
+    def _put_satisfying(self, conditions: list[PathCondition], rank: float, profile: Floats, which: int) -> None:
+        """Add a new admissible profile that satisfies the conditions, if there is one."""
+        space = self._space
+        low, high = space.lower.copy(), space.upper.copy()
+        for i, threshold, below, _ in conditions:
+            is_whole = space.attributes[i].kind != "real"
+            if below:
+                high[i] = min(high[i], np.floor(threshold) if is_whole else threshold)
+            else:
+                low[i] = max(low[i], np.floor(threshold) + 1 if is_whole else threshold + space.step[i] / 2)
+        if (low > high).any():
+            return
+        # The nearest profile. If it is not new or not admissible, the attributes of the conditions are drawn at random.
+        nearest = np.clip(profile, low, high)
+        if space.is_admissible(nearest[None])[0] and self.put(rank, nearest, which):
+            return
+        columns = sorted({condition.attribute for condition in conditions})
+        random = np.repeat(nearest[None], CANDIDATES, axis=0)
+        random[:, columns] = np.clip(space.draw_anywhere(CANDIDATES, self._rng), low, high)[:, columns]
+        for candidate in random[space.is_admissible(random)]:
+            if self.put(rank, candidate, which):
+                return
+
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Query at most ``local`` profiles per seed."""
     space = oracle.space
-    queue = _ProfileQueue(space)
+    queue = _ProfileQueue(space, rng)
     for profile, which in zip(*space.split(seeds), strict=True):
         queue.put(SEED, profile, int(which))
     queried, max_profiles = 0, len(seeds) * max(1, config.local)
@@ -107,30 +141,7 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
         for i in range(n):
             own = int(answers.labels[i, assignments[i]])
             path = path_conditions(np.concatenate([samples[i], profiles[i : i + 1]]), np.append(labels[i], own), own)
-            _enqueue_negations(space, queue, path, profiles[i], int(assignments[i]), rng, flips=bool(answers.flips[i]))
-
-
-def _enqueue_negations(
-    space: ProfileSpace,
-    queue: _ProfileQueue,
-    path: list[PathCondition],
-    profile: Floats,
-    which: int,
-    rng: np.random.Generator,
-    *,
-    flips: bool,
-) -> None:
-    """Add profiles that satisfy the path of a profile (U,) with one of its conditions negated."""
-    # Local: negating one condition and keeping all others stays near a profile that discriminates.
-    for j in range(len(path) if flips else 0):
-        conditions = [*path[:j], path[j].negate(), *path[j + 1 :]]
-        _enqueue_profile(space, queue, LOCAL + _mean_certainty(conditions), profile, which, conditions, rng)
-    # Global: a prefix of the path with its last condition negated leads elsewhere. It ends at an uncertain condition.
-    for j in range(len(path)):
-        if path[j].certainty < MIN_CERTAINTY:
-            break
-        conditions = [*path[:j], path[j].negate()]
-        _enqueue_profile(space, queue, GLOBAL - _mean_certainty(conditions), profile, which, conditions, rng)
+            queue.put_negations(path, profiles[i], int(assignments[i]), flips=bool(answers.flips[i]))
 
 
 def path_conditions(profiles: Floats, labels: Integers, own: int) -> list[PathCondition]:
@@ -166,39 +177,6 @@ def _sample_around(
     samples = np.where(changed, redrawn, samples)
     labels = np.argmax(oracle.scores_at(samples, np.repeat(which, TREE_QUERIES)), axis=1)
     return samples.reshape(n, TREE_QUERIES, u), np.asarray(labels, dtype=np.int64).reshape(n, TREE_QUERIES)
-
-
-def _enqueue_profile(
-    space: ProfileSpace,
-    queue: _ProfileQueue,
-    rank: float,
-    profile: Floats,
-    which: int,
-    conditions: list[PathCondition],
-    rng: np.random.Generator,
-) -> None:
-    """Add a new admissible profile that satisfies the conditions, if there is one."""
-    low, high = space.lower.copy(), space.upper.copy()
-    for condition in conditions:
-        i, step = condition.attribute, float(space.step[condition.attribute])
-        is_whole = space.attributes[i].kind != "real"
-        if condition.below:
-            high[i] = min(high[i], np.floor(condition.threshold) if is_whole else condition.threshold)
-        else:
-            low[i] = max(low[i], np.floor(condition.threshold) + 1 if is_whole else condition.threshold + step / 2)
-    if (low > high).any():
-        return
-    # The nearest profile. If it is not new or not admissible, the attributes of the conditions are drawn at random.
-    nearest = np.clip(profile, low, high)
-    candidates = [nearest]
-    if queue.has_seen(nearest) or not space.is_admissible(nearest[None])[0]:
-        columns = sorted({condition.attribute for condition in conditions})
-        values = np.clip(space.draw_anywhere(CANDIDATES, rng), low, high)
-        random = np.repeat(nearest[None], CANDIDATES, axis=0)
-        random[:, columns] = values[:, columns]
-        candidates = [row for row in random[space.is_admissible(random)] if not queue.has_seen(row)][:1]
-    for candidate in candidates:
-        queue.put(rank, candidate, which)
 
 
 def _mean_certainty(conditions: list[PathCondition]) -> float:
