@@ -156,7 +156,7 @@ def test_an_unfair_table_is_found(which):
     policy = synthesize(SEVERAL[which])
     actions = policy.actions
     lax = {
-        "listed": lambda: replace(actions, levels=tuple(0 * each for each in actions.levels)),
+        "listed": lambda: replace(actions, levels_by_time=tuple(0 * each for each in actions.levels_by_time)),
         "separate": lambda: replace(actions, tables=tuple(0 * each for each in actions.tables)),
         "packed": lambda: replace(actions, cells=tuple(0 * each + 0b01010101 for each in actions.cells)),
     }

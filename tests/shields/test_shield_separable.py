@@ -20,7 +20,6 @@ from evenhand.shields import (
     synthesize,
     synthesize_separable,
 )
-from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.ends import WelfareBounds, welfare_bounds_of
 from support import scaled
 
@@ -137,7 +136,7 @@ def test_many_runs_are_looked_up_as_one_is() -> None:
     seen = rng.multinomial(t, (0.5, 0.3, 0.2), size=runs).T
     accepted = rng.integers(0, seen + 1)
     group = rng.integers(3, size=runs)
-    found = look_up_levels(policy.actions, t, seen, accepted, group)
+    found = policy.actions.levels(t, seen, accepted, group)
     states = np.stack([seen, accepted], axis=2).transpose(1, 0, 2).reshape(runs, -1).tolist()
     assert found.tolist() == [policy.action(t, tuple(state), int(g)) for state, g in zip(states, group, strict=True)]
     assert set(found.tolist()) == {-1, 0, 1}

@@ -22,7 +22,6 @@ from evenhand.shields import (
 )
 from evenhand.shields.policy.tables import ThresholdTable
 from evenhand.shields.simulation.result import QUANTILE_LEVELS
-from evenhand.shields.simulation.simulated_shields import simulated_shield_for
 from evenhand.shields.simulation.streams import ORDERS, ArrivalSource, ArrivalStream, synthetic_source
 from evenhand.shields.spec.properties import EmptyGroupRule
 from evenhand.stats import clopper_pearson
@@ -347,11 +346,6 @@ def test_labels_are_needed_for_equal_opportunity():
     assert isinstance(source, ArrivalSource)
     with pytest.raises(OptionError, match="no labels"):
         simulate_shield(plan("equal_opportunity"), source)
-
-
-def test_a_decider_is_made_once_from_a_policy():
-    policy = synthesize(plan())
-    assert simulated_shield_for(policy).policy is policy
 
 
 @pytest.mark.parametrize("backend", ["sequential", "threading"])

@@ -151,7 +151,7 @@ def _arrays_of_table(actions: ActionTable) -> StoredArrays:
         by_level = (positions.reshape(-1, 2 * actions.costs).T for positions in actions.positions)
         return tuple(np.diff(levels, axis=1, prepend=levels.dtype.type(0)) for levels in by_level)
     if isinstance(actions, ReachableTable):
-        return (np.concatenate(actions.levels, axis=1),)
+        return (np.concatenate(actions.levels_by_time, axis=1),)
     return actions.arrays
 
 

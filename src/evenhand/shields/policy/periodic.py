@@ -28,18 +28,20 @@ from evenhand.shields.spec.ends import (
     EndValues,
     FairEnd,
     WelfareBounds,
-    WelfareEnd,
     describe_assumption,
     welfare_bounds_of,
 )
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
-from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty
+from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, is_fair, largest_bias
 from evenhand.shields.synthesis.general import synthesize_general
 from evenhand.shields.synthesis.separable import synthesize_separable
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, solve_problem
 
 UNFAIR_END_PRICE = 1000.0
 """Price of an unfair end for soft terminals, as a multiple of the cost of overriding every decision of a period."""
+
+TIE_TOLERANCE = 1e-12
+"""Biases that differ by less are equal fractions, because counters are small."""
 
 MEMORY_BYTES = 64 * 2**20
 """Maximum size of the cached tables of past periods, in bytes."""
@@ -193,7 +195,7 @@ class PeriodicShield:
             return ShieldPeriod(self._same, past, None, False, self.bounds)
         end: EndValues = FairEnd(period_plan.property, period_plan.start)
         if self.bounds is not None:
-            end = WelfareEnd(self.bounds.lower, self.bounds.upper, self.bounds.least_seen)
+            end = self.bounds
         if self._same is None:
             same = _solve_plan(period_plan, dict.fromkeys(period_plan.times, end), self._progress)
             assert same is not None  # Accepting everyone is fair; bounds can be tracked (Lemma 9).
@@ -303,12 +305,12 @@ class GreedyRule:
 
     Attributes:
         property: Property at every time.
-        start: counters carried over.
+        start: Counters carried over; for `levels` also arrays of shape (2 groups, runs).
         costs: Number of costs.
     """
 
     property: FairnessProperty
-    start: Counters
+    start: Counters | Integers
     costs: int = 1
     form = "greedy"
     arrays: tuple[NDArray[Any], ...] = ()
@@ -324,6 +326,16 @@ class GreedyRule:
         if worse <= self.property.kappa or rejected == accepted:
             return 0
         return self.costs if worse == rejected else -self.costs
+
+    def levels(self, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+        runs, past = np.arange(len(group)), np.asarray(self.start).reshape(2 * len(sizes), -1)
+        n, rejecting = (sizes + past[::2]).T, (accepted + past[1::2]).T
+        n[runs, group] += 1
+        accepting = rejecting.copy()
+        accepting[runs, group] += 1
+        harmless = is_fair(self.property, n, rejecting) & is_fair(self.property, n, accepting)
+        worse = largest_bias(self.property, n, rejecting) - largest_bias(self.property, n, accepting)
+        return np.where(harmless | (np.abs(worse) <= TIE_TOLERANCE), 0, self.costs * np.sign(worse).astype(np.int64))
 
 
 # Ends of a period whose counts are added to those of the past: obligatory, exempt, or penalised.

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Integers
 from evenhand.errors import OptionError
 from evenhand.shields.spec.plan import Counters, ShieldPlan
 
@@ -38,6 +39,15 @@ class ActionTable(Protocol):
     @property
     def level(self) -> Callable[..., int]:
         """Function ``level(t, (n_a, a, n_b, b, ...), group)`` that returns the level in a state, without validation."""
+        ...
+
+    def levels(self, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+        """Return the levels in many states after t decisions, shape (runs,).
+
+        Args:
+            sizes, accepted: Counters of the groups since the start of the plan, shape (groups, runs).
+            group: Positions of the groups, shape (runs,).
+        """
         ...
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.shields.policy.policy import ActionTable
-from evenhand.shields.synthesis.separable import SeparableTable
 
 
 def row_start(t: int, labelled: bool) -> int:
@@ -32,9 +30,34 @@ def state_start(t: int, labelled: bool) -> int:
     return comb(t + 4, 5) if labelled else comb(t + 3, 4)
 
 
-def slab_start(t: int, n: int) -> int:
-    """Count the states (n_a, a, n_b or b) with n_a + n_b <= t and a <= n_a before the first one with n_a = n."""
-    return (t + 2) * n * (n + 1) // 2 - n * (n + 1) * (2 * n + 1) // 6
+def threshold_row(t: Any, labelled: Any, n: Any, k: Any, m: Any) -> Any:
+    """Compute the row of thresholds of a group with n seen and k accepted, and m of the other group seen, at time t.
+
+    Integers give an integer, and arrays an array.
+    """
+    # There is a row for each k <= n, and with labels for each m <= t - n too: the rows of n are preceded by the sum
+    # over i < n of (i + 1)(t - i + 1) rows, or of i + 1.
+    if labelled:
+        return (3 * t + 5 - 2 * n) * n * (n + 1) // 6 + k * (t - n + 1) + m
+    return n * (n + 1) // 2 + k
+
+
+def plane_offset(t: Any, labelled: Any, n_a: Any, n_b: Any) -> Any:
+    """Compute the position of the first state (n_a, n_b, ., .) among the states of time t, by (n_a, n_b, a, b).
+
+    Integers give an integer, and arrays an array.
+    """
+    # Without labels n_b = t - n_a, and a plane has (n_a + 1)(n_b + 1) states. The sum over k < n_a of (k + 1)(t - k +
+    # 1) states precede it.
+    if not labelled:
+        return (t + 2) * n_a * (n_a + 1) // 2 - n_a * (n_a + 1) * (2 * n_a + 1) // 6
+    # With labels n_a + n_b <= t: C(t + 4, 4) states in all, of which C(r + 4, 4) + n_a C(r + 3, 3) have n_a or more,
+    # with r = t - n_a; then the planes of this n_a with a smaller n_b.
+    remaining = t - n_a
+    all_states = (t + 4) * (t + 3) * (t + 2) * (t + 1) // 24
+    later_states = (remaining + 4) * (remaining + 3) * (remaining + 2) * (remaining + 1) // 24
+    more = n_a * ((remaining + 3) * (remaining + 2) * (remaining + 1) // 6)
+    return all_states - later_states - more + (n_a + 1) * n_b * (n_b + 1) // 2
 
 
 @dataclass(frozen=True)
@@ -66,20 +89,12 @@ class ThresholdTable:
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
         n_a, a, n_b, b = counters
-        # The group of the individual comes first. C(t + 2, 3) rows, with labels C(t + 3, 4), precede the rows of time
-        # t; ``threshold_row`` gives the order within a time. The level is the number of thresholds that the other
-        # group's count b has passed.
+        # The group of the individual comes first. The level is the number of thresholds that the other group's count b
+        # has passed.
         if group:
             n_a, a, n_b, b = n_b, b, n_a, a
-        if self.labelled:
-            row = (
-                (t + 3) * (t + 2) * (t + 1) * t // 24
-                + (3 * t + 5 - 2 * n_a) * n_a * (n_a + 1) // 6
-                + a * (t - n_a + 1)
-                + n_b
-            )
-        else:
-            row = t * (t + 1) * (t + 2) // 6 + n_a * (n_a + 1) // 2 + a
+        before = (t + 3) * (t + 2) * (t + 1) * t // 24 if self.labelled else t * (t + 1) * (t + 2) // 6
+        row: int = before + threshold_row(t, self.labelled, n_a, a, n_b)
         view = self._views[group]
         if self.costs == 1:
             return (b >= view[2 * row]) + (b >= view[2 * row + 1]) - 1
@@ -90,6 +105,15 @@ class ThresholdTable:
                 break
             risen += 1
         return risen - self.costs
+
+    def levels(self, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+        second = group == 1
+        n_own, own = np.where(second, sizes[1], sizes[0]), np.where(second, accepted[1], accepted[0])
+        n_other, other = np.where(second, sizes[0], sizes[1]), np.where(second, accepted[0], accepted[1])
+        row = row_start(t, self.labelled) + threshold_row(t, self.labelled, n_own, own, n_other)
+        rows_a, rows_b = (positions.reshape(-1, 2 * self.costs) for positions in self.positions)
+        thresholds = np.where(second[:, None], rows_b[row], rows_a[row])
+        return np.asarray((other[:, None] >= thresholds).sum(axis=1) - self.costs)
 
 
 def bits_for(costs: int) -> int:
@@ -125,48 +149,21 @@ class PackedTable:
         return bits_for(self.costs)
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
-        n_a, a, n_b, b = counters
-        state = state_index(t, n_a, a, n_b, b, self.labelled)
+        state: int = self._state(t, *counters)
         bits = self._bits
         per_byte = 8 // bits
         return ((self._views[group][state // per_byte] >> (state % per_byte * bits)) & ((1 << bits) - 1)) - self.costs
 
+    def levels(self, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+        state, bits = self._state(t, sizes[0], accepted[0], sizes[1], accepted[1]), self._bits
+        per_byte = 8 // bits
+        cells = np.where(group == 1, self.cells[1][state // per_byte], self.cells[0][state // per_byte])
+        levels: Integers = (cells.astype(np.int64) >> (state % per_byte * bits)) & ((1 << bits) - 1)
+        return levels - self.costs
 
-def state_index(t: int, n_a: int, a: int, n_b: int, b: int, labelled: bool) -> int:
-    """Return the position of a state among all states."""
-    if not labelled:
-        return state_start(t, False) + slab_start(t, n_a) + a * (t - n_a + 1) + b
-    return state_start(t, True) + plane_start(t, n_a) + (n_a + 1) * n_b * (n_b + 1) // 2 + a * (n_b + 1) + b
-
-
-def plane_start(t: int, n: int) -> int:
-    """Count the states (n_a, n_b, a, b) with n_a + n_b <= t before the first one with n_a = n."""
-    # All of them, C(t + 4, 4), less those with n_a >= n: n more accepted counts each, or as many as without the n.
-    remaining = t - n
-    return comb(t + 4, 4) - comb(remaining + 4, 4) - n * comb(remaining + 3, 3)
-
-
-# Levels of many states at once.
-
-
-def look_up_levels(actions: ActionTable, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
-    """Return the levels of a table of actions after t decisions, shape (runs,).
-
-    Args:
-        sizes, accepted: Counters of the groups since the start of the plan, shape (groups, runs).
-        group: Position of the group, shape (runs,).
-    """
-    if isinstance(actions, ThresholdTable):
-        return _threshold_levels(actions, t, sizes, accepted, group)
-    if isinstance(actions, PackedTable):
-        return _packed_levels(actions, t, sizes, accepted, group)
-    if isinstance(actions, SeparableTable):
-        return actions.levels(t, sizes, accepted, group)
-    counters = np.stack([sizes, accepted], axis=1).reshape(-1, len(group))
-    states = np.concatenate([counters, group[None]]).T
-    different, inverse = np.unique(states, axis=0, return_inverse=True)
-    levels = [actions.level(t, [int(count) for count in state[:-1]], int(state[-1])) for state in different]
-    return np.array(levels, dtype=np.int64)[inverse.reshape(-1)]
+    def _state(self, t: int, n_a: Any, a: Any, n_b: Any, b: Any) -> Any:
+        """Return the position of a state among all states; integers or arrays."""
+        return state_start(t, self.labelled) + plane_offset(t, self.labelled, n_a, n_b) + a * (n_b + 1) + b
 
 
 def apply_levels(level: Integers, recommendation: Integers, cost: Floats, costs: tuple[float, ...]) -> Integers:
@@ -175,50 +172,3 @@ def apply_levels(level: Integers, recommendation: Integers, cost: Floats, costs:
     limits = np.array([-np.inf, *costs[:-1], np.inf])
     against = np.where(recommendation == 1, level < 0, level > 0) & (cost <= limits[np.abs(level)])
     return np.asarray(recommendation ^ against)
-
-
-def _threshold_levels(
-    actions: ThresholdTable, t: int, sizes: Integers, accepted: Integers, group: Integers
-) -> Integers:
-    second = group == 1
-    n_own, own = np.where(second, sizes[1], sizes[0]), np.where(second, accepted[1], accepted[0])
-    n_other, other = np.where(second, sizes[0], sizes[1]), np.where(second, accepted[0], accepted[1])
-    if actions.labelled:
-        # Rows of one time run through n_own, own and n_other.
-        row = (3 * t + 5 - 2 * n_own) * n_own * (n_own + 1) // 6 + own * (t - n_own + 1) + n_other
-    else:
-        row = n_own * (n_own + 1) // 2 + own
-    row += row_start(t, actions.labelled)
-    width = 2 * actions.costs
-    rows_a, rows_b = (positions.reshape(-1, width) for positions in actions.positions)
-    thresholds = np.where(second[:, None], rows_b[row], rows_a[row])
-    return np.asarray((other[:, None] >= thresholds).sum(axis=1) - actions.costs)
-
-
-def _packed_levels(actions: PackedTable, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
-    n_a, n_b = sizes
-    a, b = accepted
-    if actions.labelled:
-        state = _plane_starts(t, n_a) + (n_a + 1) * n_b * (n_b + 1) // 2 + a * (n_b + 1) + b
-    else:
-        state = slab_start(t, n_a) + a * (t - n_a + 1) + b
-    state = state + state_start(t, actions.labelled)
-    bits = bits_for(actions.costs)
-    per_byte = 8 // bits
-    cells = np.where(group == 1, actions.cells[1][state // per_byte], actions.cells[0][state // per_byte])
-    levels: Integers = (cells.astype(np.int64) >> (state % per_byte * bits)) & ((1 << bits) - 1)
-    return levels - actions.costs
-
-
-def _plane_starts(t: int, n: Integers) -> Integers:
-    """``tables.plane_start`` for arrays."""
-
-    def four(k: Integers | int) -> Integers | int:
-        return k * (k - 1) * (k - 2) * (k - 3) // 24
-
-    def three(k: Integers) -> Integers:
-        return k * (k - 1) * (k - 2) // 6
-
-    # C(rest + 4, 4) + n C(rest + 3, 3) of the C(t + 4, 4) states of a layer have n or more seen of the first group.
-    remaining = t - n
-    return np.asarray(four(t + 4) - four(remaining + 4) - n * three(remaining + 3))

@@ -13,7 +13,7 @@ import numpy as np
 from evenhand.core.text import format_count
 from evenhand.core.typing import Integers
 from evenhand.shields.policy.periodic import ShieldPeriod
-from evenhand.shields.spec.ends import FairEnd, WelfareEnd
+from evenhand.shields.spec.ends import FairEnd, WelfareBounds
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.stats.quantity import Proved, Unknown
@@ -233,9 +233,9 @@ def bound_period_bias(period: ShieldPeriod, fairness: FairnessProperty, past: Co
             corners = [(1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
         else:
             corners = [(kappa, 0), (0, kappa), (1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
-    elif isinstance(end, WelfareEnd):
+    elif isinstance(end, WelfareBounds):
         lower, upper = float(end.lower), float(end.upper)
-        free = np.minimum(n_a, n_b) < end.at_least
+        free = np.minimum(n_a, n_b) < end.least_seen
         corners = [(lower, upper), (upper, lower), (lower, lower), (upper, upper)]
     worst = max(
         _worst_corner_bias(fairness, past, n_a[~free], n_b[~free], corners),

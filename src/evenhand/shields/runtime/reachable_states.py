@@ -12,7 +12,6 @@ import numpy as np
 from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.ends import EndValues
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
@@ -152,7 +151,7 @@ def _successor_codes(policy: ShieldPolicy, t: int, states: Integers, grid: Grid)
         yield _encode_states(states, *grid)
     for group in (0, 1):
         groups = np.full(len(states), group)
-        level = look_up_levels(policy.actions, t, sizes, accepted, groups)
+        level = policy.actions.levels(t, sizes, accepted, groups)
         for decision, possible in ((0, level < top), (1, level > -top)):
             successors = states[possible]
             successors[:, 2 * group] += 1

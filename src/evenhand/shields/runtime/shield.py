@@ -93,24 +93,6 @@ class Shield:
         expired_labels: Number of decisions whose label did not arrive within the plan's ``label_wait`` decisions.
     """
 
-    __slots__ = (
-        "_costs",
-        "_course",
-        "_decisions",
-        "_group",
-        "_ids",
-        "_largest",
-        "_needs_id",
-        "_only",
-        "_pending",
-        "_period",
-        "_wait",
-        "advisory",
-        "cost",
-        "expired_labels",
-        "interventions",
-    )
-
     def __init__(self, policy: ShieldPolicy | PeriodicShield, *, advisory: bool = False) -> None:
         state = ShieldState(policy)
         self._course = state
@@ -383,8 +365,6 @@ class DecisionIds:
         pending: Codes of decisions that await a label, the oldest first. `ShieldState.decide` returns them; 0 or more.
         settled: Codes of decisions of this period whose label is known or expired, all negative.
     """
-
-    __slots__ = ("pending", "settled")
 
     def __init__(self, entries: Iterable[tuple[Id, int]] = ()) -> None:
         self.pending: dict[Id, int] = {}

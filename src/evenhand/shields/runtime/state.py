@@ -14,7 +14,6 @@ from evenhand.core.typing import Integers
 from evenhand.errors import DecisionError
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
-from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.runtime.certificate import (
     PROMPT_FROM_HERE,
     PROMPT_LABELS,
@@ -74,42 +73,6 @@ class ShieldState:
     Args:
         shield: Synthesised policy, or shield that synthesises its periods.
     """
-
-    __slots__ = (
-        "_assumption",
-        "_careful",
-        "_examines_outcomes",
-        "_first_code",
-        "_goes_on",
-        "_level",
-        "_live",
-        "_live_states",
-        "_now",
-        "_past_is_known",
-        "_period_bound",
-        "_planned_from",
-        "_settled",
-        "_shield",
-        "_sound",
-        "_terminal",
-        "assumption_held",
-        "costs",
-        "counters",
-        "groups",
-        "has_guarantee",
-        "horizon",
-        "label_wait",
-        "labelled",
-        "open",
-        "past",
-        "past_open",
-        "past_recommended",
-        "period",
-        "policy",
-        "prompt",
-        "recommended",
-        "step",
-    )
 
     def __init__(self, shield: ShieldPolicy | PeriodicShield) -> None:
         if isinstance(shield, ShieldPolicy) and shield.makes_own_periods:
@@ -405,7 +368,7 @@ class ShieldState:
         else:
             outcomes = self.outcomes(MAX_VOTES)
             groups = np.full(len(outcomes), group)
-            levels = look_up_levels(self.policy.actions, self.step, outcomes[:, ::2].T, outcomes[:, 1::2].T, groups)
+            levels = self.policy.actions.levels(self.step, outcomes[:, ::2].T, outcomes[:, 1::2].T, groups)
             against = sum(
                 times * (apply_level(int(level), recommendation, cost, self.costs) != recommendation)
                 for level, times in zip(*np.unique(levels, return_counts=True), strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from math import isnan
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +16,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Floats
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.reachability import (
+    CheckFinding,
     ReachabilityPass,
     can_walk,
     layer_levels,
@@ -39,25 +39,6 @@ NOWHERE = -999
 """Mark of a state that no run reaches."""
 MAP_MOMENTS = (0.25, 0.5, 0.75, 0.95)
 """Fractions of the horizon at which actions are shown as a function of the counters."""
-
-
-class CheckFinding(ResultPart):
-    """States at the time of a check.
-
-    Attributes:
-        time: Decisions made. reached: States that some run reaches.
-        unfair: Unfair states among them.
-        chance: Probability of an unfair state, for the expected arrivals.
-        unjudged, unjudged_chance: Reached states in which too few people of a group were counted for a requirement, and
-            their probability.
-    """
-
-    time: int
-    reached: int
-    unfair: int
-    chance: float
-    unjudged: int
-    unjudged_chance: float
 
 
 class GroupOverrides(ResultPart):
@@ -235,7 +216,7 @@ def inspect_policy(
             "expected_cost": visited.expected_cost,
             "overrides": sum(float(number) for number in _expected_overrides(visited).flat),
             "reached": visited.reached,
-            "ends": tuple(CheckFinding(**asdict(check)) for check in visited.checks),
+            "ends": visited.checks,
             "verified": not any(check.unfair for check in visited.checks),
             "walked": _describe_walked(plan),
         }

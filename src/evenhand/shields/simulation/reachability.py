@@ -14,11 +14,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
-from evenhand.shields.policy.tables import PackedTable, ThresholdTable, row_start, state_start
-from evenhand.shields.policy.tables import look_up_levels as levels_in
-from evenhand.shields.spec.ends import FairEnd, WelfareEnd, welfare_bounds_of
+from evenhand.shields.policy.tables import PackedTable, ThresholdTable, plane_offset, row_start, state_start
+from evenhand.shields.spec.ends import FairEnd, WelfareBounds, welfare_bounds_of
 from evenhand.shields.spec.plan import ShieldPlan
 
 Levels: TypeAlias = NDArray[np.uint8]
@@ -31,8 +31,7 @@ MAX_WALKED_STATES = 2_000_000_000
 """Maximum number of visited states. Visiting them takes about ten seconds."""
 
 
-@dataclass(frozen=True)
-class ReachabilityCheck:
+class CheckFinding(ResultPart):
     """States at the time of a check.
 
     Attributes:
@@ -69,7 +68,7 @@ class ReachabilityPass:
 
     overrides: Floats
     limit: float
-    checks: tuple[ReachabilityCheck, ...]
+    checks: tuple[CheckFinding, ...]
     reached: int
     overriding: tuple[int, int, int]
     expected_cost: float
@@ -100,7 +99,7 @@ def walk_reachable_states(
         planes: Numbers of seen people of both groups whose reached states are returned, by time.
         progress: Callback that receives the number of finished layers and their total.
     """
-    from evenhand.shields.simulation.reachability_kernel import WalkInputs, advance_layer, plane_offset
+    from evenhand.shields.simulation.reachability_kernel import WalkInputs, advance_layer
 
     plan, fairness = policy.plan, policy.plan.property
     labelled, check = fairness.labelled, first_period_end(plan)
@@ -134,11 +133,10 @@ def walk_reachable_states(
     return ReachabilityPass(overrides, limit, tuple(checks), reached, (offset, second, either), paid, kept_planes)
 
 
-def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
+def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareBounds:
     """Return the fair ends of the first period of a plan."""
     if plan.kind == "static-bw":
-        bounds = welfare_bounds_of(plan)
-        return WelfareEnd(bounds.lower, bounds.upper, bounds.least_seen)
+        return welfare_bounds_of(plan)
     return FairEnd(plan.property, (0, 0, 0, 0) if plan.kind == "static-fair" else plan.start)
 
 
@@ -187,7 +185,7 @@ def layer_levels(policy: ShieldPolicy, t: int) -> Levels:
     n_a, a, n_b, b = layer_states(t, labelled)
     for group in (0, 1):
         which = np.full(len(n_a), group)
-        levels[group] = levels_in(actions, t, np.stack([n_a, n_b]), np.stack([a, b]), which) + policy.levels
+        levels[group] = actions.levels(t, np.stack([n_a, n_b]), np.stack([a, b]), which) + policy.levels
     return levels
 
 
@@ -206,8 +204,8 @@ def _layer_size(t: int, labelled: bool) -> int:
     return state_start(t + 1, labelled) - state_start(t, labelled)
 
 
-def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: bool) -> ReachabilityCheck:
-    from evenhand.shields.simulation.reachability_kernel import count_unfair, plane_offset
+def _check_layer(check: FairEnd | WelfareBounds, layer: Floats, t: int, labelled: bool) -> CheckFinding:
+    from evenhand.shields.simulation.reachability_kernel import count_unfair
 
     reached, wrong, chance, unjudged, unjudged_chance = 0, 0, 0.0, 0, 0.0
     for n_a in range(t + 1):
@@ -220,4 +218,6 @@ def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: b
             if not check.is_judged(n_a, n_b):
                 unjudged += more[0]
                 unjudged_chance += float(np.maximum(layer[offset : offset + (n_a + 1) * (n_b + 1)], 0).sum())
-    return ReachabilityCheck(t, reached, wrong, chance, unjudged, unjudged_chance)
+    return CheckFinding(
+        time=t, reached=reached, unfair=wrong, chance=chance, unjudged=unjudged, unjudged_chance=unjudged_chance
+    )

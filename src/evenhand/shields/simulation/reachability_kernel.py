@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Floats, Integers
+from evenhand.shields.policy.tables import plane_offset, threshold_row
 
 
 class WalkInputs(NamedTuple):
@@ -37,30 +38,7 @@ class WalkInputs(NamedTuple):
     limit: float
 
 
-@compile_kernel()
-def plane_offset(t, labelled, n_a, n_b):
-    """Compute the position of the first state (n_a, n_b, ., .) in the layer of time t."""
-    # Without labels n_b = t - n_a, and a plane has (n_a + 1)(n_b + 1) states. The sum over k < n_a of (k + 1)(t - k +
-    # 1) states precede it.
-    if not labelled:
-        return (t + 2) * n_a * (n_a + 1) // 2 - n_a * (n_a + 1) * (2 * n_a + 1) // 6
-    # With labels n_a + n_b <= t: C(t + 4, 4) states in all, of which C(r + 4, 4) + n_a C(r + 3, 3) have n_a or more,
-    # with r = t - n_a; then the planes of this n_a with a smaller n_b.
-    remaining = t - n_a
-    all_states = (t + 4) * (t + 3) * (t + 2) * (t + 1) // 24
-    later_states = (remaining + 4) * (remaining + 3) * (remaining + 2) * (remaining + 1) // 24
-    more = n_a * ((remaining + 3) * (remaining + 2) * (remaining + 1) // 6)
-    return all_states - later_states - more + (n_a + 1) * n_b * (n_b + 1) // 2
-
-
-@compile_kernel()
-def threshold_row(t, labelled, n, k, m):
-    """Compute the row of thresholds of a group with n seen and k accepted, and m of the other group seen, at time t."""
-    # There is a row for each k <= n, and with labels for each m <= t - n too: the rows of n are preceded by the sum
-    # over i < n of (i + 1)(t - i + 1) rows, or of i + 1.
-    if labelled:
-        return (3 * t + 5 - 2 * n) * n * (n + 1) // 6 + k * (t - n + 1) + m
-    return n * (n + 1) // 2 + k
+_plane_offset, _threshold_row = (compile_kernel(internal=True)(rule) for rule in (plane_offset, threshold_row))
 
 
 @compile_kernel()
@@ -74,9 +52,9 @@ def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
     for n_a in range(t + 1):
         for n_b in range(0 if labelled else t - n_a, t - n_a + 1):
             for a in range(n_a + 1):
-                row_a = threshold_row(t, labelled, n_a, a, n_b)
+                row_a = _threshold_row(t, labelled, n_a, a, n_b)
                 for b in range(n_b + 1):
-                    row_b = threshold_row(t, labelled, n_b, b, n_a)
+                    row_b = _threshold_row(t, labelled, n_b, b, n_a)
                     level_a = level_b = 0
                     for i in range(2 * costs):
                         level_a += b >= rows_a[row_a, i]
@@ -115,10 +93,10 @@ def advance_layer(t, labelled, layer, following, levels, inputs, sums, counts):
     at = 0
     for n_a in range(t + 1):
         for n_b in range(0 if labelled else t - n_a, t - n_a + 1):
-            to_a = plane_offset(t + 1, labelled, n_a + 1, n_b)
-            to_b = plane_offset(t + 1, labelled, n_a, n_b + 1)
+            to_a = _plane_offset(t + 1, labelled, n_a + 1, n_b)
+            to_b = _plane_offset(t + 1, labelled, n_a, n_b + 1)
             # With labels, a person with label 0 changes no counter: the state stays in the same plane.
-            to_none = plane_offset(t + 1, labelled, n_a, n_b) if labelled else 0
+            to_none = _plane_offset(t + 1, labelled, n_a, n_b) if labelled else 0
             for a in range(n_a + 1):
                 for b in range(n_b + 1):
                     probability = layer[at]

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.simulation.reachability import ReachabilityCheck, level_effects
+from evenhand.shields.simulation.reachability import CheckFinding, level_effects
 from evenhand.shields.spec.ends import welfare_bounds_of
 from evenhand.shields.spec.properties import is_fair
 from evenhand.shields.synthesis.general import ReachableTable
@@ -35,7 +35,7 @@ class GroupsPass:
         expected_cost: Expected cost of the overrides.
     """
 
-    checks: tuple[ReachabilityCheck, ...]
+    checks: tuple[CheckFinding, ...]
     reached: int
     overrides: Floats
     expected_cost: float
@@ -76,7 +76,7 @@ def _walk_listed(
     # the state after it counts as reached, even with probability 0.
     for t in range(plan.horizon):
         place = np.searchsorted(actions.states[t], states)
-        levels = actions.levels[t][:, place].astype(np.int64) + policy.levels
+        levels = actions.levels_by_time[t][:, place].astype(np.int64) + policy.levels
         targets, weights = [], []
         for group, rate in enumerate(inputs.rate):
             level = levels[group]
@@ -106,20 +106,24 @@ def _decode(states: Integers, strides: Integers) -> Integers:
     return np.asarray(states[:, None] // strides % extents)
 
 
-def _check_listed(policy: ShieldPolicy, t: int, counters: Integers, chance: Floats) -> ReachabilityCheck:
+def _check_listed(policy: ShieldPolicy, t: int, counters: Integers, chance: Floats) -> CheckFinding:
     fairness = policy.plan.property
     counters = counters + np.array(policy.plan.start)
     sizes, accepted = counters[:, ::2], counters[:, 1::2]
     unfair: Booleans = ~is_fair(fairness, sizes, accepted)
     # No two groups are large enough for a comparison.
     unjudged = np.sort(sizes, axis=1)[:, -2] < fairness.empty_group.needed_count
-    return ReachabilityCheck(
-        t,
-        len(sizes),
-        int(unfair.sum()),
-        float(chance[unfair].sum()),
-        int(unjudged.sum()),
-        float(chance[unjudged].sum()),
+    return _count_check(t, len(sizes), unfair, unjudged, chance)
+
+
+def _count_check(t: int, reached: int, unfair: Booleans, unjudged: Booleans, chance: Floats) -> CheckFinding:
+    return CheckFinding(
+        time=t,
+        reached=reached,
+        unfair=int(unfair.sum()),
+        chance=float(chance[unfair].sum()),
+        unjudged=int(unjudged.sum()),
+        unjudged_chance=float(chance[unjudged].sum()),
     )
 
 
@@ -128,7 +132,7 @@ def _walk_separate(
 ) -> GroupsPass:
     plan, groups = policy.plan, len(policy.plan.inputs.groups)
     overrides, cost, reached = np.zeros((groups, 2)), 0.0, 0
-    checks_of_groups: dict[int, list[ReachabilityCheck]] = {t: [] for t in plan.times}
+    checks_of_groups: dict[int, list[CheckFinding]] = {t: [] for t in plan.times}
     for group in range(groups):
         for t, more, forced, paid, check in _walk_group(policy, actions, group):
             reached, cost = reached + more, cost + paid
@@ -139,13 +143,13 @@ def _walk_separate(
                 progress(group * plan.horizon + t, groups * plan.horizon)
     # Union bound: the probability that some group is unfair is at most the sum over the groups.
     checks = (
-        ReachabilityCheck(
-            t,
-            sum(check.reached for check in each),
-            sum(check.unfair for check in each),
-            min(1.0, sum(check.chance for check in each)),
-            sum(check.unjudged for check in each),
-            min(1.0, sum(check.unjudged_chance for check in each)),
+        CheckFinding(
+            time=t,
+            reached=sum(check.reached for check in each),
+            unfair=sum(check.unfair for check in each),
+            chance=min(1.0, sum(check.chance for check in each)),
+            unjudged=sum(check.unjudged for check in each),
+            unjudged_chance=min(1.0, sum(check.unjudged_chance for check in each)),
         )
         for t, each in checks_of_groups.items()
     )
@@ -154,7 +158,7 @@ def _walk_separate(
 
 def _walk_group(
     policy: ShieldPolicy, actions: SeparableTable, group: int
-) -> Iterator[tuple[int, int, Floats, float, ReachabilityCheck | None]]:
+) -> Iterator[tuple[int, int, Floats, float, CheckFinding | None]]:
     """Yield the time, the reached states, the overrides, the cost and the check of each decision of a period.
 
     The position of the state (n, a) is n (n + 1) / 2 + a at every time.
@@ -188,12 +192,5 @@ def _walk_group(
         if t + 1 in plan.times:
             unfair = reached & ~allowed[: len(reached)]
             small = reached & (n[: len(reached)] < bounds.least_seen)
-            check = ReachabilityCheck(
-                t + 1,
-                int(reached.sum()),
-                int(unfair.sum()),
-                float(chance[unfair].sum()),
-                int(small.sum()),
-                float(chance[small].sum()),
-            )
+            check = _count_check(t + 1, int(reached.sum()), unfair, small, chance)
         yield t + 1, reached_before, against, spent, check

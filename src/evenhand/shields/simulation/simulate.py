@@ -15,7 +15,9 @@ from evenhand.core.config import Config, setting
 from evenhand.core.parallel import count_workers, run_parts
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import LimitError, OptionError
+from evenhand.shields.policy.periodic import ShieldPeriod
 from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.policy.tables import apply_levels
 from evenhand.shields.simulation.result import (
     QUANTILE_LEVELS,
     BiasHistogram,
@@ -24,10 +26,8 @@ from evenhand.shields.simulation.result import (
 )
 from evenhand.shields.simulation.simulated_shields import (
     NO_ASSUMPTION,
-    PeriodPolicy,
     RunCounters,
     SimulatedShield,
-    simulated_shield_for,
 )
 from evenhand.shields.simulation.streams import ArrivalSource, ArrivalStream, Order, synthetic_source
 from evenhand.shields.spec.configuration import format_exact
@@ -187,7 +187,7 @@ def simulate_runs(
     periods = _check_arguments(plan, source, config.periods)
     if progress is not None:
         progress("synthesising the shield", 0.0)
-    decider = simulated_shield_for(shield)
+    decider = SimulatedShield(shield)
     chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs, config.max_runs))
     if workers is not None:
         count_workers(workers)
@@ -243,7 +243,7 @@ class _Simulation:
 
     @cached_property
     def _decider(self) -> SimulatedShield:
-        return simulated_shield_for(self.shield)
+        return SimulatedShield(self.shield)
 
     def run(self, number: int) -> RunRecords:
         """Simulate the runs of a chunk on a worker."""
@@ -336,7 +336,7 @@ def _simulate_chunk(
             part, part_alone = totals.part(chosen), unshielded.part(chosen)
             sizes = _simulate_period(plan, act, stream, period, chosen, (part, part_alone), moments, runs)
             # If the end is always fair, a single period needs no assumption.
-            assumption_kept = act.assumption_held(sizes) | (act.has_guarantee and periods == 1)
+            assumption_kept = act.assumption_held(*sizes.T) | (act.guaranteed and periods == 1)
             runs.assumed[chosen] &= assumption_kept
             totals.put(chosen, part)
             unshielded.put(chosen, part_alone)
@@ -351,7 +351,7 @@ def _simulate_chunk(
 
 def _simulate_period(
     plan: ShieldPlan,
-    act: PeriodPolicy,
+    act: ShieldPeriod,
     stream: ArrivalStream,
     period: int,
     chosen: Integers,
@@ -373,7 +373,8 @@ def _simulate_period(
         step = period * plan.horizon + t
         arrived = stream.next_arrivals(step, chosen, totals)
         group, recommendation, cost = source.group[arrived], source.recommendation[arrived], source.cost[arrived]
-        decision = act.decide(t, counts.seen, counts.accepted, group, recommendation, cost)
+        level = act.policy.actions.levels(t, counts.seen.T, counts.accepted.T, group)
+        decision = apply_levels(level, recommendation, cost, plan.inputs.costs)
         label = None if source.label is None else source.label[arrived]
         counted = label if fairness.labelled and label is not None else 1
         counts.add(group, counted, decision)

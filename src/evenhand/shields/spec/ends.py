@@ -68,40 +68,6 @@ class FairEnd(_BandValues):
         return min(n_a + self.start[0], n_b + self.start[2]) >= self.property.empty_group.needed_count
 
 
-@dataclass(frozen=True)
-class WelfareEnd(_BandValues):
-    """Ends at which both welfares are within the bounds, or a group has fewer than ``at_least`` (Static-BW, Definition
-    5).
-
-    Attributes:
-        lower, upper: Exact bounds of the welfare.
-        at_least: Size of a group below which every end is allowed.
-        start: Counters of the past.
-    """
-
-    lower: Fraction
-    upper: Fraction
-    at_least: int
-    start: Counters = (0, 0, 0, 0)
-
-    def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
-        seen_a, past_a, seen_b, past_b = self.start
-        n_a, a, n_b = (np.asarray(counts, dtype=np.int64) for counts in (n_a, a, n_b))
-        n, m, k = n_a + seen_a, n_b + seen_b, a + past_a
-        lower, upper = self.lower, self.upper
-        inside = (lower.numerator * n <= k * lower.denominator) & (k * upper.denominator <= upper.numerator * n)
-        low = -(-lower.numerator * m // lower.denominator) - past_b
-        high = upper.numerator * m // upper.denominator - past_b
-        small = np.minimum(n, m) < self.at_least
-        low = np.where(small, 0, np.where(inside, np.maximum(low, 0), 1))
-        high = np.where(small, n_b, np.where(inside, np.minimum(high, n_b), 0))
-        return low, high
-
-    def is_judged(self, n_a: int, n_b: int) -> bool:
-        """Return whether these counts suffice for a requirement."""
-        return min(n_a + self.start[0], n_b + self.start[2]) >= self.at_least
-
-
 def end_values_of(plan: ShieldPlan) -> EndValues:
     """Return the values of a plan's checks, over two groups."""
     return FairEnd(plan.property, plan.start)
@@ -121,8 +87,11 @@ MAX_DENOMINATOR = 10**6
 
 
 @dataclass(frozen=True)
-class WelfareBounds:
+class WelfareBounds(_BandValues):
     """Exact bounds on the welfare of every group.
+
+    An end is allowed if both welfares are within the bounds, or a group has fewer than ``least_seen`` (Static-BW,
+    Definition 5).
 
     Attributes:
         lower, upper: The bounds, 0 <= lower < upper <= 1.
@@ -153,6 +122,17 @@ class WelfareBounds:
         low = accepted * self.lower.denominator >= sizes * self.lower.numerator
         high = accepted * self.upper.denominator <= sizes * self.upper.numerator
         return np.asarray(low & high)
+
+    def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
+        n_a, n_b = np.asarray(n_a, dtype=np.int64), np.asarray(n_b, dtype=np.int64)
+        inside, small = self.holds(n_a, a), np.minimum(n_a, n_b) < self.least_seen
+        low = -(-self.lower.numerator * n_b // self.lower.denominator)
+        high = np.minimum(self.upper.numerator * n_b // self.upper.denominator, n_b)
+        return np.where(small, 0, np.where(inside, low, 1)), np.where(small, n_b, np.where(inside, high, 0))
+
+    def is_judged(self, n_a: int, n_b: int) -> bool:
+        """Return whether these counts suffice for a requirement."""
+        return min(n_a, n_b) >= self.least_seen
 
     def words(self) -> str:
         """Describe the bounds."""

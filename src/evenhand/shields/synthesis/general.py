@@ -36,23 +36,23 @@ class ReachableTable:
     Attributes:
         strides: (2 groups,) increment of the encoded state when each counter grows by one.
         states: encoded states per time, ascending.
-        levels: per time (groups, states) int8.
+        levels_by_time: per time (groups, states) int8.
     """
 
     strides: tuple[int, ...]
     states: tuple[Integers, ...]
-    levels: tuple[NDArray[np.int8], ...]
+    levels_by_time: tuple[NDArray[np.int8], ...]
     form = "listed"
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        return (*self.states, *self.levels)
+        return (*self.states, *self.levels_by_time)
 
     @cached_property
     def _views(self) -> tuple[tuple[memoryview, tuple[memoryview, ...]], ...]:
         return tuple(
             (states.data, tuple(row.data for row in levels))
-            for states, levels in zip(self.states, self.levels, strict=True)
+            for states, levels in zip(self.states, self.levels_by_time, strict=True)
         )
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
@@ -63,6 +63,11 @@ class ReachableTable:
         if position == len(states) or states[position] != state:
             raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
         return int(levels[group][position])
+
+    def levels(self, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
+        strides = np.array(self.strides)
+        position = np.searchsorted(self.states[t], strides[::2] @ sizes + strides[1::2] @ accepted)
+        return self.levels_by_time[t][group, position].astype(np.int64)
 
 
 def synthesize_general(

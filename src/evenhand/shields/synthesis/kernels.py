@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.kernels import compile_kernel
-from evenhand.core.typing import Floats
 
 Bytes = NDArray[np.uint8]
 
@@ -23,18 +22,22 @@ ALL_DEAD = np.uint64(2**64 - 1)
 EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
-class LevelOutputs(NamedTuple):
-    """Outputs for the levels: thresholds of either group, or the level of every state. The other arrays are empty.
+class Tables(NamedTuple):
+    """Whole tables that are filled, as thresholds or packed. The arrays of the other form are empty.
 
     Attributes:
-        rows_a, rows_b: (rows of the layer, 2 costs), see `ThresholdTable`.
-        cells_a, cells_b: (states of the layer,) levels plus costs.
+        rows_a, rows_b: Thresholds, (rows, 2 costs), see `ThresholdTable`.
+        cells_a, cells_b: Packed levels, see `PackedTable`.
+        bits: Number of bits of a packed level.
+        costs: Number of costs.
     """
 
     rows_a: NDArray[np.unsignedinteger]
     rows_b: NDArray[np.unsignedinteger]
     cells_a: Bytes
     cells_b: Bytes
+    bits: int
+    costs: int
 
 
 class LevelRow(NamedTuple):
@@ -44,22 +47,14 @@ class LevelRow(NamedTuple):
     words: NDArray[np.uint64]
 
 
-class RowOutputs(NamedTuple):
-    """Outputs of a row of states: its values, and the levels for each group."""
-
-    value: Floats
-    a: LevelRow
-    b: LevelRow
-
-
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def empty_row(states):
     """Build levels of 0 for a number of states, rounded up to whole words."""
     words = np.zeros(states // 8 + 1, dtype=np.uint64)
     return LevelRow(words.view(np.uint8), words)
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def single_cost_value(rejected, accepted, accept, reject, cost):
     """Compute the expected value of a step with one cost, given the probabilities of the recommendations."""
     # One step of the recursion of Fairness Shields (AAAI 2025, Theorem 1), with V+ after an acceptance and V- after a
@@ -70,7 +65,7 @@ def single_cost_value(rejected, accepted, accept, reject, cost):
     )
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def single_cost_level(rejected, accepted, below, above):
     """One cost: the level. A difference of infinities is not a number and compares as false; such a state is dead."""
     # Level 1 follows. A recommendation is overridden iff the other decision saves more than its cost: acceptance is
@@ -80,7 +75,7 @@ def single_cost_level(rejected, accepted, below, above):
     return level if (rejected if rejected < accepted else accepted) < np.inf else np.uint8(DEAD_LEVEL)
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def several_costs_step(rejected, accepted, mix, near):
     """Several costs: compute the expected value of a step and its level, searched from ``near`` on."""
     # With costs c_1 < ... < c_K the step's value is the minimum over levels of accept * V+ + reject * V- + cost:
@@ -99,51 +94,41 @@ def several_costs_step(rejected, accepted, mix, near):
     return mix.accept[near] * accepted + mix.reject[near] * rejected + mix.cost[near], near
 
 
-@compile_kernel(nogil=True, error_model="numpy")
-def opportunity_single(up, right, own, a, columns, labels, mixes, row):
-    """Compute the values of a row and levels for both groups with one cost; label 0 changes no counter.
+@compile_kernel(nogil=True, error_model="numpy", inline="always")
+def sweep_row_single(rejected_a, accepted_a, rejected_b, accepted_b, steps, new):
+    """Compute the values of neighbouring states with one cost; ``steps`` are (accept, reject) of each group and it."""
+    one_a, zero_a, one_b, zero_b, cost = steps
+    for k in range(len(new)):
+        value_a = single_cost_value(rejected_a[k], accepted_a[k], one_a, zero_a, cost)
+        new[k] = value_a + single_cost_value(rejected_b[k], accepted_b[k], one_b, zero_b, cost)
 
-    ``up`` has the values with one more of group a seen, ``right`` with one more of group b.
+
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
+def sweep_row_levels(sources, mixes, new, level_a, level_b):
+    """Compute the values of neighbouring states and their levels for both groups, with any number of costs.
+
+    ``sources`` are the values after a rejection and an acceptance of each group.
     """
+    rejected_a, accepted_a, rejected_b, accepted_b = sources
     mix_a, mix_b = mixes
-    new, level_a, level_b = row.value, row.a.level, row.b.level
-    cost = mix_a.single
-    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
-    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
-    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
-    # The label z comes after the decision y and counts only if it is 1: Q_g(y) = P(z = 1 | g) * V(s_g + 1, a_g + y) +
-    # P(z = 0 | g) * V(unchanged); then the step as for parity.
-    for b in range(columns):
-        stay = not_a * own[a, b]
-        rejected, accepted = yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay
-        value = single_cost_value(rejected, accepted, one_a, zero_a, cost)
-        level_a[b] = single_cost_level(rejected, accepted, below_a, above_a)
-        stay = not_b * own[a, b]
-        rejected, accepted = yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay
-        new[b] = value + single_cost_value(rejected, accepted, one_b, zero_b, cost)
-        level_b[b] = single_cost_level(rejected, accepted, below_b, above_b)
-
-
-@compile_kernel(nogil=True, error_model="numpy")
-def opportunity_several(up, right, own, a, columns, labels, mixes, row):
-    """`opportunity_single` with several costs."""
-    mix_a, mix_b = mixes
-    new, level_a, level_b = row.value, row.a.level, row.b.level
-    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
+    if mix_a.single >= 0:
+        steps = mix_a.accept[1], mix_a.reject[1], mix_b.accept[1], mix_b.reject[1], mix_a.single
+        sweep_row_single(rejected_a, accepted_a, rejected_b, accepted_b, steps, new)
+        for k in range(len(new)):
+            level_a[k] = single_cost_level(rejected_a[k], accepted_a[k], mix_a.rises[0], mix_a.rises[1])
+            level_b[k] = single_cost_level(rejected_b[k], accepted_b[k], mix_b.rises[0], mix_b.rises[1])
+        return
+    # The search for a level starts at that of the previous state.
     near_a = near_b = len(mix_a.rises) // 2
-    # A person with label 0 is not counted: V after a decision on group g is P(0 | g) * V(here) + P(1 | g) * V(one more
-    # of g, accepted or not).
-    for b in range(columns):
-        stay = not_a * own[a, b]
-        value_a, near_a = several_costs_step(yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay, mix_a, near_a)
-        stay = not_b * own[a, b]
-        value_b, near_b = several_costs_step(yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay, mix_b, near_b)
-        new[b] = value_a + value_b
-        level_a[b] = near_a if value_a < np.inf else DEAD_LEVEL
-        level_b[b] = near_b if value_b < np.inf else DEAD_LEVEL
+    for k in range(len(new)):
+        value_a, near_a = several_costs_step(rejected_a[k], accepted_a[k], mix_a, near_a)
+        value_b, near_b = several_costs_step(rejected_b[k], accepted_b[k], mix_b, near_b)
+        new[k] = value_a + value_b
+        level_a[k] = near_a if value_a < np.inf else DEAD_LEVEL
+        level_b[k] = near_b if value_b < np.inf else DEAD_LEVEL
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def thresholds_along_row(row, start, stop, columns, rises, i):
     """Store the thresholds along a row in ``rises[i]``, and return whether the level never falls on its live states.
 
@@ -174,7 +159,7 @@ def thresholds_along_row(row, start, stop, columns, rises, i):
     return True
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def thresholds_across_rows(row, start, stop, a, highest, rises, first, step):
     """Store the thresholds of group b, whose rows run across: the row of count b is ``first + b * step``.
 
@@ -200,8 +185,44 @@ def thresholds_across_rows(row, start, stop, a, highest, rises, first, step):
     return monotone
 
 
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
+def pack_levels(table, start, levels, bits, follow):
+    """Store levels with a number of bits each, the lowest first, from position ``start`` of a zeroed table on.
+
+    Dead states get the level ``follow``.
+    """
+    per_byte = 8 // bits
+    for i in range(len(levels)):
+        position = start + i
+        level = levels[i] if levels[i] != DEAD_LEVEL else np.uint8(follow)
+        table[position // per_byte] |= np.uint8(level << (position % per_byte * bits))
+
+
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
+def store_levels(tables, row_a, row_b, highest, start, stop, columns, place, position):
+    """Store the levels of a row of states, and return whether thresholds store them exactly.
+
+    Args:
+        row_a, row_b: Levels. States outside of ``start`` to ``stop`` are dead.
+        highest: See `thresholds_across_rows`.
+        columns: Number of states.
+        place: Row of group a in its table, row of group b at the count 0 in its table, their step, and count of a.
+        position: Position of the first state in a packed table.
+    """
+    row, first, step, a = place
+    if len(tables.rows_a):
+        along = thresholds_along_row(row_a, start, stop, columns, tables.rows_a, row)
+        return thresholds_across_rows(row_b, start, stop, a, highest, tables.rows_b, first, step) and along
+    for levels in (row_a.level, row_b.level):
+        levels[:start] = DEAD_LEVEL
+        levels[stop:] = DEAD_LEVEL
+    pack_levels(tables.cells_a, position, row_a.level[:columns], tables.bits, tables.costs)
+    pack_levels(tables.cells_b, position, row_b.level[:columns], tables.bits, tables.costs)
+    return True
+
+
 @compile_kernel(nogil=True, error_model="numpy")
-def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
+def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, starts, tables):
     """Compute the layer at time t from the next one, in place, and return whether thresholds store its levels.
 
     Args:
@@ -209,15 +230,16 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
         t: Time. Only people with label 1 are counted, so n_a + n_b is at most t.
         mix_a, mix_b: Steps of the groups.
         labels: Probability of (group, label).
-        out: Outputs for the levels.
+        starts: Rows of thresholds and states before this layer.
+        tables: Tables to fill.
     """
     # A state of the plane (n_a, n_b) reads that plane and those of (n_a + 1, n_b) and (n_a, n_b + 1), which come later
     # in this order and are still of time t + 1. A row is written when it has been read.
-    row = RowOutputs(np.empty(t + 1), empty_row(t), empty_row(t))
-    highest, mixes = empty_row(t), (mix_a, mix_b)
-    single, compact = mix_a.single >= 0, len(out.rows_a) > 0
-    monotone = True
-    cell, slab_a = 0, 0
+    row_a, row_b, highest, mixes = empty_row(t), empty_row(t), empty_row(t), (mix_a, mix_b)
+    sources = np.empty((4, t + 1))
+    not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
+    monotone, compact = True, len(tables.rows_a) > 0
+    slab_a, state = starts
     for n_a in range(t + 1):
         for n_b in range(t - n_a + 1):
             columns = n_b + 1
@@ -226,73 +248,30 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
             up = values[above : above + (n_a + 2) * columns].reshape((n_a + 2, columns))
             right = values[next_plane : next_plane + (n_a + 1) * (columns + 1)].reshape((n_a + 1, columns + 1))
             # Rows before those of this n_b: the sum of (k + 1) (t + 1 - k) over k < n_b, in closed form.
-            slab_b = (t + 2) * n_b * (n_b + 1) // 2 - n_b * (n_b + 1) * (2 * n_b + 1) // 6
-            first_b, step_b = slab_b + n_a, t - n_b + 1
+            first_b = starts[0] + (t + 2) * n_b * (n_b + 1) // 2 - n_b * (n_b + 1) * (2 * n_b + 1) // 6 + n_a
+            step_b = t - n_b + 1
             if compact:
                 for b in range(columns):
-                    out.rows_b[first_b + b * step_b, :] = n_a + 1
+                    tables.rows_b[first_b + b * step_b, :] = n_a + 1
                 highest.words[:] = 0
+            rejected_a, accepted_a = sources[0, :columns], sources[1, :columns]
+            rejected_b, accepted_b = sources[2, :columns], sources[3, :columns]
             for a in range(n_a + 1):
-                if single:
-                    opportunity_single(up, right, own, a, columns, labels, mixes, row)
-                else:
-                    opportunity_several(up, right, own, a, columns, labels, mixes, row)
-                if compact:
-                    monotone &= thresholds_along_row(
-                        row.a, 0, columns, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b
-                    )
-                    monotone &= thresholds_across_rows(row.b, 0, columns, a, highest, out.rows_b, first_b, step_b)
-                else:
-                    out.cells_a[cell : cell + columns] = row.a.level[:columns]
-                    out.cells_b[cell : cell + columns] = row.b.level[:columns]
-                    cell += columns
+                # The label z comes after the decision y and counts only if it is 1: Q_g(y) = P(z = 1 | g) * V(s_g + 1,
+                # a_g + y) + P(z = 0 | g) * V(unchanged); then the step as for parity.
                 for b in range(columns):
-                    own[a, b] = row.value[b]
+                    stay = not_a * own[a, b]
+                    rejected_a[b], accepted_a[b] = yes_a * up[a, b] + stay, yes_a * up[a + 1, b] + stay
+                    stay = not_b * own[a, b]
+                    rejected_b[b], accepted_b[b] = yes_b * right[a, b] + stay, yes_b * right[a, b + 1] + stay
+                sweep_row_levels(
+                    (rejected_a, accepted_a, rejected_b, accepted_b), mixes, own[a], row_a.level, row_b.level
+                )
+                place = slab_a + a * (t - n_a + 1) + n_b, first_b, step_b, a
+                monotone &= store_levels(tables, row_a, row_b, highest, 0, columns, columns, place, state)
+                state += columns
         slab_a += (n_a + 1) * (t - n_a + 1)
     return monotone
-
-
-@compile_kernel(nogil=True, error_model="numpy", internal=True)
-def put_level(table, position, level, bits, per_byte, follow):
-    """Store a level in its byte."""
-    level = level if level != DEAD_LEVEL else np.uint8(follow)
-    table[position // per_byte] |= np.uint8(level << (position % per_byte * bits))
-
-
-@compile_kernel(nogil=True, error_model="numpy")
-def pack_levels(table, start, levels, bits, follow):
-    """Store levels with a number of bits each, the lowest first, from position ``start`` of a zeroed table on.
-
-    Dead states get the level ``follow``.
-    """
-    # Several levels share a byte: position p is in byte p // per_byte, at bit p % per_byte * bits. Layers are stored
-    # from the last one backwards, so the bytes at either end may hold levels of the layer after.
-    per_byte = 8 // bits
-    size = len(levels)
-    # Up to the first whole byte, whole bytes, and the rest: most of it without a branch.
-    head = min(-start % per_byte, size)
-    whole_bytes = (size - head) // per_byte
-    for i in range(head):
-        put_level(table, start + i, levels[i], bits, per_byte, follow)
-    first_byte = (start + head) // per_byte
-    if bits == 2:
-        # Four in a byte, without an inner loop: the compiler takes many bytes at once.
-        for byte in range(whole_bytes):
-            i = head + 4 * byte
-            level_1 = levels[i] if levels[i] != DEAD_LEVEL else follow
-            level_2 = levels[i + 1] if levels[i + 1] != DEAD_LEVEL else follow
-            level_3 = levels[i + 2] if levels[i + 2] != DEAD_LEVEL else follow
-            level_4 = levels[i + 3] if levels[i + 3] != DEAD_LEVEL else follow
-            table[first_byte + byte] = np.uint8(level_1 | level_2 << 2 | level_3 << 4 | level_4 << 6)
-    else:
-        for byte in range(whole_bytes):
-            gathered = np.uint8(0)
-            for place in range(per_byte):
-                level = levels[head + byte * per_byte + place]
-                gathered |= np.uint8((level if level != DEAD_LEVEL else np.uint8(follow)) << (place * bits))
-            table[first_byte + byte] = gathered
-    for i in range(head + whole_bytes * per_byte, size):
-        put_level(table, start + i, levels[i], bits, per_byte, follow)
 
 
 @compile_kernel(nogil=True, error_model="numpy")

@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Floats, Integers
-from evenhand.shields.synthesis.kernels import (
-    DEAD_LEVEL,
-    empty_row,
-    pack_levels,
-    several_costs_step,
-    single_cost_level,
-    single_cost_value,
-    thresholds_across_rows,
-    thresholds_along_row,
-)
+from evenhand.shields.synthesis.kernels import empty_row, store_levels, sweep_row_levels, sweep_row_single
 
 STRIDE = 16
 """Number of states that are computed together. Rows of a block have as many spare values."""
@@ -38,33 +28,6 @@ class Plane(NamedTuple):
     values: Floats
     low: Integers
     high: Integers
-
-
-class Tables(NamedTuple):
-    """Whole tables that are filled, as thresholds or packed. The arrays of the other form are empty.
-
-    Attributes:
-        rows_a, rows_b: Thresholds, (rows, 2 costs), see `ThresholdTable`.
-        cells_a, cells_b: Packed levels, see `PackedTable`.
-        bits: Number of bits of a packed level.
-        costs: Number of costs.
-    """
-
-    rows_a: NDArray[np.unsignedinteger]
-    rows_b: NDArray[np.unsignedinteger]
-    cells_a: NDArray[np.uint8]
-    cells_b: NDArray[np.uint8]
-    bits: int
-    costs: int
-
-
-@compile_kernel(nogil=True, error_model="numpy", inline="always")
-def sweep_row_single(rejected_a, accepted_a, rejected_b, accepted_b, steps, new):
-    """Compute the values of neighbouring states with one cost; ``steps`` are (accept, reject) of each group and it."""
-    one_a, zero_a, one_b, zero_b, cost = steps
-    for k in range(len(new)):
-        value_a = single_cost_value(rejected_a[k], accepted_a[k], one_a, zero_a, cost)
-        new[k] = value_a + single_cost_value(rejected_b[k], accepted_b[k], one_b, zero_b, cost)
 
 
 @compile_kernel(nogil=True, error_model="numpy", inline="always")
@@ -103,28 +66,6 @@ def note_rises(rejected, accepted, below, above, a, rise_1, rise_2):
     return falls == 0
 
 
-@compile_kernel(nogil=True, error_model="numpy")
-def sweep_row_levels(sources, mixes, new, level_a, level_b):
-    """Compute the values of neighbouring states and their levels for both groups, with any number of costs."""
-    rejected_a, accepted_a, rejected_b, accepted_b = sources
-    mix_a, mix_b = mixes
-    if mix_a.single >= 0:
-        steps = mix_a.accept[1], mix_a.reject[1], mix_b.accept[1], mix_b.reject[1], mix_a.single
-        sweep_row_single(rejected_a, accepted_a, rejected_b, accepted_b, steps, new)
-        for k in range(len(new)):
-            level_a[k] = single_cost_level(rejected_a[k], accepted_a[k], mix_a.rises[0], mix_a.rises[1])
-            level_b[k] = single_cost_level(rejected_b[k], accepted_b[k], mix_b.rises[0], mix_b.rises[1])
-        return
-    # The search for a level starts at that of the previous state.
-    near_a = near_b = len(mix_a.rises) // 2
-    for k in range(len(new)):
-        value_a, near_a = several_costs_step(rejected_a[k], accepted_a[k], mix_a, near_a)
-        value_b, near_b = several_costs_step(rejected_b[k], accepted_b[k], mix_b, near_b)
-        new[k] = value_a + value_b
-        level_a[k] = near_a if value_a < np.inf else DEAD_LEVEL
-        level_b[k] = near_b if value_b < np.inf else DEAD_LEVEL
-
-
 @compile_kernel(nogil=True, error_model="numpy", inline="always")
 def load_row(row, low, high, values, position, new_low, new_high):
     """Load an interval of values into an infinite row, and clear the interval that it held before."""
@@ -136,7 +77,7 @@ def load_row(row, low, high, values, position, new_low, new_high):
         loaded[k] = stored[k]
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
     """Compute the plane (n_a, n_b) from the planes ``up``, (n_a + 1, n_b), and ``own``, (n_a, n_b + 1).
 
@@ -155,9 +96,11 @@ def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
     minus, plus, here, new, row_a, row_b, highest, rises = work
     rises[:] = n_a + 1
     highest.words[:] = 0
-    cells = np.full((2, 0 if compact else (n_a + 1) * columns), DEAD_LEVEL, np.uint8)
     rows_before = t * (t + 1) * (t + 2) // 6
     rows_a, rows_b = rows_before + n_a * (n_a + 1) // 2, rows_before + n_b * (n_b + 1) // 2
+    # States before time t, C(t + 3, 4), and before this n_a within it.
+    state = (t + 3) * (t + 2) * (t + 1) * t // 24
+    state += (t + 2) * n_a * (n_a + 1) // 2 - n_a * (n_a + 1) * (2 * n_a + 1) // 6
     if compact and not fast:
         tables.rows_b[rows_b : rows_b + columns, :] = n_a + 1
     monotone, written = True, 0
@@ -195,12 +138,8 @@ def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
         else:
             level_a, level_b = row_a.level[start:end], row_b.level[start:end]
             sweep_row_levels((minus_a, plus_a, minus_b, plus_b), mixes, new_values, level_a, level_b)
-            if compact:
-                monotone &= thresholds_along_row(row_a, start, stop, columns, tables.rows_a, rows_a + a)
-                monotone &= thresholds_across_rows(row_b, start, stop, a, highest, tables.rows_b, rows_b, 1)
-            else:
-                cells[0, a * columns + start : a * columns + stop] = level_a[: stop - start]
-                cells[1, a * columns + start : a * columns + stop] = level_b[: stop - start]
+            place, position = (rows_a + a, rows_b, 1, a), state + a * columns
+            monotone &= store_levels(tables, row_a, row_b, highest, start, stop, columns, place, position)
         while start < stop and new[start] == np.inf:
             start += 1
         while start < stop and new[stop - 1] == np.inf:
@@ -215,12 +154,6 @@ def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
     if fast:
         for b in range(columns):
             tables.rows_b[rows_b + b, 0], tables.rows_b[rows_b + b, 1] = rises[0, b], rises[1, b]
-    elif not compact:
-        # States before time t, C(t + 3, 4), and before this n_a within it.
-        state = (t + 3) * (t + 2) * (t + 1) * t // 24
-        state += (t + 2) * n_a * (n_a + 1) // 2 - n_a * (n_a + 1) * (2 * n_a + 1) // 6
-        pack_levels(tables.cells_a, state, cells[0], tables.bits, tables.costs)
-        pack_levels(tables.cells_b, state, cells[1], tables.bits, tables.costs)
     return monotone
 
 
@@ -251,7 +184,7 @@ def sweep_planes(block, above, now, first, n_b, sizes, bands, positions, mix_a, 
     return monotone
 
 
-@compile_kernel(nogil=True, error_model="numpy")
+@compile_kernel(internal=True, nogil=True, error_model="numpy")
 def forbid_outside(plane, least, most):
     """Forbid the states of a plane whose b is outside [least, most], (n_a + 1,) each."""
     # Welfare n_g1 / n_g in [l, u] is an interval of accepted counts for each n_g (Static-BW shields, Definition 5).

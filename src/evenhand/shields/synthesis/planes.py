@@ -15,8 +15,9 @@ import numpy as np
 
 from evenhand.core.typing import Integers
 from evenhand.shields.spec.ends import BandEnd, EndValues
+from evenhand.shields.synthesis.kernels import Tables
 from evenhand.shields.synthesis.layer import StepMix
-from evenhand.shields.synthesis.plane_kernels import Plane, Tables, add_values, sweep_planes
+from evenhand.shields.synthesis.plane_kernels import Plane, add_values, sweep_planes
 
 BLOCK_VALUES = 2**18
 """Approximate number of values in a block."""

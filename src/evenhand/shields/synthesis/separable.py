@@ -57,10 +57,9 @@ class SeparableTable:
         n, a = counters[2 * group], counters[2 * group + 1]
         return self._views[group][t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a]
 
-    def levels(self, t: int, sizes: Any, accepted: Any, group: Any) -> Integers:
-        """Return the levels in many runs; counters have shape (groups, runs), arriving groups (runs,)."""
+    def levels(self, t: int, sizes: Integers, accepted: Integers, group: Integers) -> Integers:
         runs = np.arange(len(group))
-        n, a = np.asarray(sizes)[group, runs], np.asarray(accepted)[group, runs]
+        n, a = sizes[group, runs], accepted[group, runs]
         state = t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a
         levels = np.zeros(len(group), dtype=np.int64)
         for g, table in enumerate(self.tables):

@@ -22,9 +22,8 @@ from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for
 from evenhand.shields.spec.ends import BandEnd, EndValues, FairEnd
 from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.shields.synthesis.kernels import LevelOutputs, pack_levels, sweep_opportunity
+from evenhand.shields.synthesis.kernels import Tables, sweep_opportunity
 from evenhand.shields.synthesis.layer import TOLERANCE, LabelledLayer, StepMix, forced_mix, mix_of_group
-from evenhand.shields.synthesis.plane_kernels import Tables
 from evenhand.shields.synthesis.planes import solve_planes
 
 Bytes: TypeAlias = NDArray[Any]
@@ -138,8 +137,11 @@ def _sweep(
 ) -> SynthesisSolution | None:
     costs = len(problem.inputs.costs)
     tables = _allocate_tables(problem.horizon, problem.labelled, costs, form, position_type)
-    solve = _solve_layers if problem.labelled else _solve_planes
-    solved = solve(problem, form, tables, progress)
+    none = np.zeros(0, dtype=np.uint8)
+    rows = [(table if form == "thresholds" else none).reshape(-1, 2 * costs) for table in tables]
+    cells_a, cells_b = (none, none) if form == "thresholds" else tables
+    outputs = Tables(rows[0], rows[1], cells_a, cells_b, bits_for(costs), costs)
+    solved = (_solve_layers if problem.labelled else _solve_planes)(problem, tables, outputs, progress)
     if solved is None:
         return None
     value, bytes_of_values = solved
@@ -150,15 +152,8 @@ def _sweep(
 
 
 def _solve_planes(
-    problem: SynthesisProblem, form: str, tables: tuple[Bytes, Bytes], progress: Progress | None
+    problem: SynthesisProblem, tables: tuple[Bytes, Bytes], outputs: Tables, progress: Progress | None
 ) -> tuple[float, int] | None:
-    costs, none = len(problem.inputs.costs), np.zeros(0, dtype=np.uint8)
-    if form == "thresholds":
-        rows = [table.reshape(-1, 2 * costs) for table in tables]
-        outputs = Tables(rows[0], rows[1], none, none, bits_for(costs), costs)
-    else:
-        empty = none.reshape(0, 2 * costs)
-        outputs = Tables(empty, empty, *tables, bits_for(costs), costs)
     mixes = _mixes_of_groups(problem, _largest_end(problem))
 
     def finish_block(done: int, total: int) -> None:
@@ -172,31 +167,25 @@ def _solve_planes(
 
 
 def _solve_layers(
-    problem: SynthesisProblem, form: str, tables: tuple[Bytes, Bytes], progress: Progress | None
+    problem: SynthesisProblem, _tables: tuple[Bytes, Bytes], outputs: Tables, progress: Progress | None
 ) -> tuple[float, int] | None:
-    horizon, costs = problem.horizon, len(problem.inputs.costs)
+    horizon = problem.horizon
     layer = LabelledLayer(horizon)
     values = layer.allocate()
     if horizon in problem.checks:
         layer.check(values, horizon, problem.checks[horizon])
     largest = float(np.max(values, where=values < np.inf, initial=0.0))
     mixes, labels = _mixes_of_groups(problem, largest), problem.inputs.labels()
-    levels_bytes = 0
     for t in reversed(range(horizon)):
-        out = _level_outputs(tables, t, costs, form)
         # Thresholds cannot store levels that are not monotone along a row; the caller packs them instead.
-        if not sweep_opportunity(values, layer.planes, t, *mixes, labels, out):
+        starts = row_start(t, True), state_start(t, True)
+        if not sweep_opportunity(values, layer.planes, t, *mixes, labels, starts, outputs):
             return None
-        if form == "packed":
-            levels_bytes = max(levels_bytes, 3 * len(out.cells_a))
-            for table, levels in zip(tables, (out.cells_a, out.cells_b), strict=True):
-                # Dead states follow the recommendation.
-                pack_levels(table, state_start(t, True), levels, bits_for(costs), costs)
         if t in problem.checks:
             layer.check(values, t, problem.checks[t])
         if progress is not None:
             progress(horizon - t, horizon)
-    return float(values[0]), values.nbytes + levels_bytes
+    return float(values[0]), values.nbytes
 
 
 def _largest_end(problem: SynthesisProblem) -> float:
@@ -239,14 +228,3 @@ def _mapping_of(table: Bytes) -> mmap.mmap | None:
     """Return the mapped file of a table, if it lies in one."""
     mapping = table.base.obj if isinstance(table.base, memoryview) else None
     return mapping if isinstance(mapping, mmap.mmap) else None
-
-
-def _level_outputs(tables: tuple[Bytes, Bytes], t: int, costs: int, form: str) -> LevelOutputs:
-    none = np.zeros(0, dtype=np.uint8)
-    if form == "thresholds":
-        start, end = row_start(t, True) * 2 * costs, row_start(t + 1, True) * 2 * costs
-        rows = [table[start:end].reshape(-1, 2 * costs) for table in tables]
-        return LevelOutputs(rows[0], rows[1], none, none)
-    count = comb(t + 4, 4)
-    empty = np.zeros((0, 2 * costs), dtype=np.uint8)
-    return LevelOutputs(empty, empty, np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8))
