@@ -74,6 +74,7 @@ def test_true_labels_scores_and_gates(evenhand, table, tmp_path):
     [
         (["--decision", "selectd"], "did you mean 'selected'"),
         (["--score", "points"], "expected decisions, or scores and a threshold"),
+        (["--decision", "selected", "--decision", "points"], "--decision was given 2 times"),
         (["--decision", "points", "--kind", "label", "--favourable", "1"], "for scores, use --score"),
         (["--decision", "selected", "--fail-on", "demographic_parity_ratio.sxe < 1"], "sxe"),
     ],

@@ -252,7 +252,7 @@ class DecisionRoles:
         if self.threshold is None:
             if self.decision is not None:
                 return None
-            hint = "name a column of decisions, or use scores: `y_score=...` with `threshold=0.5`"
+            hint = "name the column of decisions: `y_pred=...`; or use scores: `y_score=...` with `threshold=0.5`"
             raise OptionError("expected decisions, or scores and a threshold", hint=hint)
         if self.decision is not None:
             hint = "omit the decisions to apply the threshold"

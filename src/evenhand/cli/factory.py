@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import (
@@ -141,6 +142,18 @@ class TitledCommand(TyperCommand):
             self.added = tuple(str(option.name) for option in options)
             self.params = sorted([*self.params, *options], key=_position)
         return super().get_params(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the arguments.
+
+        Raises:
+            OptionError: An option that takes one value was given several times.
+        """
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter, times in Counter(order).items():
+            if times > 1 and not parameter.multiple and not getattr(parameter, "is_flag", False):
+                raise OptionError(f"{parameter.opts[0]} was given {times} times", hint="give it once")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. The options of the configurations are passed as one mapping."""

@@ -331,6 +331,11 @@ class TextSubgroupResult(SubgroupResult):
     effects: tuple[SwapEffect, ...] = ()
     effects_critical: float | None = None
 
+    @property
+    def shown(self) -> tuple[Finding, ...]:
+        """Findings that no other explains: no label of a text is better than the others."""
+        return self.unexplained
+
     def to_frame(self) -> pd.DataFrame:
         """Build a data frame of findings and effects: ``analysis`` (observed or swapped), then their columns."""
         import pandas as pd
