@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.auditing import DecisionRoles
+from evenhand.groups import DecisionRoles
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema import RecordedDecisions
 from evenhand.subgroups import find_subgroups_of_decisions

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import evenhand
-from evenhand.auditing import DecisionRoles
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.dossier import DossierConfig, compile_dossier, write_card
+from evenhand.groups import DecisionRoles
 from evenhand.mitigation import find_alternatives, refute_alternatives
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor

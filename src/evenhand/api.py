@@ -457,7 +457,7 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.auditing.roles import table_of_decisions
+    from evenhand.groups.roles import table_of_decisions
     from evenhand.schema.table import check_type
 
     options: dict[str, Any] = {**settings}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand import auditing, groups
-from evenhand.auditing import DecisionRoles
 from evenhand.errors import EvenhandError, OptionError
+from evenhand.groups import DecisionRoles
 from evenhand.groups.analysis import measure_decisions
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import quantity_value

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand import auditing
-from evenhand.auditing import DecisionRoles
 from evenhand.datasets import open_data
 from evenhand.errors import EvenhandError, OptionError
+from evenhand.groups import DecisionRoles
 from evenhand.schema import Schema, counted
 from evenhand.subgroups import find_subgroups_of_decisions
 from support import scaled

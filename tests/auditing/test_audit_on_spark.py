@@ -13,9 +13,9 @@ from test_audit_of_many_rows import FULL, differences, fingerprint, people
 
 import evenhand
 from evenhand import auditing
-from evenhand.auditing import DecisionRoles
 from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.errors import EvenhandError
+from evenhand.groups import DecisionRoles
 
 if find_spec("pyspark") is None:
     pytest.skip("PySpark is not installed: make test EXTRAS=spark", allow_module_level=True)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from evenhand.auditing import DecisionRoles
 from evenhand.datasets import read_frame
 from evenhand.errors import EvenhandError
+from evenhand.groups import DecisionRoles
 from evenhand.schema.people import ColumnRoles
 from evenhand.schema.table import outcome_key, word_of
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing import DecisionRoles
 from evenhand.errors import DataError
-from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded
+from evenhand.groups import DecisionRoles, GroupMetrics, measure_numbers, measure_recorded
 from evenhand.models import Subject
 from evenhand.schema.people import ColumnRoles
 from evenhand.stats import Unknown

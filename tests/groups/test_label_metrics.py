@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, precision_score
 
-from evenhand.auditing import DecisionRoles
 from evenhand.datasets import load_dataset
-from evenhand.groups import LabelMetrics, measure_recorded
+from evenhand.groups import DecisionRoles, LabelMetrics, measure_recorded
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.stats import Observed, Unknown
 from evenhand.stats.metric_specs import LABEL_GAP_TITLES

@@ -10,8 +10,7 @@ from decided import decide
 from sklearn.metrics import accuracy_score, precision_score, roc_auc_score
 
 from evenhand import datasets
-from evenhand.auditing import DecisionRoles
-from evenhand.groups import measure_recorded
+from evenhand.groups import DecisionRoles, measure_recorded
 from evenhand.stats.inequality import generalized_entropy
 from evenhand.stats.quantity import quantity_value
 from support import shared

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.auditing import DecisionRoles
-from evenhand.groups import measure_recorded
+from evenhand.groups import DecisionRoles, measure_recorded
 from support import scaled
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evenhand.auditing import DecisionRoles
-from evenhand.auditing.roles import table_of_decisions
 from evenhand.errors import DataError, EvenhandError, SchemaError
+from evenhand.groups import DecisionRoles
+from evenhand.groups.roles import table_of_decisions
 from evenhand.schema import infer_schema
 from evenhand.schema.outcome import OutcomeRole, propose_favourable
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.auditing import DecisionRoles
 from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.groups import DecisionRoles
 from evenhand.schema import Schema, Target, encode, infer_schema, read_schema, write_schema
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.schema.people import ColumnRoles

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand.auditing import DecisionRoles
 from evenhand.errors import OptionError
+from evenhand.groups import DecisionRoles
 from evenhand.schema import PeopleWeights
 from evenhand.stats import difference_interval
 from evenhand.subgroups import find_members, find_subgroups, find_subgroups_of_decisions

@@ -15,7 +15,6 @@ from .gates.formats import (
     gates_pass,
 )
 from .result import AuditResult, SkippedAnalysis
-from .roles import DecisionRoles
 
 __all__ = [
     "AuditComparison",
@@ -23,7 +22,6 @@ __all__ = [
     "AuditResult",
     "CompareConfig",
     "DecisionAuditConfig",
-    "DecisionRoles",
     "Gate",
     "GateOutcome",
     "SkippedAnalysis",

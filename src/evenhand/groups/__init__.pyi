@@ -9,9 +9,11 @@ from .rankings.config import RankingConfig
 from .rankings.recorded import RankingRoles
 from .rankings.result import RankingResult
 from .result import GroupMetrics, LabelMetrics, NumberOutcome
+from .roles import DecisionRoles
 
 __all__ = [
     "Breakdown",
+    "DecisionRoles",
     "Gap",
     "Group",
     "GroupConfig",

@@ -18,11 +18,12 @@ from evenhand.groups.membership import DecidedPeople, group_people
 from evenhand.groups.numbers import measure_recorded_numbers
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics
+from evenhand.groups.roles import table_of_decisions
 from evenhand.groups.thresholds import trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
-from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers, table_of_decisions
+from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.thresholds import Threshold

@@ -28,8 +28,8 @@ from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.auditing.config import DecisionAuditConfig
-    from evenhand.auditing.roles import DecisionRoles
     from evenhand.core.typing import Progress
+    from evenhand.groups.roles import DecisionRoles
     from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
@@ -68,7 +68,7 @@ class DecisionOptions(RoleOptions, SourceOptions):
     @property
     def roles(self) -> DecisionRoles:
         """Roles of the columns, without a schema."""
-        from evenhand.auditing.roles import DecisionRoles
+        from evenhand.groups.roles import DecisionRoles
 
         return DecisionRoles(
             self.decision,

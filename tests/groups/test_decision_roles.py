@@ -5,9 +5,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from evenhand.auditing import DecisionRoles
-from evenhand.auditing.roles import table_of_decisions
 from evenhand.errors import DataError, EvenhandError, OptionError, SchemaError
+from evenhand.groups import DecisionRoles
+from evenhand.groups.roles import table_of_decisions
 from evenhand.schema import Schema
 
 TABLE = {
