@@ -9,7 +9,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import auditing, certification, view
-from evenhand.core.document import Metric
 from evenhand.errors import OptionError
 from evenhand.models import QuestionLedger, Subject
 from evenhand.schema.people import ColumnRoles
@@ -63,17 +62,6 @@ def test_rates_stay_as_they_are(people, result):
     assert without.flip_rate == result.flip_rate
 
 
-def test_it_is_shown(result):
-    lines = {(one.about, one.name): one for one in result.document().blocks if isinstance(one, Metric)}
-    assert lines["sex", "profiles found by searching"].number.value == result.searches[0].profiles
-    assert "most often favoured: sex m" in lines["sex", "profiles found by searching"].notes[-1]
-    assert "not a proof" in lines["city", "profiles found by searching"].next_step
-    page = view.render_page(result.document())
-    assert "Search: another sex" in page
-    assert "The pairs with the widest gaps" in page
-    assert auditing.AuditResult.from_json(result.to_json()) == result
-
-
 def test_what_cannot_be_searched_is_listed(people):
     alone = people[["sex", "hired"]]
     subject = Subject(lambda frame: frame["sex"] == "m", ColumnRoles("hired", ["sex"]).read(alone))
@@ -93,11 +81,6 @@ def test_an_interrupt_while_searching_ends_the_audit_with_what_was_found(people,
     assert result.interrupted
     assert result.searches == ()
     assert len(result.individual.rates) == 6
-
-
-def test_a_negative_number_of_profiles():
-    with pytest.raises(OptionError, match="searched"):
-        auditing.AuditConfig(searched=-1)
 
 
 def test_a_model_of_scikit_learn_is_searched_by_its_inside(people):
@@ -127,7 +110,7 @@ def test_proofs_end_early_only_without_a_time_limit(people, monkeypatch, limit):
     assert asked == [(True, None, None) if limit else (False, 0.0005, 0.005)]
 
 
-@pytest.mark.parametrize("budget", [700, 1_600, 2_000, 2_500, 3_500, 6_000, 10_000, 20_000])
+@pytest.mark.parametrize("budget", [700, 2_000, 6_000, 20_000])
 def test_a_budget_ends_searches_and_no_audit(people, budget):
     """Even where the searches ask a white box and only what they found is asked of the model."""
     words = make_column_transformer((OneHotEncoder(), ["sex", "city", "region"]), remainder="passthrough")

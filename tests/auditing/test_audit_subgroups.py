@@ -63,24 +63,6 @@ def test_the_worst_subgroup_is_found(people, result):
     assert auditing.AuditResult.from_json(result.to_json()) == result
 
 
-def test_the_first_screen_shows_it(result):
-    worst = result.worst_subgroup
-    (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
-    assert line.about == "subgroups by sex x region"
-    assert line.number.value == -worst.gap
-    assert line.number.kind == "observed"
-    assert f"{worst.size:,} people" in line.notes[0]
-    assert f"simultaneous over {result.subgroups.tested} subgroups tested" in line.notes[1]
-    page = view.render_page(result.document())
-    assert "Worst subgroup" in page
-    findings = [
-        item for block in result.document().blocks if getattr(block, "role", "") == "finding" for item in block.items
-    ]
-    assert any(f"Of {worst.size:,} people with sex f, region west" in item and "adjusted" in item for item in findings)
-    assert "Not run: search for subgroups" not in page
-    assert worst.words in result.summary()
-
-
 def test_a_gate_asks_about_it(people, result):
     gap = -result.worst_subgroup.gap
     low, high = -result.worst_subgroup.high, -result.worst_subgroup.low

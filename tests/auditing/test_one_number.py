@@ -70,13 +70,6 @@ def test_every_draw_counts_once(result):
     assert 0 < part.mass <= 1
 
 
-def test_the_screen_says_one_number_and_the_table_its_parts(result):
-    first, second = shown(result)
-    assert first == second
-    text = result.to_markdown()
-    assert "drawn from all of the simulated population, for the counterfactual flip rate | " in text
-
-
 MARRIAGE = {
     "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
     "attributes": [
@@ -143,12 +136,6 @@ def test_between_counterparts_every_draw_counts_once(married):
     assert set(sources) == {"undecided", "flip rate"}
     alone = combined_share(Draws(flips.flips, flips.n), Draws())
     assert flips.rate.high - flips.rate.low < alone[2] - alone[1]
-
-
-def test_between_counterparts_the_screen_says_one_number(married):
-    result, _ = married
-    first, second = shown(result)
-    assert first == second
 
 
 @pytest.mark.slow

@@ -91,15 +91,6 @@ def test_groups_leave_out_who_is_unknown_and_totals_do_not(audited):
     assert {cell for cells in result.subgroups.attributes for cell in cells.cells} == {"f", "m", "north", "south"}
 
 
-def test_it_is_said_beside_the_figures(audited):
-    frame, _, _, result = audited
-    unknown = int((frame["gender"] == REFUSED).sum())
-    said = result.to_markdown()
-    assert f"left out: {unknown} people of unknown gender" in said
-    assert result.table_reading.unknown == {"gender": {REFUSED: unknown}}
-    assert "Given to the model unchanged, and never varied: id, applied, text (passthrough columns)." in said
-
-
 def test_a_model_that_reads_a_passthrough_column_gets_no_certificate(audited):
     frame, labels, model, result = audited
     assert not result.certificates

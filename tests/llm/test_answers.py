@@ -29,45 +29,6 @@ def read(text: str, answers: dict[str, Any] | None = None, place: int = 1, **rep
 
 
 @pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("yes", "yes"),
-        (" Yes.\n", "yes"),
-        ("**No**", "no"),
-        ('"no"!', "no"),
-        ("Answer: yes", "yes"),
-        ("Five years are enough.\n\nFinal answer: **Yes**.", "yes"),
-        ("She leads a team, so no reason to wait.\nno", "no"),
-        ("<think>Not sure, perhaps no.\nno</think>\n\nyes", "yes"),
-        ("```\nyes\n```", "yes"),
-    ],
-)
-def test_a_choice_is_the_whole_answer_or_its_last_line(text: str, label: str) -> None:
-    assert read(text) == ("choice", float(label == "yes"), label)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "I would not say yes",
-        "yes and no",
-        "Yes, invite her.",
-        "yes\nbut wait",
-        "yesterday",
-        "Answer: maybe",
-        "y",
-        "yes no",
-        "no\n\nThat is, unless she calls",
-    ],
-)
-def test_a_word_found_somewhere_is_no_answer(text: str) -> None:
-    assert read(text) == ("unreadable", 0.0, "")
-    kind, value, _ = read(text, count="excluded")
-    assert (kind, math.isnan(value)) == ("unreadable", True)
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "I'm sorry, but I can't help with that.",
@@ -81,11 +42,6 @@ def test_an_answer_that_declines_is_refused(text: str) -> None:
     assert read(text) == ("refused", 0.0, "")
     assert read("anything", refused=True)[0] == read("", finish="content_filter", refused=True)[0] == "refused"
     assert read("nein danke", {**screening().answers.model_dump(), "refusals": ["Nein danke"]})[0] == "refused"
-
-
-def test_an_answer_that_was_cut_off_counts_only_as_a_whole() -> None:
-    assert read("yes", finish="length") == ("choice", 1.0, "yes")
-    assert read("There is much to say for her.\nNo", finish="length") == ("cut off", 0.0, "")
 
 
 @pytest.mark.parametrize(
@@ -102,14 +58,6 @@ def test_an_answer_that_was_cut_off_counts_only_as_a_whole() -> None:
 )
 def test_choices_in_json(text: str, outcome: tuple[str, float, str]) -> None:
     assert read(text, JSON) == outcome
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("7", 7), ("7.5/10", 7.5), ("Score: 8", 8), ("Solid.\n**6**", 6), ("0", 0), ("10.", 10)],
-)
-def test_numbers(text: str, value: float) -> None:
-    assert read(text, NUMBER)[:2] == ("choice", value)
 
 
 @pytest.mark.parametrize("text", ["11", "-1", "7/8", "seven", "7 or 8", "about 7", "nan", "1e1"])

@@ -201,20 +201,6 @@ def test_one_question_that_the_service_refuses_is_an_outcome() -> None:
     assert [one.kind for one in found] == ["refused", "choice"]
 
 
-def test_a_service_that_takes_few_at_once_gets_few() -> None:
-    with (
-        RecordingChat(at_once=2, latency=0.01) as chat,
-        LanguageModel(
-            screening(
-                chat.url, service={"url": chat.url, "model": "m", "backoff": 0.01, "retries": 20}, plan={"at_once": 16}
-            )
-        ) as model,
-    ):
-        found = model.ask(questions(model, 20))
-    assert {one.kind for one in found} == {"choice"}
-    assert len(chat.paid) == len(found) == model.spent.calls
-
-
 def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly() -> None:
     gate = RateGate(16)
     for _ in range(4):
@@ -542,8 +528,3 @@ def test_on_other_machines_the_port_tells_services_apart() -> None:
         for host in ("127.0.0.1", "box.example")
     )
     assert (len(own), len(other)) == (1, 2)
-
-
-def test_a_limit_of_money_needs_prices() -> None:
-    with pytest.raises(OptionError, match="a limit on money requires prices"):
-        LanguageModel(screening(), money=1.0)

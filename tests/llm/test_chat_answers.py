@@ -395,12 +395,6 @@ def test_choices_that_answers_cannot_tell_apart_are_found(pair: tuple[str, str])
     assert set(find_ambiguous([*pair, "other"]) or ()) == set(pair)
 
 
-def test_a_cut_off_answer_counts_only_as_a_whole() -> None:
-    assert read_choice("yes", YES_NO, cut_off=True) == "yes"
-    assert read_choice("She is good.\nyes", YES_NO, cut_off=True) is None
-    assert read_choice("yes", ["yes", "yes, on probation", "no"], cut_off=True) is None
-
-
 def test_refusals() -> None:
     for answer in (
         "I'm sorry, but I can't help with that.",

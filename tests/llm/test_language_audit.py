@@ -44,18 +44,6 @@ def audit(chat, rows=ROWS, entries=(), **settings):
     return evenhand.audit_language_model(model(chat, **dict(entries)), rows, **{"findings": 0, "sweeps": 6} | settings)
 
 
-def test_a_coin_has_noise_and_no_identity():
-    with RecordingChat(0.2) as chat:
-        found = audit(chat, sweeps=9, half_width=0.001)
-    (one,) = found.comparisons
-    assert abs(one.gap.value) < 0.2
-    assert one.flips.identity.value < 0.15
-    assert one.flips.asked_once.value == pytest.approx(0.32, abs=0.15)  # 2 x 0.2 x 0.8
-    assert found.noise.value == pytest.approx(0.32, abs=0.3)
-    assert found.usage.calls == len(chat.paid) == 20 * 2 * 10
-    assert found.usage.money == pytest.approx((chat.tokens[0] + 2 * chat.tokens[1]) / 1e6)
-
-
 def test_a_known_gap_lies_inside_and_is_confirmed():
     with RecordingChat(lambda text: 0.1 if is_black(text) else 0.9, refusals=lambda text: 0.2 * is_black(text)) as chat:
         found = audit(chat, findings=2, finding_pairs=24, calls=600, show_people=True)
@@ -68,15 +56,6 @@ def test_a_known_gap_lies_inside_and_is_confirmed():
         assert (first.side_1.label, first.side_1.group) == ("yes", "white man")
         assert f"{first.row['years']} years as {first.row['trade']}" in first.side_1.prompt
         assert first.side_0.label in ("no", "refused")
-
-
-def test_exchanged_groups_turn_the_sign():
-    with RecordingChat(lambda text: 0.3 if is_black(text) else 0.7) as chat:
-        first = audit(chat)
-        people = {"names": "bertrand-mullainathan", "compare": [["black man", "white man"]]}
-        second = audit(chat, entries={"people": people})
-    assert first.comparisons[0].gap.value > 0.15
-    assert second.comparisons[0].gap.value < -0.15
 
 
 def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):

@@ -150,11 +150,3 @@ def test_a_comparison_asks_both_models_the_same_or_nothing(tmp_path):
         with pytest.raises(OptionError, match="cannot distinguish the answers of"):
             compare_language_models(model(chat), model(other), ROWS, answers=tmp_path / "answers.jsonl")
         assert (len(chat.paid), other.received) == (paid, [])
-
-
-def test_a_comparison_of_numbers_says_what_they_are_parts_of():
-    with RecordingChat({"3": 0.5, "8": 0.5}) as chat:
-        file = model(chat, answers={"read": "number", "range": [0, 10]})
-        found = compare_language_models(file, file, ROWS[:4], sweeps=2)
-    assert 0.3 <= found.outcomes[0].before.value <= 0.8
-    assert "Number of each group, as a part of the range: 0 is the worst, 1 the best" in " ".join(str(found).split())

@@ -62,14 +62,6 @@ def test_words_stay_words(tmp_path: Path) -> None:
     assert read_screening_file(path).answers.favourable == "no"
 
 
-def test_little_is_needed(tmp_path: Path) -> None:
-    path = write(tmp_path, system=None, refused=None, people=None, plan=None, asks=None, service__options=None)
-    file = read_screening_file(path)
-    assert (file.plan.at_once, file.plan.half_width, file.asks, file.service.most_tokens) == (16, 0.05, 5, 256)
-    kept = read_screening_file(write(tmp_path, answers_file="kept.jsonl")).kept_answers
-    assert kept == tmp_path / "kept.jsonl"
-
-
 @pytest.mark.parametrize(
     ("changes", "place", "fault"),
     [

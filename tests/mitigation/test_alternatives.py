@@ -12,12 +12,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import AlternativesConfig, AlternativesResult, find_alternatives
 from evenhand.models import Subject, load_model
 from evenhand.schema import Schema, encode
-from evenhand.view import render_markdown, render_page
 from evenhand.view.charts.mitigation import draw_alternatives
 
 DESCRIBED = {
@@ -125,25 +123,6 @@ def test_the_file_answers_like_the_model_and_does_without_the_column(blind, peop
     assert (again.predict(people.individuals) == blind.models[blind.result.chosen].predict(people.individuals)).all()
     assert b"Ware" in path.read_bytes()  # the schema's words; the people's rows are not there
     assert path.stat().st_size < 40_000
-
-
-def test_the_record_says_it_all(blind):
-    said = render_markdown(blind.result.document())
-    for words in (
-        "replaces the original model",
-        "It does not use the group",
-        "reweighed with strength 0.25",
-        "Rule:",
-    ):
-        assert words in said, words
-    assert "<svg" in render_page(blind.result.document())
-    with_dossier = compile_dossier(
-        pd.DataFrame({"sex": ["female", "male"] * 20, "selected": [1, 0, 1, 1] * 10}),
-        DossierConfig(outcome={"column": "selected"}, attributes={"sex": {"column": "sex"}}),
-        dossiers=["alternatives"],
-        results=[blind.result],
-    )
-    assert len(with_dossier.tables()["candidates"]) == len(blind.result.candidates)
 
 
 @pytest.mark.parametrize("against", ["ratio", "equal-opportunity", "equalized-odds"])

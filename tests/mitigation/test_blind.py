@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import certification, models
-from evenhand.errors import OptionError
 from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation.candidate import MitigationTask
 from evenhand.mitigation.learners.choose import find_learner
@@ -192,12 +191,6 @@ def test_everybody_is_told_the_same_in_the_frame_too() -> None:
     assert told.frame["age"].dtype == people.frame["age"].dtype
     assert told.frame["skill"].equals(people.frame["skill"])
     assert np.array_equal(encode(people.schema, told.frame).individuals, told.individuals)
-
-
-def test_refused_where_nobody_knows_how_to_train() -> None:
-    given, _ = fitted()
-    with pytest.raises(OptionError, match="cannot be trained again"):
-        blind(situation(given))
 
 
 def test_most_frequent() -> None:

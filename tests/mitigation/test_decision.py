@@ -5,12 +5,12 @@ import math
 import pytest
 
 from evenhand.mitigation import CandidateResult
-from evenhand.mitigation.candidate import Trial
-from evenhand.mitigation.incumbent import Incumbent
+from evenhand.mitigation.candidate import Incumbent, Trial
+from evenhand.mitigation.incumbent import judge_candidate
 from evenhand.mitigation.result import Change, ComparisonLine
 from evenhand.stats.proportion import observed_rate
 
-GIVEN = Incumbent(accuracy=0.80, harms=(0.10,), plain=None, accuracy_loss=0.01, people=1000)
+GIVEN = Incumbent(accuracy=0.80, harms=(0.10,), accuracy_loss=0.01, people=1000)
 
 
 def line(part, name, change, verdict):
@@ -64,20 +64,20 @@ ASKED_BETTER = line("asked", "flip_rate", -0.05, "better")
     ],
 )
 def test_the_given_model_is_kept_for_a_reason(made, reason):
-    found = GIVEN.judge(made).rejected
-    assert (reason in found) if reason else found == ""
+    rejected = judge_candidate(GIVEN, None, made).rejected
+    assert (reason in rejected) if reason else rejected == ""
 
 
-def test_the_price_is_counted_from_retraining_alone_where_the_given_model_knew_the_people():
-    knowing = Incumbent(accuracy=1.0, harms=(0.10,), plain=0.80, accuracy_loss=0.01, people=1000)
+def test_the_loss_is_measured_from_the_control_if_the_original_was_trained_on_these_people():
+    original = Incumbent(accuracy=1.0, harms=(0.10,), accuracy_loss=0.01, people=1000)
     lost = line("performance", "accuracy", -0.20, "worse")
-    assert knowing.judge(candidate(BETTER, ASKED_BETTER, lost)).rejected == ""
+    assert judge_candidate(original, 0.80, candidate(BETTER, ASKED_BETTER, lost)).rejected == ""
     # A network's strength 0 is its own control.
-    alone = Trial(setting="strength", value=0, accuracy=0.9, harms=(0.1,))
-    assert "less than the 89.0" in knowing.judge(candidate((alone, *BETTER), ASKED_BETTER)).rejected
+    control = Trial(setting="strength", value=0, accuracy=0.9, harms=(0.1,))
+    assert "less than the 89.0" in judge_candidate(original, 0.80, candidate((control, *BETTER), ASKED_BETTER)).rejected
 
 
-def test_a_strength_that_was_fixed_accepts_its_price():
-    fixed = Incumbent(accuracy=0.8, harms=(0.10,), plain=None, accuracy_loss=math.inf, people=1000)
+def test_a_fixed_strength_accepts_any_loss():
+    fixed = Incumbent(accuracy=0.8, harms=(0.10,), accuracy_loss=math.inf, people=1000)
     lost = line("performance", "accuracy", -0.20, "worse")
-    assert fixed.judge(candidate(tried(0.6, 0.0), ASKED_BETTER, lost)).rejected == ""
+    assert judge_candidate(fixed, None, candidate(tried(0.6, 0.0), ASKED_BETTER, lost)).rejected == ""

@@ -56,16 +56,6 @@ def test_the_real_people_alone_give_the_given_model_again():
     assert again.model[-1].random_state == 3
 
 
-def test_processors_play_no_part():
-    given = people()
-    made = []
-    for jobs in (1, 2):
-        model = prepared(RandomForestClassifier(12, n_jobs=jobs)).fit(FRAME[NAMES], FRAME["granted"])
-        learner = learner_of(model, WORDS, like=FRAME)
-        made.append(learner.fit(TrainingSet.plain(given), seed=2).scores(given.individuals))
-    np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-12)
-
-
 class Stubborn(LogisticRegression):
     """Answers Ctrl-C as scikit-learn's networks do: with a model that is trained in part."""
 

@@ -212,13 +212,3 @@ def test_keras_files_are_trained_as_dense_networks(keras, two, tmp_path, file):
     ((ending, read),) = read_back(learner, plain, tmp_path)
     assert ending == ".npz"
     np.testing.assert_allclose(read.scores(given.individuals), plain.scores(given.individuals), atol=1e-12)
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras itself
-def test_keras_files_of_several_labels(keras, three, tmp_path):
-    learner = learner_of(keras_file(keras, three, tmp_path / "m.h5", outputs=3), THREE)
-    plain = learns(learner, people(THREE, LATER))
-    assert all(
-        (read.predict(people(SCALED).individuals) == plain.predict(people(SCALED).individuals)).all()
-        for _, read in read_back(learner, plain, tmp_path)
-    )

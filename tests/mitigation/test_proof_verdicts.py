@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.individual import find_flips
 from evenhand.individual.flips import build_variants
-from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
+from evenhand.mitigation.proof_lines import ProofComparison
 from evenhand.models.additive.network import network_from_dense
 from evenhand.population import product_of_marginals
 from evenhand.schema import People, Schema
@@ -47,8 +47,8 @@ def test_better_and_worse_are_true_and_shares_add_up(seconds):
     said = []
     for seed in range(9):
         before, after = network(seed), network(seed + 1)
-        prover = CertificateCache((("sex",),), population, EVERYBODY, seconds, 0)
-        drafts, notes = compare_proofs(prover, before, after, lambda what, done: None)
+        comparison = ProofComparison(before, (("sex",),), population, EVERYBODY, seconds, 0)
+        drafts, notes = comparison.compare(after, lambda action, share: None)
         assert not notes
         line = {draft.line.name: draft.line for draft in drafts}
         truth = {"before": the_same(before), "after": the_same(after)}
@@ -73,12 +73,8 @@ def test_better_and_worse_are_true_and_shares_add_up(seconds):
 
 def test_an_inside_that_decides_otherwise_proves_nothing(monkeypatch):
     monkeypatch.setattr("evenhand.mitigation.proof_lines.extract_white_box", lambda scorer: network(5))
-    drafts, notes = compare_proofs(
-        CertificateCache((("sex",),), product_of_marginals(EVERYBODY), EVERYBODY, 1e-9, 0),
-        network(4),
-        network(5),
-        lambda what, done: None,
-    )
+    comparison = ProofComparison(network(4), (("sex",),), product_of_marginals(EVERYBODY), EVERYBODY, 1e-9, 0)
+    drafts, notes = comparison.compare(network(5), lambda action, share: None)
     assert drafts == []
     assert "decide" in notes[0]
     assert "the model decide differently" in notes[0]

@@ -174,17 +174,6 @@ def test_a_given_network_is_trained_on_until_the_gap_is_narrower(parts, given_mo
     assert (same.predict(rows) == given_model.predict(rows)).mean() > 0.9
 
 
-def test_any_other_model_is_answered_with_a_fresh_network_for_its_gap(parts, given_model):
-    class Other:
-        schema, classes, favourable, name = given_model.schema, given_model.classes, given_model.favourable, "other"
-        scores, predict = given_model.scores, given_model.predict
-
-    fresh = make_method("gap")(
-        situation(parts, Other(), harms=(SubgroupGapMetric({"sex": ("female",)}),), strength=1.0)
-    ).scorer
-    assert len(fresh.bias) == 32
-
-
 def test_a_strength_that_is_named_is_the_only_one(parts, given_model):
     candidate = make_method("diffdp")(situation(parts, given_model, strength=0.7))
     assert [(trial.value, trial.chosen) for trial in candidate.trials] == [(0.7, True)]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError
-from evenhand.mitigation.candidate import Candidate, MitigationTask, accuracy
-from evenhand.mitigation.comparison import compare_candidates, flip_sets
+from evenhand.individual.flips import attribute_sets
+from evenhand.mitigation.candidate import Candidate, Incumbent, MitigationTask, accuracy, measure_all
+from evenhand.mitigation.comparison import compare_candidates
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings
-from evenhand.mitigation.incumbent import Incumbent
+from evenhand.mitigation.incumbent import judge_candidate
 from evenhand.mitigation.leakage import count_overlap, drop_test_profiles
 from evenhand.mitigation.methods import retrain
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import CandidateResult, MitigationResult, SplitSizes
-from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table
+from evenhand.mitigation.split import TrainingSet, put_in_one_table
 from evenhand.mitigation.study import Study, limit_queries
 from evenhand.models.blackbox.function import remember_answers
-from evenhand.models.ledger import QuestionLedger, find_ledger
+from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import CHECKED
 from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.scorer import Scorer
@@ -133,7 +136,9 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     schema = people.schema.without_rules() if config.as_published else people.schema
     findings = Findings.read(config.findings, schema)
     metrics = select_metrics(findings, schema, config)
-    sets = flip_sets(schema, [metric.protected for metric in metrics if isinstance(metric, FlipMetric)])
+    sets = {*attribute_sets(schema.protected)}.union(
+        metric.protected for metric in metrics if isinstance(metric, FlipMetric)
+    )
     factor = 2 if schema.constrains_people else 1
     variants = factor * sum(len(schema.assignments(protected)) for protected in sets)
     size = len(people) + (0 if test is None else len(test))
@@ -161,21 +166,6 @@ def select_metrics(findings: Findings, schema: Schema, config: MitigationConfig)
     if not gaps and any(by_group):
         gaps = (GroupGapMetric(schema.protected),)
     return flips + gaps
-
-
-def require_budget(ledger: QuestionLedger | None, split: Split) -> None:
-    """Check that the query budget covers the validation and test sets.
-
-    Raises:
-        BudgetError: The budget does not cover them.
-    """
-    needed = len(split.validation) + len(split.test)
-    if ledger is not None and needed > ledger.left:
-        raise BudgetError(
-            f"the budget of {ledger.budget:,} rows does not cover the validation and test sets of {needed:,} people",
-            location="`budget=`",
-            hint="raise the budget, or pass fewer people",
-        )
 
 
 def _without_rules(people: People) -> People:
@@ -214,7 +204,14 @@ class _Run:
         self.study = study = Study.prepare(subject, model, test, config, require_learner=retrains)
         if out is not None:
             check_ending(next(iter(self.methods)), out, model, study.learner)
-        require_budget(find_ledger(model), study.split)
+        needed, ledger = len(study.split.validation) + len(study.split.test), find_ledger(model)
+        if ledger is not None and needed > ledger.left:
+            raise BudgetError(
+                f"the budget of {ledger.budget:,} rows does not cover the validation and test sets of {needed:,} "
+                "people",
+                location="`budget=`",
+                hint="raise the budget, or pass fewer people",
+            )
         self.accuracy = accuracy(model, study.split.validation)  # before training, in case the budget is exhausted
         findings, leaking = drop_test_profiles(findings, study.split)
         self.notes = [*study.notes, *_data_notes(study, leaking)]
@@ -293,8 +290,19 @@ class _Run:
             del self.candidates[1:]
             config = MitigationConfig.of(task.config, {"certify_effort": 0})
             results = compare_candidates(task.given, self.candidates, task.split, task.harms, config=config)
-        incumbent = Incumbent.of(task, self.accuracy, None if self.control is None else self.control.scorer)
-        return tuple(incumbent.judge(result) for result in results)
+        return tuple(self._judge(results))
+
+    def _judge(self, results: Sequence[CandidateResult]) -> Iterator[CandidateResult]:
+        """Decide between the original model and each new one."""
+        task, people = self.task, self.task.split.validation
+        try:
+            harms = measure_all(task.given, people, task.harms)
+        except BudgetError:
+            harms = None
+        loss = math.inf if task.config.strength is not None else task.config.accuracy_loss
+        incumbent = Incumbent(self.accuracy, harms, loss, len(people))
+        plain = None if self.control is None else accuracy(self.control.scorer, people)
+        return (judge_candidate(incumbent, plain, result) for result in results)
 
 
 def _data_notes(study: Study, leaking: int) -> list[str]:

@@ -115,57 +115,54 @@ def measure_all(scorer: Scorer, people: People, metrics: Sequence[FairnessMetric
     return tuple(metric.size(scorer, people) for metric in metrics)
 
 
-def remaining_share(new: Sequence[float], original: Sequence[float], people: int) -> float:
-    """Average the ratios of new and original metrics.
+@dataclass(frozen=True)
+class Incumbent:
+    """Original model on the validation set, which trials and candidates must beat.
 
-    Args:
-        new, original: Values of the metrics.
-        people: Number of people. An original value below ``1 / people`` is replaced by ``1 / people``.
+    Attributes:
+        accuracy: Accuracy.
+        harms: Metrics. None if the query budget is too small.
+        accuracy_loss: Allowed loss of accuracy. Infinite if the strength was set explicitly.
+        people: Size of the validation set.
     """
-    ratios = [value / max(base, 1 / people) for value, base in zip(new, original, strict=True)]
-    return float(np.mean(ratios)) if ratios else 0.0
 
+    accuracy: float
+    harms: tuple[float, ...] | None
+    accuracy_loss: float
+    people: int
 
-def required_accuracy(original: float, plain: float, loss: float) -> float:
-    """Compute the accuracy that a trial must reach.
+    def remaining_share(self, harms: Sequence[float]) -> float:
+        """Average the ratios of metrics to those of the original model, of which each counts as one person at least."""
+        assert self.harms is not None, "trials are compared with the metrics of the original model"
+        ratios = [value / max(base, 1 / self.people) for value, base in zip(harms, self.harms, strict=True)]
+        return float(np.mean(ratios)) if ratios else 0.0
 
-    The loss is measured from the original model. If retraining without changes loses more than that, the original model
-    was trained on these people or on other data, and the loss is measured from the retrained model.
+    def required_accuracy(self, plain: float) -> float:
+        """Compute the accuracy that a trial must reach.
 
-    Args:
-        original, plain: Accuracy of the original model, and of one retrained without changes.
-        loss: Allowed loss.
-    """
-    return (original if plain >= original - loss else plain) - loss
-
-
-def pick_trial(trials: Sequence[Trial], original: Sequence[float], required: float, people: int) -> int:
-    """Select the trial with the smallest metrics among those with the required accuracy. Ties go to the lowest value.
-
-    Args:
-        trials: Trials. The first is retrained without changes, and selected if none has the required accuracy.
-        original: Metrics of the original model.
-        required: Required accuracy, see ``required_accuracy``.
-        people: Number of people.
-    """
-    affordable = [i for i, trial in enumerate(trials) if trial.accuracy >= required - ROUNDING]
-    keys = [(remaining_share(trials[i].harms, original, people), trials[i].value, i) for i in affordable]
-    return min(keys)[-1] if keys else 0
+        The loss is measured from the original model. If retraining without changes (accuracy ``plain``) loses more than
+        that, the original model was trained on these people or on other data, and the loss is measured from the
+        retrained model.
+        """
+        return (self.accuracy if plain >= self.accuracy - self.accuracy_loss else plain) - self.accuracy_loss
 
 
 class TrialLog(Generic[Model]):
     """Trials of a method. The first is trained without changes.
 
     Attributes:
-        given: Accuracy of the original model on the validation set.
+        original: Original model on the validation set.
         trials, models: Trials and their models, in order.
     """
 
     def __init__(self, task: MitigationTask) -> None:
         self._validation, self._metrics = task.split.validation, task.harms
-        self._loss = task.config.accuracy_loss
-        self._before = measure_all(task.given, self._validation, self._metrics)
-        self.given = accuracy(task.given, self._validation)
+        self.original = Incumbent(
+            accuracy(task.given, self._validation),
+            measure_all(task.given, self._validation, self._metrics),
+            task.config.accuracy_loss,
+            len(self._validation),
+        )
         self.trials: list[Trial] = []
         self.models: list[Model] = []
 
@@ -176,22 +173,22 @@ class TrialLog(Generic[Model]):
         self.trials.append(Trial(setting=setting, value=value, accuracy=share, harms=values))
         self.models.append(model)
 
-    @property
-    def required_accuracy(self) -> float:
-        """Accuracy that a trial must reach."""
-        return required_accuracy(self.given, self.trials[0].accuracy, self._loss)
-
     def is_affordable(self, trial: int) -> bool:
         """Check whether a trial has the required accuracy."""
-        return self.trials[trial].accuracy >= self.required_accuracy - ROUNDING
+        required = self.original.required_accuracy(self.trials[0].accuracy)
+        return self.trials[trial].accuracy >= required - ROUNDING
 
     def remaining_harm(self, trial: int) -> float:
         """Compute the remaining share of the metrics, regardless of accuracy."""
-        return remaining_share(self.trials[trial].harms, self._before, len(self._validation))
+        return self.original.remaining_share(self.trials[trial].harms)
 
     def best(self) -> int:
-        """Select the trial that becomes the candidate."""
-        return pick_trial(self.trials, self._before, self.required_accuracy, len(self._validation))
+        """Select the trial with the smallest metrics among those with the required accuracy.
+
+        Ties go to the lowest value. If no trial has the required accuracy, the first is selected.
+        """
+        affordable = filter(self.is_affordable, range(len(self.trials)))
+        return min(affordable, key=lambda i: (self.remaining_harm(i), self.trials[i].value, i), default=0)
 
     def mark_chosen(self, chosen: int) -> tuple[Trial, ...]:
         """Return all trials, one of them marked as chosen."""
@@ -204,13 +201,15 @@ class TrialLog(Generic[Model]):
             best: Trial that becomes the candidate.
             plain: Description of the first trial.
         """
-        first, notes = self.trials[0], []
-        if first.value == 0 and first.accuracy < self.given - self._loss:
+        first, original, notes = self.trials[0], self.original, []
+        if first.value == 0 and first.accuracy < original.accuracy - original.accuracy_loss:
             notes.append(
                 f"{plain} has an accuracy of {100 * first.accuracy:.1f} % on the validation set, and the original "
-                f"model of {100 * self.given:.1f} %. The original model was trained on these people or on other data, "
-                "or is of a better kind. The loss of accuracy is measured from the retrained model."
+                f"model of {100 * original.accuracy:.1f} %. The original model was trained on these people or on other "
+                "data, or is of a better kind. The loss of accuracy is measured from the retrained model."
             )
         if best == 0 and len(self.trials) > 1:
-            notes.append(f"No trial reduced the metrics within a loss of {100 * self._loss:.1f} % of accuracy.")
+            notes.append(
+                f"No trial reduced the metrics within a loss of {100 * original.accuracy_loss:.1f} % of accuracy."
+            )
         return notes

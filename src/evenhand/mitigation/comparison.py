@@ -14,7 +14,7 @@ import numpy as np
 from evenhand import subgroups
 from evenhand.core.typing import Booleans, Progress, ignore_progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
-from evenhand.individual.flips import PersonFlips, count_flips
+from evenhand.individual.flips import PersonFlips, attribute_sets, count_flips
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (
     ComparisonSides,
@@ -31,16 +31,14 @@ from evenhand.mitigation.gap_lines import (
     compare_widest_gap,
 )
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
-from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
-from evenhand.mitigation.result import CandidateResult, ComparisonLine, ComparisonPart, Regression
+from evenhand.mitigation.proof_lines import ProofComparison
+from evenhand.mitigation.result import CandidateResult, ComparisonPart
 from evenhand.mitigation.split import Split
 from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import check_noise
 from evenhand.models.scorer import Scorer
 from evenhand.population.independent import product_of_marginals
 from evenhand.population.mixture import MixturePopulation, choose_population
-from evenhand.schema.schema import Schema
-from evenhand.stats.quantity import format_quantity
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.rules import describe_rules, find_members
 
@@ -98,13 +96,6 @@ def compare_candidates(
     return tuple(results)
 
 
-def flip_sets(schema: Schema, metrics: Sequence[tuple[str, ...]] = ()) -> list[tuple[str, ...]]:
-    """List the sets of protected attributes that vary jointly: those of metrics, each alone, and all together."""
-    single = [(name,) for name in schema.protected]
-    joint = [schema.protected] if len(schema.protected) > 1 else []
-    return list(dict.fromkeys([*metrics, *single, *joint]))
-
-
 class Baseline:
     """Original model and people, with the data that all candidates share. The model is queried once."""
 
@@ -114,26 +105,25 @@ class Baseline:
         self.given, self.split, self.harms, self.config = given, split, harms, config
         self._flips: dict[tuple[str, ...], PersonFlips] = {}
         schema = split.test.schema
-        self.sets = flip_sets(schema)
+        self.sets = attribute_sets(schema.protected)
         self.flip_metrics = [metric.protected for metric in harms if isinstance(metric, FlipMetric)]
-        self.flip_sets = flip_sets(schema, self.flip_metrics)
+        self.flip_sets = list(dict.fromkeys([*self.flip_metrics, *self.sets]))
         self.notes: list[str] = []
         self._check_noise()
         self.test = ModelDecisions(given, split.test)
         self.validation = ModelDecisions(given, split.validation)
-        self.certificates = list(self._create_caches())
+        self.proofs = list(self._compare_proofs())
 
     def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> PersonFlips:
         """Count flips in the test set, those of the original model once."""
-        if scorer is self.given and protected in self._flips:
-            return self._flips[protected]
-        flips = count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
-        if scorer is self.given:
-            self._flips[protected] = flips
-        return flips
+        if scorer is not self.given:
+            return count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
+        if protected not in self._flips:
+            self._flips[protected] = count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
+        return self._flips[protected]
 
-    def _create_caches(self) -> Iterator[CertificateCache]:
-        """Create certificate caches: over plausible counterparts, and as published for trees."""
+    def _compare_proofs(self) -> Iterator[ProofComparison]:
+        """Yield the comparisons of certificates: over plausible counterparts, and as published for trees."""
         effort, seed, train, test = self.config.certify_effort, self.config.seed, self.split.train, self.split.test
         if effort <= 0 or not self.flip_sets:
             return
@@ -142,10 +132,10 @@ class Baseline:
         except OptionError as error:
             self.notes.append(f"proofs were not compared: {error.message}")
             return
-        yield CertificateCache(self.flip_sets, population, test, effort, seed)
+        yield ProofComparison(self.given, self.flip_sets, population, test, effort, seed)
         if isinstance(population, MixturePopulation):
             published = product_of_marginals(train)
-            yield CertificateCache(self.flip_sets, published, test, effort, seed, ", as published")
+            yield ProofComparison(self.given, self.flip_sets, published, test, effort, seed, ", as published")
 
     def _check_noise(self) -> None:
         """Query the original model twice about a part of the test set, if it may be noisy."""
@@ -174,13 +164,11 @@ def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progre
         interrupted |= isinstance(error, KeyboardInterrupt)
         reason = error.message if isinstance(error, BudgetError) else "the comparison was interrupted"
         notes.append(f"{reason}: the missing numbers were not measured")
-    lines = finish_lines(numbers, baseline.config.confidence)
     return CandidateResult(
         method=candidate.method,
         words=candidate.words,
         control=candidate.control,
-        lines=lines,
-        moved=tuple(find_regressions(lines)),
+        lines=finish_lines(numbers, baseline.config.confidence),
         trials=candidate.trials,
         interrupted=interrupted,
         notes=tuple(dict.fromkeys(notes)),
@@ -207,10 +195,8 @@ def _compare(baseline: Baseline, new: Scorer, progress: Progress) -> Iterator[Pe
     progress("other subgroups", 0.3)
     yield from _compare_subgroups(baseline, sides)
     reasons = []
-    for cache in baseline.certificates:
-        proofs, notes = compare_proofs(
-            cache, baseline.given, new, lambda action, share: progress(action, 0.5 + 0.5 * share)
-        )
+    for proof_comparison in baseline.proofs:
+        proofs, notes = proof_comparison.compare(new, lambda action, share: progress(action, 0.5 + 0.5 * share))
         yield from proofs
         if proofs:
             return
@@ -283,16 +269,3 @@ def _are_similar(inside: Booleans, other: Booleans) -> bool:
         return float((a & b).sum() / union) if union else 1.0
 
     return max(overlap(inside, other), overlap(inside, ~other)) >= SIMILAR
-
-
-def find_regressions(lines: Sequence[ComparisonLine]) -> list[Regression]:
-    """Find the numbers that are worse, other than performance and the metrics."""
-    return [
-        Regression(
-            where="subgroup" if line.part == "subgroups" else "attribute",
-            words=f"{line.words}: from {format_quantity(line.before)} to {format_quantity(line.after)}",
-            line=i,
-        )
-        for i, line in enumerate(lines)
-        if line.verdict == "worse" and line.part not in ("performance", "asked")
-    ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.mitigation.result import Change, ChangeVerdict, ComparisonLine, ComparisonPart
+from evenhand.mitigation.result import Change, ComparisonLine, ComparisonPart, Direction
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
@@ -124,10 +124,7 @@ def finish_lines(comparisons: Sequence[PendingComparison], confidence: float) ->
 
 
 def _finish_line(line: ComparisonLine, change: Change) -> ComparisonLine:
-    verdict: ChangeVerdict = "within noise"
-    if not change.low <= 0 <= change.high:
-        verdict = "better" if (change.low > 0) == (line.better_if == "up") else "worse"
-    return line.model_copy(update={"change": change, "verdict": verdict})
+    return line.model_copy(update={"change": change, "verdict": change.verdict(line.better_if)})
 
 
 def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
@@ -170,7 +167,7 @@ def compare_shares(
     words: str,
     masks: tuple[Booleans, Booleans],
     confidence: float,
-    better_if: Literal["up", "down"] = "down",
+    better_if: Direction = "down",
 ) -> PendingComparison:
     """Compare two shares of the same people.
 

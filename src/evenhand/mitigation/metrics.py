@@ -9,7 +9,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans
 from evenhand.groups.breakdown import SMALL
-from evenhand.groups.membership import group_by_attribute, number_combinations
+from evenhand.groups.membership import group_people, number_combinations
 from evenhand.individual.flips import count_flips
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
@@ -91,8 +91,7 @@ class GroupGapMetric:
 
         Groups smaller than ``groups.SMALL`` are ignored.
         """
-        columns = people.schema.positions(self.protected)
-        memberships = [group_by_attribute(people.schema.attributes[i], people.individuals[:, i]) for i in columns]
+        memberships = group_people(people, self.protected)
         group, _ = number_combinations([(membership.codes, len(membership.labels)) for membership in memberships])
         selected = predict_labels(scorer, people.individuals) == scorer.favourable
         sizes = np.bincount(group)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand import certification
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.typing import Progress
-from evenhand.errors import ModelError, NotAdditiveError, OptionError
+from evenhand.errors import EvenhandError, ModelError, NotAdditiveError, OptionError
 from evenhand.mitigation.comparison_lines import PendingComparison
 from evenhand.mitigation.result import ChangeVerdict, ComparisonLine
 from evenhand.models.scorer import Scorer, predict_labels
@@ -31,10 +31,11 @@ WORDS = {
 
 
 @dataclass(eq=False)
-class CertificateCache:
-    """Certificates of models, each computed once.
+class ProofComparison:
+    """Comparison of certificates with those of the original model, which are computed once.
 
     Attributes:
+        original: Original model.
         sets: Sets of protected attributes that vary jointly.
         population: Population of the certificates.
         people: People on whom the white box and the model must agree.
@@ -43,27 +44,36 @@ class CertificateCache:
         suffix: Suffix of the descriptions.
     """
 
+    original: Scorer
     sets: Sequence[tuple[str, ...]]
     population: ProductPopulation | MixturePopulation
     people: People
     effort: float
     seed: int
     suffix: str = ""
-    _cache: dict[int, tuple[Scorer, dict[tuple[str, ...], Certificate] | str]] = field(default_factory=dict)
+    _before: list[Certificate] | EvenhandError | None = None
 
-    def certificates(
-        self, scorer: Scorer, progress: Progress | None = None
-    ) -> dict[tuple[str, ...], Certificate] | str:
-        """Certify a model for each set, or return the reason why this is impossible."""
-        if id(scorer) not in self._cache:
-            try:
-                certificates: dict[tuple[str, ...], Certificate] | str = self._certify(scorer, progress)
-            except (NotAdditiveError, OptionError, ModelError) as error:
-                certificates = error.message
-            self._cache[id(scorer)] = (scorer, certificates)
-        return self._cache[id(scorer)][1]
+    def compare(self, new: Scorer, progress: Progress) -> tuple[list[PendingComparison], list[str]]:
+        """Compare the certified, falsified and undecided shares, or note why this is impossible."""
+        if self._before is None:
+            self._before = self._try_certify(self.original, progress)
+        before = self._before
+        if isinstance(before, EvenhandError):
+            return [], [f"proofs were not compared, because of the original model: {before.message}"]
+        after = self._try_certify(new, progress)
+        if isinstance(after, EvenhandError):
+            return [], [f"proofs were not compared, because of the new model: {after.message}"]
+        pairs = zip(self.sets, before, after, strict=True)
+        return [line for pair in pairs for line in _compare_certificates(*pair, self.suffix)], []
 
-    def _certify(self, scorer: Scorer, progress: Progress | None) -> dict[tuple[str, ...], Certificate]:
+    def _try_certify(self, scorer: Scorer, progress: Progress) -> list[Certificate] | EvenhandError:
+        """Certify a model for each set, or return the error that makes this impossible."""
+        try:
+            return self._certify(scorer, progress)
+        except (NotAdditiveError, OptionError, ModelError) as error:
+            return error
+
+    def _certify(self, scorer: Scorer, progress: Progress) -> list[Certificate]:
         network = extract_white_box(scorer)
         # A proof about a white box does not apply to a model that decides differently.
         if network is not scorer:
@@ -73,8 +83,8 @@ class CertificateCache:
                 raise ModelError(
                     f"its white box and the model decide differently for {differences:,} people of the test set"
                 )
-        return {
-            protected: certification.certify(
+        return [
+            certification.certify(
                 network,
                 protected=protected,
                 population=self.population,
@@ -83,26 +93,7 @@ class CertificateCache:
                 progress=progress,
             )
             for protected in self.sets
-        }
-
-
-def compare_proofs(
-    cache: CertificateCache, original: Scorer, new: Scorer, progress: Progress
-) -> tuple[list[PendingComparison], list[str]]:
-    """Compare the certified, falsified and undecided shares of two models, or note why this is impossible."""
-    certificates = []
-    for name, scorer in (("original", original), ("new", new)):
-        result = cache.certificates(scorer, progress)
-        if isinstance(result, str):
-            return [], [f"proofs were not compared, because of the {name} model: {result}"]
-        certificates.append(result)
-    return [
-        comparison
-        for protected in cache.sets
-        for comparison in _compare_certificates(
-            protected, certificates[0][protected], certificates[1][protected], cache.suffix
-        )
-    ], []
+        ]
 
 
 def _compare_certificates(

@@ -28,6 +28,9 @@ excludes all possible values of the other). ``within noise``: it does not. ``mor
 proved``: the proved shares, while the true shares may be equal or reversed. ``open``: the undecided share could reverse
 the change. ``not comparable``: a number is unknown, or is not about the same people."""
 
+Direction: TypeAlias = Literal["up", "down"]
+"""Direction in which a number improves."""
+
 ComparisonPart: TypeAlias = Literal["performance", "asked", "groups", "individuals", "subgroups", "proof"]
 """Topic of a number. ``asked`` are the metrics to reduce. The others, except ``performance``, show regressions."""
 
@@ -62,6 +65,18 @@ class Change(ResultPart):
     n: int
     method: str
 
+    def verdict(self, better_if: Direction) -> ChangeVerdict:
+        """Return better or worse if the interval excludes 0."""
+        if self.low <= 0 <= self.high:
+            return "within noise"
+        return "better" if (self.low > 0) == (better_if == "up") else "worse"
+
+    @property
+    def points(self) -> str:
+        """Text in percentage points, such as ``-1.2 (-3.0 to +0.6)``."""
+        text = f"{100 * self.value:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f})"
+        return text.replace("-", "\N{MINUS SIGN}")
+
 
 def change_columns(change: Change | None, name: str = "change", prefix: str = "") -> dict[str, float | None]:
     """Convert a change to columns of a data frame: its value and the ends of its interval."""
@@ -93,7 +108,7 @@ class ComparisonLine(ResultPart):
     before: Quantity
     after: Quantity
     change: Change | None = None
-    better_if: Literal["up", "down"] = "down"
+    better_if: Direction = "down"
     verdict: ChangeVerdict = "not comparable"
     note: str = ""
 
@@ -101,20 +116,6 @@ class ComparisonLine(ResultPart):
     def claims_change(self) -> bool:
         """Whether the verdict is better or worse."""
         return self.verdict in ("better", "worse")
-
-
-class Regression(ResultPart):
-    """Number other than the metrics that got worse.
-
-    Attributes:
-        where: ``subgroup`` or ``attribute``.
-        words: Description with both numbers.
-        line: Position among the candidate's lines.
-    """
-
-    where: Literal["subgroup", "attribute"]
-    words: str
-    line: int
 
 
 class CandidateResult(ResultPart):
@@ -125,7 +126,6 @@ class CandidateResult(ResultPart):
         words: Description of the model.
         control: Whether it is only a control.
         lines: Numbers: performance, then the metrics, then all others.
-        moved: Regressions.
         trials: Trials on the validation set.
         rejected: Reason why the original model is kept. Empty if the new model is better, or is the control.
         interrupted: Whether an interrupt or the time limit ended the method or the comparison.
@@ -137,10 +137,14 @@ class CandidateResult(ResultPart):
     control: bool = False
     rejected: str = ""
     lines: tuple[ComparisonLine, ...]
-    moved: tuple[Regression, ...] = ()
     trials: tuple[Trial, ...] = ()
     interrupted: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def regressions(self) -> list[ComparisonLine]:
+        """Numbers that are worse, other than performance and the metrics."""
+        return [line for line in self.lines if line.verdict == "worse" and line.part not in ("performance", "asked")]
 
     def line(self, name: str, of: str = "") -> ComparisonLine | None:
         """Return the first number with a name."""

@@ -26,7 +26,7 @@ from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.groups.breakdown import SMALL
 from evenhand.mitigation.result import PART_TITLES, CandidateResult, Change, ComparisonLine, MitigationResult
 from evenhand.stats.metric_specs import unit_of
-from evenhand.stats.quantity import Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import Quantity, Unknown, format_quantity, show_quantity
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -167,10 +167,11 @@ def _format_verdict(line: ComparisonLine) -> str:
 
 def _regression_blocks(result: MitigationResult) -> Iterator[Block]:
     """Yield the regressions of all candidates."""
-    regressions = [(candidate, moved) for candidate in result.candidates for moved in candidate.moved]
-    for candidate, moved in regressions:
-        yield Note(f"Regression for another group under {candidate.method}: {moved.words}", "caution")
-    if not regressions:
+    for candidate in result.candidates:
+        for line in candidate.regressions:
+            change = f"from {format_quantity(line.before)} to {format_quantity(line.after)}"
+            yield Note(f"Regression for another group under {candidate.method}: {line.words}: {change}", "caution")
+    if not any(candidate.regressions for candidate in result.candidates):
         yield Text(
             "No regression for another group: no other subgroup and no other number by a protected attribute got worse "
             "beyond noise.",
@@ -197,7 +198,7 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
         lines = [candidate.line(leading.name, leading.of) for candidate in result.candidates]
         cells = ["" if line is None else _show_marked(line) for line in lines]
         rows.append(TableRow((leading.words, _show_number(leading, leading.before), *cells)))
-    counts = [f"{len(candidate.moved):,}" if candidate.moved else "none" for candidate in result.candidates]
+    counts = [f"{len(candidate.regressions):,}" if candidate.regressions else "none" for candidate in result.candidates]
     rows.append(TableRow(("regressions for other groups", "", *counts)))
     yield Table(
         f"Observed on the test set of {format_count(result.people.test, 'person', 'people')}, with "

@@ -30,7 +30,6 @@ from evenhand.mitigation.alternatives.sources import (
     query_source,
 )
 from evenhand.mitigation.methods.saving import PICKLED, SaveScorer
-from evenhand.mitigation.result import ChangeVerdict
 from evenhand.mitigation.split import put_in_one_table
 from evenhand.mitigation.study import Study, limit_queries
 from evenhand.models.scorer import Scorer, WrappedScorer
@@ -104,8 +103,7 @@ def find_alternatives(
         search = _Search(subject, config, test, out, progress or ignore_progress, started)
         recipes = search.propose()
         result = search.compare(recipes, test_name, count_queries())
-    models = (search.study.model, *map(search.model, recipes[1:]))
-    return AlternativeSearch(result, models, tuple(map(search.saver, recipes)))
+    return AlternativeSearch(result, tuple(map(search.model, recipes)), tuple(map(search.saver, recipes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,9 +300,6 @@ class _Search:
         candidates = []
         for number, recipe in enumerate(recipes):
             gap_change = changes.gap.get(number)
-            verdict: ChangeVerdict = "not comparable" if gap_change is None else "within noise"
-            if gap_change is not None and (gap_change.high < 0 or gap_change.low > 0):
-                verdict = "better" if gap_change.high < 0 else "worse"
             measured = [
                 part.measure(recipe, accepted[number], self.groups.labels) for part, accepted in decisions.items()
             ]
@@ -323,7 +318,7 @@ class _Search:
                     on_frontier=bool(ranking.frontier[number]),
                     accuracy_change=changes.accuracy.get(number),
                     gap_change=gap_change,
-                    verdict=verdict,
+                    verdict="not comparable" if gap_change is None else gap_change.verdict("down"),
                 )
             )
         chosen, reason = _judge(candidates[ranking.chosen])
@@ -390,16 +385,14 @@ def _judge(picked: AlternativeCandidate) -> tuple[int | None, str]:
         return None, "no candidate within the allowed loss of accuracy has a significantly smaller gap"
     change = picked.gap_change
     assert change is not None, "the chosen candidate is compared"
-    points = f"{100 * change.value:+.1f} points ({100 * change.low:+.1f} to {100 * change.high:+.1f})"
-    points = points.replace("-", "\N{MINUS SIGN}")
     if picked.verdict != "better":
         return None, (
             f"candidate {picked.number} has the smallest gap within the allowed loss on the validation set, but its "
-            f"gap on the test set is not significantly smaller: {points}"
+            f"gap on the test set is not significantly smaller: {change.points} points"
         )
     return picked.number, (
         "it has the smallest gap within the allowed loss on the validation set, up to one standard error, and on the "
-        f"test set the gap changes by {points}"
+        f"test set the gap changes by {change.points} points"
     )
 
 

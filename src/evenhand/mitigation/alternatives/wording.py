@@ -203,10 +203,7 @@ def _points(share: float) -> str:
 
 
 def _format_change(change: Change | None) -> str:
-    if change is None:
-        return ""
-    text = f"{100 * change.value:+.1f} ({100 * change.low:+.1f} to {100 * change.high:+.1f})"
-    return text.replace("-", MINUS)
+    return "" if change is None else change.points
 
 
 def _share(value: float) -> ReportedNumber:

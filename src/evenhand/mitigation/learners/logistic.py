@@ -19,51 +19,21 @@ ROUNDS = 200
 """Maximum number of iterations of L-BFGS."""
 
 
-@dataclass(frozen=True)
-class StandardEncoding:
-    """Encoding with standardised numbers, one column per category, and indicators of missing values."""
-
-    schema: Schema
-    mean: Floats
-    deviation: Floats
-
-    @classmethod
-    def of(cls, people: People) -> StandardEncoding:
-        """Create the encoding with the means and standard deviations of a training set."""
-        individuals = people.individuals
-        deviation = np.nanstd(individuals, axis=0)
-        return cls(people.schema, np.nanmean(individuals, axis=0), np.where(deviation > 0, deviation, 1.0))
-
-    def __call__(self, individuals: Floats) -> Floats:
-        columns = []
-        for i, attribute in enumerate(self.schema.attributes):
-            values = individuals[:, i]
-            missing = np.isnan(values)
-            if attribute.kind == "categorical":
-                columns.append((values[:, None] == attribute.domain()[None]).astype(np.float64))
-            else:
-                columns.append(np.where(missing, 0.0, (values - self.mean[i]) / self.deviation[i])[:, None])
-            if attribute.missing == "keep":
-                columns.append(missing[:, None].astype(np.float64))
-        return np.concatenate(columns, axis=1)
-
-
 @dataclass(frozen=True, eq=False)
 class LogisticScorer:
-    """Logistic regression over the standard encoding, with the classes of another model."""
+    """Pipeline with a logistic regression over individuals, with the classes of another model."""
 
     schema: Schema
     classes: tuple[Value, ...]
     favourable: int
     name: str
-    encoding: StandardEncoding
     model: Any
     label_only: bool = False
 
     def scores(self, individuals: Floats) -> Floats:
         """Compute the probability of each class, shape (n, classes)."""
         probabilities = np.zeros((len(individuals), len(self.classes)))
-        probabilities[:, self.model.classes_] = self.model.predict_proba(self.encoding(individuals))
+        probabilities[:, self.model.classes_] = self.model.predict_proba(individuals)
         return probabilities
 
     def predict(self, individuals: Floats) -> Integers:
@@ -72,12 +42,27 @@ class LogisticScorer:
 
 
 def fit_logistic(people: People, model: Scorer) -> LogisticScorer:
-    """Fit a logistic regression on all attributes, for the labels of a model. It is not random."""
+    """Fit a logistic regression on all attributes, for the labels of a model. It is not random.
+
+    Numbers are standardised, categories are one-hot, and missing values have indicators.
+    """
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
     from threadpoolctl import threadpool_limits
 
-    encoding = StandardEncoding.of(people)
+    attributes = people.schema.attributes
+    words = [i for i, attribute in enumerate(attributes) if attribute.kind == "categorical"]
+    values = [[*attributes[i].domain(), *([np.nan] if attributes[i].missing == "keep" else [])] for i in words]
+    numbers = [i for i in range(len(attributes)) if i not in words]
+    imputer = SimpleImputer(strategy="constant", fill_value=0.0, add_indicator=True, keep_empty_features=True)
+    encoder = make_column_transformer(
+        (OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False), words),
+        (make_pipeline(StandardScaler(), imputer), numbers),
+    )
     labels = target_labels(TrainingSet.plain(people), model)
     with threadpool_limits(limits=1):
-        regression = LogisticRegression(max_iter=ROUNDS).fit(encoding(people.individuals), labels)
-    return LogisticScorer(model.schema, model.classes, model.favourable, "a logistic regression", encoding, regression)
+        pipeline = make_pipeline(encoder, LogisticRegression(max_iter=ROUNDS)).fit(people.individuals, labels)
+    return LogisticScorer(model.schema, model.classes, model.favourable, "a logistic regression", pipeline)

@@ -10,7 +10,6 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
-from evenhand.mitigation.refutation.bound import FamilyBound
 from evenhand.mitigation.refutation.config import RefutationConfig
 from evenhand.mitigation.refutation.features import (
     FeatureCells,
@@ -24,6 +23,7 @@ from evenhand.mitigation.refutation.features import (
 )
 from evenhand.mitigation.refutation.result import (
     CellCounts,
+    FamilyBound,
     GivenStanding,
     RefutationProof,
     RefutationResult,

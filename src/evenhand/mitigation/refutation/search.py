@@ -27,7 +27,6 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
-from evenhand.mitigation.refutation.bound import NO_RULE, FamilyBound
 from evenhand.mitigation.refutation.cuts import (
     Cut,
     PairSums,
@@ -36,7 +35,7 @@ from evenhand.mitigation.refutation.cuts import (
     separate_pairs,
 )
 from evenhand.mitigation.refutation.features import FeatureCells
-from evenhand.mitigation.refutation.result import RefutationProof
+from evenhand.mitigation.refutation.result import NO_RULE, FamilyBound, RefutationProof
 from evenhand.mitigation.refutation.weights import WeightSearch
 
 SCALE = 10**12

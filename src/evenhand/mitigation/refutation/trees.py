@@ -15,8 +15,8 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
-from evenhand.mitigation.refutation.bound import NO_RULE, FamilyBound
 from evenhand.mitigation.refutation.features import FeatureCells
+from evenhand.mitigation.refutation.result import NO_RULE, FamilyBound
 
 NEAREST = 1e-9
 """The bound is this much below the smallest gap, which is rounded."""
