@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,17 +52,11 @@ def test_mitigate_with_refute_is_refute(evenhand, folder):
 
 
 def test_a_refutation_is_said_written_and_checked(evenhand, folder):
-    ran = evenhand("refute", *REFUTE, "--accuracy", 0.7, "--json", "r.json", "--html", "r.html", "--save", "r.joblib")
+    ran = evenhand("refute", *REFUTE, "--accuracy", 0.7, "--json", "r.json", "--html", "r.html")
     assert ran.code == 0, ran.err
     assert "lower bound of the gap" in (folder / "r.html").read_text("utf-8")
     found = RefutationResult.from_json((folder / "r.json").read_text("utf-8"))
     assert found.need == math.ceil(0.7 * found.people - 1e-9)
-    frame = pd.read_csv("people.csv")
-    rule = joblib.load("r.joblib")
-    decided = rule.predict(frame.drop(columns=["sex", "hired"]))
-    assert (decided == frame["hired"]).mean() == found.witness.accuracy
-    rates = pd.Series(decided == "yes").groupby(frame["sex"]).mean()
-    assert rates.max() - rates.min() == pytest.approx(found.witness.gap)
     checked = evenhand("check-certificate", "r.json", "--data", *ABOUT, "--json", "-")
     assert checked.code == 0, checked.err
     assert checked.json["verdict"] == "confirmed"
@@ -88,7 +81,6 @@ def test_the_given_model_sets_the_floor(evenhand, folder, case):
         (REFUTE, "--accuracy"),
         ([*REFUTE, "--accuracy", 1.7], "--accuracy"),
         ([*REFUTE, "--accuracy", 0.7, "--method", "tilt"], "No such option: --method"),
-        ([*REFUTE, "--accuracy", 0.7, "--save", "rule.txt"], "expected a file that ends in .joblib"),
         ([*REFUTE, "--accuracy", 0.7, "--json", "features.yaml"], "is an input"),
         ([*ABOUT, "--family", "lines", "--features", "features.yaml"], "--family: expected one of: any, linear"),
         ([*ABOUT, "--features", "missing.yaml", "--accuracy", 0.7], "cannot be read"),

@@ -106,41 +106,26 @@ def refute(
     model: Annotated[
         str | None, typer.Option(help="Model whose accuracy a rule must reach, instead of --accuracy.")
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option(help="File for the rule found, linear or tree (.joblib or .pkl).")
-    ] = None,
 ) -> None:
     """Prove how small the gap of simple rules can be."""
     from evenhand import mitigation
 
     config = REFUTATION.read(settings, seed=people.seed)
-    check_files(save=save)
-    _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json, "--save": save})
-    if save is not None and config.family == "any":
-        hint = "add --family linear or --family tree"
-        raise OptionError("expected a family whose rules are models, got 'any'", location="--save", hint=hint)
-    if save is not None and save.suffix not in (".joblib", ".pkl"):
-        hint = "rename it, e.g. --save rule.joblib"
-        raise OptionError(f"expected a file that ends in .joblib or .pkl, got {save}", location="--save", hint=hint)
+    _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json})
     with output.progress() as progress:
         progress("reading the people", 0.0)
         source = people.read(data)
         if model is None:
-            encoded = people.encode(source)
             result = mitigation.refute_alternatives(
-                encoded, config, features=features, data_name=source.name, progress=progress
+                people.encode(source), config, features=features, data_name=source.name, progress=progress
             )
         else:
             subject = people.read_subject(model, data, progress)
-            encoded = subject.people
             subject.ledger.budget = approve_queries(
-                model, None, len(encoded), hint="leave --model out, and set --accuracy"
+                model, None, len(subject.people), hint="leave --model out, and set --accuracy"
             )
             result = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
-    outputs: list[Path] = []
-    if save is not None and result.witness is not None:
-        outputs += mitigation.save_witness(result, encoded.schema, save)
-    output.finish(result, written=outputs, interrupted=result.interrupted)
+    output.finish(result, interrupted=result.interrupted)
 
 
 def _finish(

@@ -7,7 +7,6 @@ from .config import MitigationConfig
 from .findings import Findings
 from .refutation.analysis import refute_alternatives
 from .refutation.config import RefutationConfig
-from .refutation.model import save_witness
 from .refutation.result import RefutationResult
 from .result import CandidateResult, MitigationResult
 from .training.fair_classifier import FairClassifier
@@ -26,5 +25,4 @@ __all__ = [
     "find_alternatives",
     "mitigate",
     "refute_alternatives",
-    "save_witness",
 ]
