@@ -49,10 +49,10 @@ import individual as networks
 from evenhand import mitigation, subgroups
 from evenhand.errors import FetchError
 from evenhand.mitigation.candidate import MitigationTask
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.methods.registry import METHODS, load_methods
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.split import split_people
+from evenhand.mitigation.study import find_learner
 from evenhand.mitigation.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.schema import People, Schema, encode

@@ -19,10 +19,10 @@ import individual as networks
 from evenhand import certification, mitigation
 from evenhand.individual.search.analysis import search
 from evenhand.mitigation.candidate import MitigationTask, accuracy
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.methods.registry import load_methods
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
+from evenhand.mitigation.study import find_learner
 from evenhand.models import AdditiveNetwork
 from evenhand.population import uniform_population
 from evenhand.schema import People, Schema, encode

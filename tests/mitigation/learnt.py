@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.split import TrainingSet
+from evenhand.mitigation.study import find_learner
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 

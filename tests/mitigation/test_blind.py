@@ -17,9 +17,9 @@ from sklearn.preprocessing import OneHotEncoder
 from evenhand import certification, models
 from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation.candidate import MitigationTask
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
+from evenhand.mitigation.study import find_learner
 from evenhand.mitigation.training.blind import PROXIES, average_protected, blind, fix_people, most_frequent_row
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm

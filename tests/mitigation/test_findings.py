@@ -75,9 +75,8 @@ def test_profiles_are_counted_once_and_by_what_was_varied(searched, tmp_path):
 def test_subgroups_that_stand_out_the_widest_gap_first(compared, tmp_path):
     read = Findings.read([written(tmp_path / "gaps.json", compared)], SCHEMA)
     alone = [one for one in compared.findings if one.found and one.under is None]
-    assert [one.words for one in read.subgroups] == [one.words for one in sorted(alone, key=lambda one: -abs(one.gap))]
-    assert read.subgroups[0].rules in ({"sex": ("male",)}, {"sex": ("female",)})
-    assert read.subgroups[0].gap == alone[0].gap
+    assert list(read.subgroups) == [finding.rules for finding in sorted(alone, key=lambda finding: -abs(finding.gap))]
+    assert read.subgroups[0] in ({"sex": ("male",)}, {"sex": ("female",)})
     assert not read.profiles
     assert len(Findings.read([compared, compared], SCHEMA).subgroups) == len(alone)
 
@@ -86,7 +85,7 @@ def test_a_subgroup_that_was_asked_about():
     config = subgroups.SubgroupConfig(attributes=("race",), judged=("sex == 'male' and race == 3",))
     result = subgroups.find_subgroups(BIASED, PEOPLE, config)
     read = Findings.read([result], SCHEMA)
-    assert [one.rules for one in read.subgroups] == [{"sex": ("male",), "race": ("3",)}]
+    assert read.subgroups == ({"sex": ("male",), "race": ("3",)},)
 
 
 def test_an_audit_holds_all_of_it(tmp_path):
@@ -101,7 +100,7 @@ def test_an_audit_holds_all_of_it(tmp_path):
     read = Findings.read([written(tmp_path / "report.json", result)], SCHEMA)
     assert ("sex",) in {one.protected for one in read.profiles}
     assert all(flips(one).all() for one in read.profiles)
-    assert read.subgroups[0].rules in ({"sex": ("male",)}, {"sex": ("female",)})
+    assert read.subgroups[0] in ({"sex": ("male",)}, {"sex": ("female",)})
     direct = Findings.read([result], SCHEMA)
     assert direct.subgroups == read.subgroups
 

@@ -6,8 +6,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from evenhand import mitigation, models
 from evenhand.mitigation import Findings
-from evenhand.mitigation.findings import FoundProfiles
-from evenhand.mitigation.leakage import drop_test_profiles
+from evenhand.mitigation.findings import FoundProfiles, drop_test_profiles
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
 from evenhand.models import Subject

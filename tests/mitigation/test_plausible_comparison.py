@@ -13,9 +13,8 @@ from evenhand import mitigation
 from evenhand.individual import FlipConfig, measure_flips
 from evenhand.individual.search import search
 from evenhand.mitigation import Findings, MitigationConfig, compare_candidates
-from evenhand.mitigation.analysis import drop_test_profiles
 from evenhand.mitigation.candidate import Candidate
-from evenhand.mitigation.findings import FoundProfiles
+from evenhand.mitigation.findings import FoundProfiles, drop_test_profiles
 from evenhand.mitigation.methods.retrain import relabel_profiles
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import Split, split_people

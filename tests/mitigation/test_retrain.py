@@ -13,7 +13,7 @@ from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
 from evenhand.mitigation import Findings, MitigationConfig
 from evenhand.mitigation.candidate import Incumbent, MitigationTask, Trial, TrialLog, accuracy
-from evenhand.mitigation.findings import FoundProfiles, FoundSubgroup
+from evenhand.mitigation.findings import FoundProfiles
 from evenhand.mitigation.methods.retrain import retrain
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import Split, split_people
@@ -34,7 +34,7 @@ PARTS = split_people(PEOPLE, seed=0)
 FLIPPED = FoundProfiles(
     ("sex",), PEOPLE.individuals[(PEOPLE.individuals[:, INCOME] > 0.6) & (PEOPLE.individuals[:, INCOME] <= 0.9)]
 )
-MEN = FoundSubgroup({"sex": ("male",)}, -0.24, "sex male")
+MEN = {"sex": ("male",)}
 
 
 class Taught:
@@ -70,9 +70,7 @@ class Untouchable:
 
 def situation(learner, *, given=GIVEN, profiles=(FLIPPED,), subgroups=(), deadline=None, parts=PARTS, **options):
     options = {"rounds": 0, "share": 0.9, **options}
-    harms = tuple(FlipMetric(one.protected) for one in profiles) + tuple(
-        SubgroupGapMetric(one.rules) for one in subgroups
-    )
+    harms = tuple(FlipMetric(one.protected) for one in profiles) + tuple(map(SubgroupGapMetric, subgroups))
     return MitigationTask(
         given=given,
         learner=learner,

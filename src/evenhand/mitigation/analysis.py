@@ -15,9 +15,8 @@ from evenhand.individual.flips import attribute_sets
 from evenhand.mitigation.candidate import Candidate, Incumbent, MitigationTask, accuracy, measure_all
 from evenhand.mitigation.comparison import compare_candidates
 from evenhand.mitigation.config import MitigationConfig
-from evenhand.mitigation.findings import Findings
+from evenhand.mitigation.findings import Findings, count_overlap, drop_test_profiles
 from evenhand.mitigation.incumbent import judge_candidate
-from evenhand.mitigation.leakage import count_overlap, drop_test_profiles
 from evenhand.mitigation.methods import retrain
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
@@ -156,10 +155,8 @@ def select_metrics(findings: Findings, schema: Schema, config: MitigationConfig)
     without any, those of the protected attributes. Without findings, all other methods are measured by counterfactual
     flips.
     """
-    flips = tuple(FlipMetric(found_set.protected) for found_set in findings.profiles)
-    gaps: tuple[FairnessMetric, ...] = tuple(
-        SubgroupGapMetric(found_set.rules) for found_set in findings.subgroups[: config.subgroups]
-    )
+    flips = tuple(FlipMetric(profiles.protected) for profiles in findings.profiles)
+    gaps: tuple[FairnessMetric, ...] = tuple(map(SubgroupGapMetric, findings.subgroups[: config.subgroups]))
     by_group = [method in BY_GROUP for method in config.methods]
     if not findings and not all(by_group):
         flips = (FlipMetric(schema.protected),)

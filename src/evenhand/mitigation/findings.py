@@ -1,11 +1,11 @@
-"""Findings of other analyses, read from their results or files."""
+"""Findings of other analyses, read from their results or files, without profiles of the test set."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from evenhand.certification.certificate.result import Certificate
 from evenhand.core.result import Result
 from evenhand.core.typing import Floats
 from evenhand.errors import DataError, EvenhandError
+from evenhand.individual.flips import Variants
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import Example, SearchResult
 from evenhand.individual.search.texts import TextSearchResult
+from evenhand.mitigation.split import Split
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import read_number
@@ -42,33 +44,18 @@ class FoundProfiles:
 
 
 @dataclass(frozen=True)
-class FoundSubgroup:
-    """Subgroup with a different selection rate.
-
-    Attributes:
-        rules: Rules of the subgroup.
-        gap: Selection rate minus that of the comparison group.
-        words: Description of the rules.
-    """
-
-    rules: Rules
-    gap: float
-    words: str
-
-
-@dataclass(frozen=True)
 class Findings:
     """Findings to train on.
 
     Attributes:
         profiles: Distinct profiles for each set of protected attributes, in order.
-        subgroups: Significant subgroups, the widest gap first.
+        subgroups: Rules of the significant subgroups, the widest gap first.
         sources: Descriptions of the sources.
         people_left_out: Whether records of people were removed from a result.
     """
 
     profiles: tuple[FoundProfiles, ...] = ()
-    subgroups: tuple[FoundSubgroup, ...] = ()
+    subgroups: tuple[Rules, ...] = ()
     sources: tuple[str, ...] = ()
     people_left_out: bool = False
 
@@ -86,10 +73,24 @@ class Findings:
         Raises:
             DataError: A file has another format, is damaged, or does not match the schema.
         """
-        reader = _FindingsReader(schema)
-        for path in paths:
-            reader.read(path)
-        return reader.findings()
+        profiles: dict[tuple[str, ...], list[Floats]] = {}
+        subgroups: dict[str, Finding] = {}
+        locations = [f"a result of {path.kind}" if isinstance(path, Result) else str(path) for path in paths]
+        people_left_out = False
+        for path, location in zip(paths, locations, strict=True):
+            for result in _read_results(path, location):
+                people_left_out |= result.people_left_out
+                for part in _list_findings(result, schema, location):
+                    if isinstance(part, Finding):
+                        subgroups.setdefault(part.words, part)
+                    else:
+                        profiles.setdefault(part.protected, []).append(part.individuals)
+        return cls(
+            tuple(_merge_profiles(schema, protected, np.concatenate(rows)) for protected, rows in profiles.items()),
+            tuple(subgroup.rules for subgroup in sorted(subgroups.values(), key=lambda finding: -abs(finding.gap))),
+            tuple(locations),
+            people_left_out,
+        )
 
 
 def profiles_from_table(table: ProfileTable) -> FoundProfiles:
@@ -97,138 +98,125 @@ def profiles_from_table(table: ProfileTable) -> FoundProfiles:
     return FoundProfiles(table.protected, table.people(np.arange(len(table)), table.worse))
 
 
-class _FindingsReader:
-    """Reader that collects the findings of several sources."""
+def _merge_profiles(schema: Schema, protected: tuple[str, ...], rows: Floats) -> FoundProfiles:
+    """Keep the first of the profiles that agree on all unprotected attributes."""
+    columns = [i for i, name in enumerate(schema.names) if name not in protected]
+    _, indices = np.unique(rows[:, columns], axis=0, return_index=True, equal_nan=True)
+    return FoundProfiles(protected, rows[np.sort(indices)])
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._profiles: dict[tuple[str, ...], list[Floats]] = {}
-        self._subgroups: dict[str, FoundSubgroup] = {}
-        self._sources: list[str] = []
-        self._people_left_out = False
 
-    def read(self, source: Path | str | Result) -> None:
-        """Read a result or file."""
-        if isinstance(source, Result):
-            location = f"a result of {source.kind}"
-            self._read_result(source, location)
-        else:
-            location = str(source)
-            self._read_json(_read_json(Path(source)), location)
-        self._sources.append(location)
+def _read_results(source: Path | str | Result, location: str) -> Iterator[Result]:
+    """Yield a result, or those of a file. An audit consists of several results."""
+    if not isinstance(source, Result):
+        yield from _parse_results(_read_json(Path(source)), location)
+    elif source.kind == "audit":
+        yield from _parse_results(source.plain(), location)
+    else:
+        yield source
 
-    def findings(self) -> Findings:
-        """Return all findings without duplicates."""
-        profiles = []
-        for protected, parts in self._profiles.items():
-            rows = np.concatenate(parts)
-            if len(rows):
-                columns = [i for i, name in enumerate(self._schema.names) if name not in protected]
-                _, indices = np.unique(rows[:, columns], axis=0, return_index=True, equal_nan=True)
-                profiles.append(FoundProfiles(protected, rows[np.sort(indices)]))
-        subgroups = sorted(self._subgroups.values(), key=lambda subgroup: -abs(subgroup.gap))
-        return Findings(tuple(profiles), tuple(subgroups), tuple(self._sources), self._people_left_out)
 
-    def _read_json(self, content: Any, location: str) -> None:
-        content = content if isinstance(content, dict) else {}
-        if _is_about_texts(content):
-            raise _texts_error(location)
-        if content.get("kind") == "audit":
-            lists = [content.get(name) or [] for name in ("searches", "certificates")]
-            if not all(isinstance(parts, list) for parts in lists):
-                raise _format_error(location)
-            for part in (*lists[0], *lists[1], content.get("individual"), content.get("subgroups")):
-                if part is not None:
-                    self._read_json(part, location)
-            return
-        kinds: dict[str, type[Result]] = {
-            "individual": SearchResult if "queries" in content else IndividualResult,
-            "subgroups": SubgroupResult,
-            "certificate": Certificate,
-        }
-        kind = kinds.get(str(content.get("kind")))
-        if kind is None:
+def _parse_results(content: Any, location: str) -> Iterator[Result]:
+    content = content if isinstance(content, dict) else {}
+    if _is_about_texts(content):
+        raise _texts_error(location)
+    if content.get("kind") == "audit":
+        lists = [content.get(name) or [] for name in ("searches", "certificates")]
+        if not all(isinstance(parts, list) for parts in lists):
             raise _format_error(location)
-        try:
-            result = kind.from_json(json.dumps(content))
-        except DataError as error:
-            hint = "the file may be of another version: write it again"
-            raise DataError(error.message, location=location, hint=hint) from None
-        self._read_result(result, location)
+        for part in (*lists[0], *lists[1], content.get("individual"), content.get("subgroups")):
+            if part is not None:
+                yield from _parse_results(part, location)
+        return
+    kinds: dict[str, type[Result]] = {
+        "individual": SearchResult if "queries" in content else IndividualResult,
+        "subgroups": SubgroupResult,
+        "certificate": Certificate,
+    }
+    kind = kinds.get(str(content.get("kind")))
+    if kind is None:
+        raise _format_error(location)
+    try:
+        yield kind.from_json(json.dumps(content))
+    except DataError as error:
+        hint = "the file may be of another version: write it again"
+        raise DataError(error.message, location=location, hint=hint) from None
 
-    def _read_result(self, result: Result, location: str) -> None:
-        self._people_left_out |= result.people_left_out
-        if isinstance(result, TextSubgroupResult | TextSearchResult):
-            raise _texts_error(location)
-        if isinstance(result, SearchResult) and isinstance(result.table, ProfileTable):
-            profile_set = profiles_from_table(result.table)
-            self._profiles.setdefault(profile_set.protected, []).append(profile_set.individuals)
-        elif isinstance(result, SearchResult | IndividualResult):
-            examples: Iterable[Example | Profile] = result.examples
-            for number, example in enumerate(examples, start=1):
-                unprotected = example.unprotected | example.worse.moved
-                self._read_profile(unprotected, example.worse.values, f"{location}, example {number}")
-        elif isinstance(result, Certificate):
-            for number, case in enumerate(result.counterexamples, start=1):
-                self._read_profile(case.unprotected, case.first, f"{location}, counterexample {number}")
-        elif isinstance(result, SubgroupResult):
-            self._read_subgroups(result, location)
-        elif result.kind == "audit":
-            self._read_json(result.plain(), location)
-        else:
-            raise _format_error(location)
 
-    def _read_profile(self, unprotected: Mapping[str, Any], protected: Mapping[str, Any], location: str) -> None:
-        values = {**unprotected, **protected}
-        self._require_attributes(values, location)
-        row = [parse_entry(attribute, values[attribute.name], location) for attribute in self._schema.attributes]
-        names = tuple(name for name in self._schema.names if name in protected)
-        self._profiles.setdefault(names, []).append(np.array([row]))
+def _list_findings(result: Result, schema: Schema, location: str) -> Iterator[FoundProfiles | Finding]:
+    """Yield the profiles and the significant subgroups of a result.
 
-    def _require_attributes(self, attributes: Iterable[str], location: str) -> None:
-        attributes, names = set(attributes), self._schema.names
-        unknown = sorted(attributes.difference(names))
-        missing = [name for name in names if name not in attributes]
-        if unknown or missing:
-            raise DataError(
-                f"these findings have an attribute {unknown[0]!r}, which the data do not have"
-                if unknown
-                else f"these findings have no attribute {missing[0]!r}, which the data have",
-                location=location,
-                hint=f"findings and data must have the same attributes: {', '.join(names)}",
-            )
+    Raises:
+        DataError: The result has no findings about people, or does not match the schema.
+    """
+    if isinstance(result, TextSubgroupResult | TextSearchResult):
+        raise _texts_error(location)
+    if isinstance(result, SearchResult) and isinstance(result.table, ProfileTable):
+        if len(result.table):
+            yield profiles_from_table(result.table)
+    elif isinstance(result, SearchResult | IndividualResult):
+        examples: Iterable[Example | Profile] = result.examples
+        for number, example in enumerate(examples, start=1):
+            unprotected = example.unprotected | example.worse.moved
+            yield _parse_profile(schema, unprotected, example.worse.values, f"{location}, example {number}")
+    elif isinstance(result, Certificate):
+        for number, case in enumerate(result.counterexamples, start=1):
+            yield _parse_profile(schema, case.unprotected, case.first, f"{location}, counterexample {number}")
+    elif isinstance(result, SubgroupResult):
+        yield from _significant_subgroups(result, schema, location)
+    else:
+        raise _format_error(location)
 
-    def _read_subgroups(self, result: SubgroupResult, location: str) -> None:
-        if result.measure != "favourable":
-            raise DataError(
-                f"expected gaps of the favourable label, got gaps of {result.measure!r}",
-                location=location,
-                hint="search for subgroups with `measure=favourable`",
-            )
-        for finding in (*result.findings, *(rule for rule in result.judged if isinstance(rule, Finding))):
-            if finding.found and finding.under is None:
-                for name, rule in finding.rules.items():
-                    self._check_rule(name, rule, location)
-                self._subgroups.setdefault(finding.words, FoundSubgroup(finding.rules, finding.gap, finding.words))
 
-    def _check_rule(self, name: str, rule: Rule, location: str) -> None:
-        if name not in self._schema.names:
-            raise DataError(
-                f"a subgroup is defined by {name!r}, which the data do not have",
-                location=location,
-                hint=f"findings and data must have the same attributes: {', '.join(self._schema.names)}",
-            )
-        attribute = self._schema[name]
-        if not isinstance(rule, Range):
-            for value in rule:
-                if value != MISSING:
-                    parse_entry(attribute, value, location)
-        elif attribute.values is not None:
-            raise DataError(
-                f"a subgroup is defined by {name!r} from {rule.words()}, but {name!r} is not a number in the schema",
-                location=location,
-                hint=OTHER_SCHEMA,
-            )
+def _parse_profile(
+    schema: Schema, unprotected: Mapping[str, Any], protected: Mapping[str, Any], location: str
+) -> FoundProfiles:
+    values, names = {**unprotected, **protected}, schema.names
+    unknown = sorted(set(values).difference(names))
+    missing = [name for name in names if name not in values]
+    if unknown or missing:
+        raise DataError(
+            f"these findings have an attribute {unknown[0]!r}, which the data do not have"
+            if unknown
+            else f"these findings have no attribute {missing[0]!r}, which the data have",
+            location=location,
+            hint=f"findings and data must have the same attributes: {', '.join(names)}",
+        )
+    row = [parse_entry(attribute, values[attribute.name], location) for attribute in schema.attributes]
+    return FoundProfiles(tuple(name for name in names if name in protected), np.array([row]))
+
+
+def _significant_subgroups(result: SubgroupResult, schema: Schema, location: str) -> Iterator[Finding]:
+    if result.measure != "favourable":
+        raise DataError(
+            f"expected gaps of the favourable label, got gaps of {result.measure!r}",
+            location=location,
+            hint="search for subgroups with `measure=favourable`",
+        )
+    for finding in (*result.findings, *(rule for rule in result.judged if isinstance(rule, Finding))):
+        if finding.found and finding.under is None:
+            for name, rule in finding.rules.items():
+                _check_rule(schema, name, rule, location)
+            yield finding
+
+
+def _check_rule(schema: Schema, name: str, rule: Rule, location: str) -> None:
+    if name not in schema.names:
+        raise DataError(
+            f"a subgroup is defined by {name!r}, which the data do not have",
+            location=location,
+            hint=f"findings and data must have the same attributes: {', '.join(schema.names)}",
+        )
+    attribute = schema[name]
+    if not isinstance(rule, Range):
+        for value in rule:
+            if value != MISSING:
+                parse_entry(attribute, value, location)
+    elif attribute.values is not None:
+        raise DataError(
+            f"a subgroup is defined by {name!r} from {rule.words()}, but {name!r} is not a number in the schema",
+            location=location,
+            hint=OTHER_SCHEMA,
+        )
 
 
 def _read_json(path: Path) -> Any:
@@ -309,3 +297,46 @@ def parse_entry(attribute: Attribute, value: Any, location: str) -> float:
         kind = "an integer" if attribute.kind == "integer" else "a number"
         expected = f"{kind} from {attribute.describe_domain()}" if math.isfinite(number) else "a number"
     raise DataError(f"{attribute.name!r}: expected {expected}, got {value!r}", location=location, hint=OTHER_SCHEMA)
+
+
+def drop_test_profiles(findings: Findings, split: Split) -> tuple[Findings, int]:
+    """Remove profiles of the test set from findings, and count them.
+
+    A model trained on these profiles would be tested on its training data. Profiles that also occur in the training or
+    validation set are kept.
+    """
+    removed, profiles = 0, []
+    schema = split.test.schema
+    for profile_set in findings.profiles:
+        train, validation, test = (
+            _distinct_rows(merge_counterparts(schema, people.individuals, profile_set.protected))
+            for people in (split.train, split.validation, split.test)
+        )
+        leaking = test - train - validation
+        merged = merge_counterparts(schema, profile_set.individuals, profile_set.protected)
+        mask = [row.tobytes() not in leaking for row in merged + 0.0]
+        removed += mask.count(False)
+        profiles.append(replace(profile_set, individuals=profile_set.individuals[mask]))
+    return replace(findings, profiles=tuple(profiles)), removed
+
+
+def merge_counterparts(schema: Schema, individuals: Floats, protected: tuple[str, ...]) -> Floats:
+    """Map individuals (n, attributes) to rows that are equal for all counterparts."""
+    if schema.constrains_people:
+        return Variants.of(schema, protected, individuals).representatives[:, : len(schema.attributes)]
+    return individuals[:, [i for i, name in enumerate(schema.names) if name not in protected]]
+
+
+def count_overlap(split: Split) -> int:
+    """Count the people of the test set who are identical, label included, to people of the other sets."""
+    width = len(split.test.schema.attributes)
+    train, validation, test = (
+        np.column_stack([people.individuals[:, :width], np.asarray(people.labels, dtype=np.float64)])
+        for people in (split.train, split.validation, split.test)
+    )
+    other = _distinct_rows(train) | _distinct_rows(validation)
+    return sum(row.tobytes() in other for row in test + 0.0)
+
+
+def _distinct_rows(rows: Floats) -> set[bytes]:
+    return {row.tobytes() for row in rows + 0.0}

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.errors import DataError, ModelError
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People
@@ -35,11 +35,6 @@ class Split:
     validation: People
     test: People
 
-    @property
-    def size(self) -> int:
-        """Number of people in all sets."""
-        return len(self.train) + len(self.validation) + len(self.test)
-
 
 def split_people(
     people: People, *, seed: int, test: People | None = None, shares: tuple[float, float, float] = SHARES
@@ -56,7 +51,6 @@ def split_people(
 
     Raises:
         DataError: There are no labels, or too few people.
-        OptionError: The shares do not add up to 1.
     """
     people, test = _drop_unknown(people), None if test is None else _drop_unknown(test)
     for table, location in ((people, None), (test, "`test=`")):
@@ -71,8 +65,6 @@ def split_people(
         if len(np.unique(table.labels)) < 2:
             raise DataError(f"the target column {table.schema.target.name!r} has only one class", location=location)
     assert people.labels is not None, "checked above"
-    if min(shares) < 0 or not np.isclose(sum(shares), 1):
-        raise OptionError(f"expected shares that add up to 1, got {sum(shares):g}")
     rng = np.random.default_rng([seed, 9])
     train_end, validation_end = shares[0], shares[0] + shares[1]
     if test is not None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.result import Result
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.config import StudyConfig
-from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.split import SHARES, Split, split_people
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.estimator import EstimatorModel
 from evenhand.models.ledger import find_ledger
 from evenhand.models.scorer import Scorer, find_caution
 from evenhand.models.subject import Subject
@@ -101,7 +102,8 @@ class Study:
                 raise
         split = split_people(people, seed=config.seed, test=test, shares=shares)
         notes = [find_caution(model), "" if test is not None else SEEN]
-        left_out = len(people) + (0 if test is None else len(test)) - split.size
+        left_out = len(people) + (0 if test is None else len(test))
+        left_out -= len(split.train) + len(split.validation) + len(split.test)
         if left_out:
             notes.append(
                 f"{left_out:,} people whose {' or '.join(schema.protected)} is unknown are left out: no new model is "
@@ -125,6 +127,44 @@ class Study:
             "test_data": None if self.test is None else test_name,
             "favourable": str(self.model.classes[self.model.favourable]),
         }
+
+
+def find_learner(
+    model: Scorer, *, like: Any = None, fit: str | Callable[..., Any] | None = None, ending: str = ""
+) -> Learner:
+    """Find the learner of a model.
+
+    Scikit-learn estimators and compatible classes, such as the classifiers of XGBoost and LightGBM, are refitted. Dense
+    networks (``.npz``, ``.h5``, ``.keras``) continue from their weights. All other models need ``fit``.
+
+    Args:
+        model: Model.
+        like: The user's data, a template for data frames.
+        fit: Training function, or ``module:function``, called as ``fit(frame, labels)``. It returns a model. If set, it
+            is used for every kind of model.
+        ending: Extension of the model's file, which is preferred for new files.
+
+    Raises:
+        ModelError: The model needs ``fit``.
+        OptionError: ``fit`` is not a function.
+    """
+    if fit is not None:
+        from evenhand.mitigation.learners.function import FunctionLearner
+
+        return FunctionLearner.of(fit, model.schema, like=like)
+    if isinstance(model, EstimatorModel):
+        from evenhand.mitigation.learners.estimator import EstimatorLearner
+
+        return EstimatorLearner(model, ending)
+    if isinstance(model, AdditiveNetwork):
+        from evenhand.mitigation.learners.dense import DenseLearner
+
+        return DenseLearner.of(model)
+    raise ModelError(
+        "this model cannot be trained again: it is neither an estimator nor a dense network",
+        location=model.name,
+        hint="name its training function: `fit=module:function`, called as fit(frame, labels)",
+    )
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -10,8 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import ModelError, OptionError
-from evenhand.mitigation.descent import descend, deterministic_torch
+from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import (
@@ -261,3 +261,37 @@ def train_layers(
         )
     weights = arrays[0] / spread[:, None]
     return [(weights, arrays[1] - mean @ weights), *zip(arrays[2::2], arrays[3::2], strict=True)]
+
+
+@contextmanager
+def deterministic_torch(seed: int) -> Iterator[None]:
+    """Run PyTorch on one processor with deterministic operations and a fixed seed. Restore all settings afterwards.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("torch", extra="torch", purpose="to train a network") from None
+    threads = torch.get_num_threads()
+    strict, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        with torch.random.fork_rng(devices=[]):  # dropout draws from the global generator
+            torch.random.default_generator.manual_seed(seed)
+            yield
+    finally:
+        torch.use_deterministic_algorithms(strict, warn_only=warn)
+        torch.set_num_threads(threads)
+
+
+def descend(optimiser: Any, schedule: Any, batches: Iterable[Any], loss: Callable[[Any], Any]) -> Iterator[None]:
+    """Take one gradient step per batch, and yield after each step."""
+    for batch in batches:
+        optimiser.zero_grad()
+        loss(batch).backward()
+        optimiser.step()
+        schedule.step()
+        yield

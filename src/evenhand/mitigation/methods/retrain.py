@@ -255,10 +255,10 @@ class _Retraining:
         """
         each = max(1, n // (len(flips) + len(self._subgroups)))
         parts = [(rows[:each], labels[:each]) for rows, labels in flips]
-        for i, subgroup in enumerate(self._subgroups):
+        for i, rules in enumerate(self._subgroups):
             rng = np.random.default_rng([self._task.config.seed, 37, i, number])
             sample = sample_levelling if number else sample_opposite
-            parts.append(sample(model, self._train, subgroup.rules, each, rng=rng))
+            parts.append(sample(model, self._train, rules, each, rng=rng))
         return parts
 
     def _try(self, parts: list[Instances], learner: Learner, trained: Scorer | None = None) -> None:

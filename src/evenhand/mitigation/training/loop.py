@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.mitigation.descent import descend, deterministic_torch
+from evenhand.mitigation.learners.dense import descend, deterministic_torch
 from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.loss import FairnessLoss, TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
