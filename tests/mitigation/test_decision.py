@@ -5,8 +5,8 @@ import math
 import pytest
 
 from evenhand.mitigation import CandidateResult
+from evenhand.mitigation.analysis import judge_candidate
 from evenhand.mitigation.candidate import Incumbent, Trial
-from evenhand.mitigation.incumbent import judge_candidate
 from evenhand.mitigation.result import Change, ComparisonLine
 from evenhand.stats.proportion import observed_rate
 

@@ -28,6 +28,15 @@ from support import scaled
 
 BY_GROUP = ("diffdp", "hsic", "laftr", "prejudice-remover")
 
+@pytest.fixture(autouse=True)
+def _single_thread():
+    """Small tensors are slower on several threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 people = st.integers(2, 24).flatmap(
     lambda n: st.tuples(
         st.lists(st.floats(0.01, 0.99), min_size=n, max_size=n), st.lists(st.integers(-1, 3), min_size=n, max_size=n)

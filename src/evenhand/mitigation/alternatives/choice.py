@@ -1,14 +1,10 @@
-"""Choice of a candidate, by a rule that is fixed before anything is measured.
+"""Choice of a candidate, by a rule that is fixed before anything is measured: ``RULE``.
 
-1. Decisions about the validation set are cross-fitted. Losses of accuracy are paired, relative to the original model or
-   to its kind refitted without changes (see ``find_baseline``).
-2. A candidate is feasible if the upper bound of its loss, ``SURENESS`` standard errors up, is within the allowed loss.
-   The standard error is that of the loss in a sample of the size of the test set, ``se sqrt(1 + n / m)``, so that the
-   test set confirms it nine times in ten. Among a hundred candidates, one always seems more accurate than its baseline
-   by chance, so a gain counts only as far as it exceeds ``GAIN_ERRORS`` standard errors.
-3. The original model is always feasible.
-4. Among feasible candidates within one standard error of the smallest gap, the one with the smallest loss is chosen.
-   Ties go to the one with fewer parameters.
+Losses of accuracy are paired, relative to the original model or to its kind refitted without changes (see
+``find_baseline``). A candidate is feasible if the upper bound of its loss, ``SURENESS`` standard errors up, is within
+the allowed loss. The standard error is that of the loss in a sample of the size of the test set,
+``se sqrt(1 + n / m)``, so that the test set confirms it nine times in ten. Among a hundred candidates, one always seems
+more accurate than its baseline by chance, so a gain counts only as far as it exceeds ``GAIN_ERRORS`` standard errors.
 """
 
 from __future__ import annotations

@@ -59,13 +59,9 @@ class RateGap:
             pairs += list(permutations(groups * number + np.flatnonzero(n), 2))
         return cls(np.concatenate(rows), np.array(pairs, dtype=np.int64).reshape(-1, 2), name == "ratio")
 
-    def rates(self, decisions: Floats) -> Floats:
-        """Compute the rates of decisions (..., n), shape (..., rates)."""
-        return np.asarray(decisions @ self.shares.T)
-
     def differences(self, decisions: Floats) -> Floats:
         """Compute all signed differences of decisions (..., n), shape (..., pairs)."""
-        rates = self.rates(decisions)
+        rates = decisions @ self.shares.T
         rates_a, rates_b = rates[..., self.pairs[:, 0]], rates[..., self.pairs[:, 1]]
         if not self.is_ratio:
             return np.asarray(rates_a - rates_b)
@@ -86,7 +82,7 @@ class RateGap:
         The variance of the difference is ``sum(influence^2)``. The influence on a rate is ``m_i (z_i - r)``, and that
         on a ratio follows by the delta method.
         """
-        (a, b), rates = self.pairs[pair], self.rates(decisions)
+        (a, b), rates = self.pairs[pair], decisions @ self.shares.T
         terms_a, terms_b = (self.shares[row] * (decisions - (rates[row] * (self.shares[row] > 0))) for row in (a, b))
         if not self.is_ratio:
             return np.asarray(terms_a - terms_b)

@@ -22,7 +22,10 @@ from evenhand.mitigation.alternatives.gaps import GAP_WORDS
 from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativesResult
 from evenhand.mitigation.result import Change
 
-MINUS = "\N{MINUS SIGN}"
+LOSS = "within the loss"
+
+TEXTS = ("number", "recipe", "also uses", "candidate", "verdict", LOSS)
+"""Columns of text. All others are numbers."""
 
 LIMITS = (
     "No better candidate means: none in the searched space, within the allowed loss, for these people. Other methods, "
@@ -121,17 +124,7 @@ def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
         f"On the test set of {format_count(result.test, 'person', 'people')}; changes from the original model in "
         f"points, with intervals that hold simultaneously with {format_level(result.confidence)} confidence "
         f"({result.critical:.2f} standard errors)",
-        (
-            Column("number"),
-            Column("recipe"),
-            Column("also uses"),
-            Column("accuracy", numeric=True),
-            Column("change", numeric=True),
-            Column("gap", numeric=True),
-            Column("change of the gap", numeric=True),
-            Column("verdict"),
-            Column("within the loss"),
-        ),
+        _columns("number", "recipe", "also uses", "accuracy", "change", "gap", "change of the gap", "verdict", LOSS),
         rows,
         usual="observed",
     )
@@ -184,22 +177,20 @@ def _candidate_table(result: AlternativesResult) -> Table:
     return Table(
         "Loss of accuracy, its safety margin and the gap on the validation set; then the numbers on the test set, "
         "without intervals; ratio: lowest selection rate divided by the highest",
-        (
-            Column("number"),
-            Column("candidate"),
-            *(
-                Column(name, numeric=True)
-                for name in ("loss", "margin", "validation gap", "accuracy", "AUC", "KS", "gap", "ratio")
-            ),
-            Column("within the loss"),
+        _columns(
+            "number", "candidate", "loss", "margin", "validation gap", "accuracy", "AUC", "KS", "gap", "ratio", LOSS
         ),
         rows,
         usual="observed",
     )
 
 
+def _columns(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, numeric=name not in TEXTS) for name in names)
+
+
 def _points(share: float) -> str:
-    return f"{100 * share:.2f} points".replace("-", MINUS)
+    return f"{100 * share:.2f} points".replace("-", "\N{MINUS SIGN}")
 
 
 def _format_change(change: Change | None) -> str:

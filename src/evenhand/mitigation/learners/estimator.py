@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.core.interrupts import InterruptGuard
 from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError
-from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, preferred_endings, target_labels, training_frame
+from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.blackbox.estimator import EstimatorModel
@@ -59,7 +59,7 @@ class EstimatorLearner:
     @property
     def endings(self) -> tuple[str, ...]:
         """Supported file extensions of the models."""
-        return preferred_endings(ENDINGS, self.ending)
+        return tuple(sorted(ENDINGS, key=lambda ending: ending != self.ending))
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
         """Fit a clone of the estimator.

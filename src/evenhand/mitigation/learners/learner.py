@@ -85,11 +85,6 @@ def file_ending(path: Path, endings: Sequence[str]) -> str:
     return ending
 
 
-def preferred_endings(endings: Sequence[str], ending: str) -> tuple[str, ...]:
-    """Sort extensions, with the extension of the original file first."""
-    return tuple(sorted(endings, key=lambda other: other != ending))
-
-
 def training_frame(training_set: TrainingSet, columns: Sequence[str] | None = None) -> Any:
     """Build a data frame of a training set, of the type of the user's data. Original rows are copied unchanged.
 

@@ -15,7 +15,6 @@ from evenhand.mitigation.refutation.features import (
     FeatureCells,
     FeatureFile,
     FeatureSource,
-    correct_decisions_needed,
     find_groups,
     holds,
     read_features,
@@ -33,6 +32,7 @@ from evenhand.mitigation.refutation.search import Relaxation, RuleSearch
 from evenhand.mitigation.refutation.trees import RuleTreeSearch
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People
+from evenhand.stats.proportion import count_needed
 
 MAX_CELLS = 3000
 """Maximum number of cells for rules with weights, since pairs of cells are compared."""
@@ -86,7 +86,13 @@ def refute_alternatives(
         rates = [float(accepted[group == number].mean()) for number in range(len(groups))]
         correct = int((accepted == favourable).sum())
         given = GivenStanding(accuracy=correct / len(favourable), gap=max(rates) - min(rates))
-    need = correct_decisions_needed(config.accuracy, correct, len(favourable))
+    need = correct if config.accuracy is None else count_needed(config.accuracy, len(favourable))
+    if need is None:
+        raise OptionError(
+            "without a model, the accuracy that a rule must reach is required",
+            location="`accuracy=`",
+            hint="set it, for example to 0.82, or pass a model to use its accuracy",
+        )
     table, cell = FeatureCells.of(bits.astype(np.int64), group, favourable, len(groups), need)
     if len(table.features) > MAX_CELLS and config.family == "linear":
         raise OptionError(

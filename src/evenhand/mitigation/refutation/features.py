@@ -19,7 +19,6 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.stats.proportion import count_needed
 
 FeatureSource: TypeAlias = Path | str | Mapping[str, Any] | Sequence[str]
 """File of features, its content, or a list of conditions."""
@@ -213,28 +212,6 @@ class FeatureCells:
     def measure(self, decisions: Floats) -> tuple[float, float]:
         """Compute the number of correct decisions and the gap of decisions (cells,) from 0 to 1."""
         return self.base + float(self.gains @ decisions), float((self.differences @ decisions).max())
-
-
-def correct_decisions_needed(accuracy: float | None, given: int | None, people: int) -> int:
-    """Compute the number of correct decisions that a rule must make.
-
-    Args:
-        accuracy: Accuracy floor. None for the accuracy of the original model.
-        given: Number of correct decisions of the original model. None without a model.
-        people: Number of people.
-
-    Raises:
-        OptionError: There is neither an accuracy nor a model.
-    """
-    if accuracy is not None:
-        return count_needed(accuracy, people)
-    if given is None:
-        raise OptionError(
-            "without a model, the accuracy that a rule must reach is required",
-            location="`accuracy=`",
-            hint="set it, for example to 0.82, or pass a model to use its accuracy",
-        )
-    return given
 
 
 def require_labels(people: People) -> Booleans:
