@@ -9,7 +9,6 @@ from evenhand.llm.result import (
     GroupGap,
     GroupOutcome,
     NameListCard,
-    Narrowing,
     ScenarioGap,
 )
 from evenhand.stats import Estimated, Observed
@@ -58,7 +57,6 @@ def gap(one, other, value, half, *, identity=0.02, refusals=0.0):
             ScenarioGap(scenario="clerk", gap=estimated(value + 0.03, 1.6 * half), templates=35, p=0.012),
             ScenarioGap(scenario="driver", gap=estimated(value - 0.03, 1.6 * half), templates=35, p=0.31),
         ),
-        narrowing=Narrowing(what="names", more=12),
     )
 
 

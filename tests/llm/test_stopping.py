@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.llm.stopping import DecisionRule, PrecisionRule, advise, project_variance
+from evenhand.llm.stopping import DecisionRule, PrecisionRule, project_variance
 from evenhand.stats import bonferroni
 from evenhand.stats.multiway import MultiwayMean, MultiwayVariance
 
@@ -57,27 +57,6 @@ def test_what_is_spent_follows_the_projected_variance():
     assert rule.levels([now], 5, 20) == (level,)
     (final,) = rule.levels([gap(0.0, 0.0002, (0.0, 0.0001))], 20, 20)
     assert 0.95 < final < level
-
-
-def advice(mean, names, width):
-    """Return what to increase and by how much."""
-    narrowing = advise(mean, names, width, 0.95)
-    return narrowing.what, narrowing.more
-
-
-def test_advice_by_hand():
-    """t is 1.96. Wanted: variance (.0392 / 1.96)^2 = .0004."""
-    width = 1.959966 * 0.02
-    assert advice(gap(0, 0.0003), 40, width) == ("nothing", 0)
-    # Answers .0006 over 100 pairs: 50 % more pairs, two calls each.
-    assert advice(gap(0, 0.0006), 40, width) == ("calls", 100)
-    # Names .0008 and answers .0001: 2.25 times as many names.
-    assert advice(gap(0, 0.0001, (0.0, 0.0007)), 40, width) == ("names", 40)
-    # Templates .0007 on 70 templates.
-    assert advice(gap(0, 0.0001, (0.0007, 0.0)), 40, width) == ("templates", 70)
-    # Either alone is too much.
-    assert advice(gap(0, 0.0001, (0.0005, 0.0006)), 40, width) == ("names", None)
-    assert advice(gap(0, 0.0001, (0.0007,)), None, width)[0] == "templates"
 
 
 def test_looking_again_and_again_seldom_finds_what_is_not_there():

@@ -22,7 +22,6 @@ from evenhand.llm.result import (
     GroupOutcome,
     ScenarioGap,
 )
-from evenhand.llm.stopping import advise
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.permutation import holm
@@ -78,8 +77,6 @@ class AuditNumbers:
         unread = np.where(kind == FAILED, np.nan, np.isin(kind, UNREAD))
         unreadable = self.answers.table._replace(value=unread, again=None).pair((a, b))
         choices = self.interview.model.file.outcome in ("rate", "score")
-        assert self.config.half_width is not None
-        sampled_names = min(names[a], names[b]) if min(names[a], names[b]) > 1 else None
         return GroupGap(
             group_1=self.interview.groups[a],
             group_0=self.interview.groups[b],
@@ -94,7 +91,6 @@ class AuditNumbers:
             unreadable_gap=to_quantity(estimate_gap(unreadable), level, -1.0, 1.0),
             flips=estimate_flips(pairs, level) if choices else None,
             scenarios=scenarios,
-            narrowing=None if gap is None else advise(gap, sampled_names, self.config.half_width, level),
         )
 
     def _in_units(self, quantity: Quantity, origin: float = 0.0) -> Quantity:

@@ -24,9 +24,6 @@ MUCH_MISSING = 0.01
 StopReason: TypeAlias = Literal["half-width", "names", "decided", "sweeps", "calls", "budget", "time", "interrupt"]
 """Reason why an audit ended. ``budget`` is the limit on calls or money of the service."""
 
-NarrowingUnit: TypeAlias = Literal["calls", "names", "templates", "nothing"]
-"""Quantity to increase in order to narrow an interval."""
-
 
 class ScenarioGap(ResultPart):
     """Gap in one scenario.
@@ -61,18 +58,6 @@ class FlipShares(ResultPart):
     identity: Quantity
 
 
-class Narrowing(ResultPart):
-    """Advice on how to narrow the interval of a gap.
-
-    Attributes:
-        what: Quantity to increase: calls, names per group, or templates.
-        more: Approximate increase. None if no increase suffices.
-    """
-
-    what: NarrowingUnit
-    more: int | None = None
-
-
 class GroupPair(ResultPart):
     """Numbers about two groups.
 
@@ -102,7 +87,6 @@ class GroupGap(GroupPair):
         unreadable_gap: Difference between the shares of answers that could not be read or were cut off.
         flips: Pairs with different answers, by cause. None if the outcome is not a choice.
         scenarios: Gap in each scenario, in the order of the data.
-        narrowing: Advice on how to narrow the interval. None if the gap is unknown.
     """
 
     names_1: int
@@ -116,7 +100,6 @@ class GroupGap(GroupPair):
     unreadable_gap: Quantity = Unknown(reason="not estimated")
     flips: FlipShares | None = None
     scenarios: tuple[ScenarioGap, ...] = ()
-    narrowing: Narrowing | None = None
 
     def sides(self, gap: Quantity) -> tuple[str, str]:
         """Return the group with the larger and the group with the smaller value."""

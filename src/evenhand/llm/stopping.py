@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from evenhand.llm.result import Narrowing, NarrowingUnit
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.sequential.looks import AlphaSpending
@@ -97,36 +96,3 @@ class DecisionRule:
 def project_variance(gap: MultiwayMean, sweep: int, max_sweeps: int) -> float:
     """Compute the expected variance of a gap after the last sweep."""
     return gap.total - gap.variance.own * (1 - sweep / max_sweeps)
-
-
-def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: float) -> Narrowing:
-    """Advise how to reach the required width of an interval.
-
-    Each component of the variance is inversely proportional to its sample size. If more calls suffice, they are
-    advised. Otherwise, the advice is more names or more templates, depending on their contributions to the variance,
-    with a proportional number of calls.
-
-    Args:
-        gap: Estimated gap.
-        names: Number of names of the smaller group. None if names are not sampled.
-        half_width, confidence: Required half-width and confidence level.
-    """
-    what, more = _advise(gap, names, (half_width / gap.half_width(confidence)) ** 2)
-    return Narrowing(what=what, more=more)
-
-
-def _advise(gap: MultiwayMean, names: int | None, factor: float) -> tuple[NarrowingUnit, int | None]:
-    """Advise on what to increase, and by how much, to multiply the variance of a gap by a factor."""
-    if factor >= 1:
-        return "nothing", 0
-    target, own, shared = factor * gap.total, gap.variance.own, gap.variance.shared
-    fixed = gap.total - own
-    if fixed < target:
-        return "calls", round(2 * gap.n * (own / (target - fixed) - 1))
-    by_name = names is not None and len(shared) > 1 and shared[1] > shared[0] + gap.floor
-    part = shared[1] if by_name else shared[0] + gap.floor
-    # New names or templates also bring new answers, which reduce the variance of answers.
-    fixed = gap.total - part - own
-    count = names if by_name and names is not None else gap.variance.clusters[0]
-    more = round(count * ((part + own) / (target - fixed) - 1)) if target > fixed else None
-    return "names" if by_name else "templates", more

@@ -27,7 +27,7 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import format_count, format_level, format_percent, list_some
-from evenhand.llm.result import ConfirmedTemplate, FlipShares, GroupGap, LanguageModelAudit, Narrowing
+from evenhand.llm.result import ConfirmedTemplate, FlipShares, GroupGap, LanguageModelAudit
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
@@ -235,10 +235,8 @@ def _metrics(result: LanguageModelAudit, comparison: GroupGap) -> Iterator[Metri
         for pairs in (comparison.pairs, getattr(comparison.refusal_gap, "n", 0))
     )
     about = f"{comparison.group_1} minus {comparison.group_0}"
-    notes = [] if comparison.narrowing is None else [narrowing_sentence(comparison.narrowing)]
-    notes += _unread_notes(result, comparison)
-    gap = show_gap(result, comparison.gap, basis)
-    yield Metric(f"gap of the {OUTCOMES[result.outcome]}", gap, tuple(notes), about=about)
+    gap, notes = show_gap(result, comparison.gap, basis), tuple(_unread_notes(result, comparison))
+    yield Metric(f"gap of the {OUTCOMES[result.outcome]}", gap, notes, about=about)
     if comparison.flips is not None:
         yield Metric("flips by identity", show_share(comparison.flips.identity, basis), (), about)
     yield Metric("gap in refusals", show_points(comparison.refusal_gap, answered), (), about)
@@ -256,16 +254,6 @@ def _unread_notes(result: LanguageModelAudit, comparison: GroupGap) -> list[str]
     counted = "counted as unfavourable" if result.refused_as == "unfavourable" else "left out"
     parts = ", ".join(f"{format_percent(share)} of {group}" for group, share in shares.items())
     return [f"answers that could not be read or were cut off, {counted}: {parts}"]
-
-
-def narrowing_sentence(narrowing: Narrowing) -> str:
-    """Describe how to narrow the interval of a gap."""
-    if narrowing.what == "nothing":
-        return "the interval is as narrow as planned"
-    unit = "names per group" if narrowing.what == "names" else narrowing.what
-    increase = "more" if narrowing.more is None else f"about {narrowing.more:,} more"
-    reason = "" if narrowing.what == "calls" else "; more calls will not help"
-    return f"{increase} {unit} would narrow the interval{reason}"
 
 
 def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
