@@ -487,11 +487,11 @@ def test_a_ranking_has_all_its_candidates() -> None:
         RecordingChat({"2, 1, 3": 1.0}) as chat,
         LanguageModel(screening(chat.url, prompt=template, answers=answers)) as model,
     ):
-        others = [({"years": 5}, None), ({"years": 7}, None)]
-        prompts = [model.render({"years": 1}, others=others, place=place) for place in (1, 2, 3)]
-        assert prompts[1].text == "1. 5 years\n2. 1 years\n3. 7 years\nRank them."
-        found = model.ask([ChatQuestion(prompt, place=place) for place, prompt in enumerate(prompts, 1)])
-        assert [one.value for one in found] == [0.5, 1.0, 0.0]
+        others = [({"years": 1}, None), ({"years": 7}, None)]
+        prompt = model.render({"years": 5}, others=others)
+        assert prompt.text == "1. 5 years\n2. 1 years\n3. 7 years\nRank them."
+        outcomes = model.ask([ChatQuestion(prompt, place=place) for place in (1, 2, 3)])
+        assert [outcome.value for outcome in outcomes] == [0.5, 1.0, 0.0]
         with pytest.raises(OptionError, match="ranks 3 candidates, got 2"):
             model.render({"years": 1}, others=others[:1])
 

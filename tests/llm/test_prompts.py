@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.datasets import load_name_list
 from evenhand.errors import OptionError
-from evenhand.llm.prompts import MAX_PROMPT, candidate_list, compile_template, plain_row
+from evenhand.llm.prompts import MAX_PROMPT, compile_template, plain_row
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,6 @@ def test_rows_are_of_python() -> None:
 def test_a_person_is_shown_by_name_alone() -> None:
     person = load_name_list("us-names").people[0]
     assert render("{{ person }}", person=person) == person.name
-
-
-def test_candidates_stand_in_their_places() -> None:
-    found = candidate_list(({"years": 1}, "A"), [({"years": 2}, "B"), ({"years": 3}, "C")], 2)
-    assert [(one["number"], one["person"], one["years"]) for one in found] == [(1, "B", 2), (2, "A", 1), (3, "C", 3)]
 
 
 @pytest.mark.parametrize("source", ["{years}", "after { years }, {{ years }}", "{Years}", "{person.name}"])

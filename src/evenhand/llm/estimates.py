@@ -55,15 +55,8 @@ class PairedAnswers(NamedTuple):
 
     def select(self, rows: Integers) -> PairedAnswers:
         """Select the answers about some templates."""
-        return PairedAnswers(
-            self.first[rows],
-            self.second[rows],
-            self.name_1[rows],
-            self.name_0[rows],
-            self.sampled,
-            None if self.cluster is None else self.cluster[rows],
-            None if self.again is None else self.again[rows],
-        )
+        parts = {name: part for name, part in self._asdict().items() if name != "sampled" and part is not None}
+        return self._replace(**{name: part[rows] for name, part in parts.items()})
 
     def families(self, mask: Booleans) -> list[list[Integers]]:
         """Return the clusters of the selected pairs: templates with their clusters, then sampled names."""

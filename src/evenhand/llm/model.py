@@ -30,7 +30,7 @@ from evenhand.llm.answers import (
 )
 from evenhand.llm.budget import CallBudget, ServiceUsage
 from evenhand.llm.file import ScreeningFile, read_screening_file
-from evenhand.llm.prompts import Prompt, candidate_list, compile_template, plain_row
+from evenhand.llm.prompts import Prompt, compile_template, plain_row
 from evenhand.models.answer_store import AnswerStore, ModelReply, Tokens
 from evenhand.models.language.services import ChatService, ContentRefusedError, may_be_charged
 from evenhand.models.ledger import QuestionLedger
@@ -141,15 +141,13 @@ class LanguageModel:
         person: Person | None = None,
         *,
         others: Sequence[tuple[Mapping[Any, Any], Person | None]] = (),
-        place: int = 1,
     ) -> Prompt:
         """Render the prompt for a row of the data and a person.
 
         Args:
             row: Values by column.
             person: Person whose name, terms and pronouns are used.
-            others: Other candidates of a ranking.
-            place: Position of this candidate in a ranking, from 1.
+            others: Further candidates of a ranking, in their order.
 
         Raises:
             OptionError: A template value is missing.
@@ -162,8 +160,10 @@ class LanguageModel:
                     f"the prompt ranks {self.file.answers.candidates} candidates, got {len(others) + 1}",
                     location=self.file.name,
                 )
-            rivals = [(plain_row(cells), self._person_for_prompt(rival)) for cells, rival in others]
-            values["candidates"] = candidate_list((plain_row(row), visible), rivals, place)
+            values["candidates"] = [
+                {**plain_row(cells), "person": self._person_for_prompt(candidate), "number": number}
+                for number, (cells, candidate) in enumerate([(row, person), *others], start=1)
+            ]
         return Prompt(self._system(values), self._prompt(values))
 
     def _person_for_prompt(self, person: Person | None) -> Person | None:

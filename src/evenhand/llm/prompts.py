@@ -8,7 +8,7 @@ values have the methods listed here, and the result has a limited size.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -170,13 +170,3 @@ def _show(value: object) -> object:
 def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Convert the cells of a row to Python values. Missing cells become None."""
     return {str(name): None if is_missing(value) else plain_value(value) for name, value in row.items()}
-
-
-def candidate_list(
-    subject: tuple[Mapping[str, Any], object], others: Sequence[tuple[Mapping[str, Any], object]], place: int
-) -> list[dict[str, Any]]:
-    """List the candidates of a ranking, with the assessed one at its position (from 1). Each has its row's columns,
-    ``person`` and ``number``.
-    """
-    order = [*others[: place - 1], subject, *others[place - 1 :]]
-    return [{**plain_row(row), "person": person, "number": n + 1} for n, (row, person) in enumerate(order)]
