@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mitigate_cases import SCHEMA, Decider, population
 
 from evenhand import datasets, models
-from evenhand.errors import DataError, ModelError
+from evenhand.errors import DataError
 from evenhand.individual import search
 from evenhand.mitigation import Findings, MitigationConfig
 from evenhand.mitigation.candidate import Incumbent, MitigationTask, Trial, TrialLog, accuracy
@@ -273,9 +273,7 @@ def test_what_was_trained_already_is_not_trained_again():
     assert all(len(lesson.labels) for lesson in learner.lessons)
 
 
-def test_without_a_learner_or_findings():
-    with pytest.raises(ModelError, match="`fit=module:function`"):
-        retrain(situation(None))
+def test_without_findings():
     with pytest.raises(DataError, match="expected findings"):
         retrain(situation(Taught(lambda lesson: GIVEN), profiles=()))
 

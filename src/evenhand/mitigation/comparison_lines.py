@@ -120,11 +120,13 @@ def finish_lines(comparisons: Sequence[PendingComparison], confidence: float) ->
     """Compute all changes, with simultaneous intervals at the confidence level (Bonferroni)."""
     intervals = sum(change is not None for _, change in comparisons)
     adjusted = bonferroni(confidence, max(intervals, 1))
-    return tuple(line if change is None else _finish_line(line, change(adjusted)) for line, change in comparisons)
-
-
-def _finish_line(line: ComparisonLine, change: Change) -> ComparisonLine:
-    return line.model_copy(update={"change": change, "verdict": change.verdict(line.better_if)})
+    lines = []
+    for line, change_at_level in comparisons:
+        if change_at_level is not None:
+            change = change_at_level(adjusted)
+            line = line.model_copy(update={"change": change, "verdict": change.verdict(line.better_if)})
+        lines.append(line)
+    return tuple(lines)
 
 
 def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:

@@ -13,7 +13,7 @@ from evenhand.core.typing import Booleans, Integers
 from evenhand.groups.analysis import measure_people
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.membership import DecidedPeople, Membership, group_by_attribute, number_combinations
+from evenhand.groups.membership import DecidedPeople, group_by_attribute, number_combinations
 from evenhand.mitigation.comparison_lines import (
     ChangeAt,
     ComparisonSides,
@@ -51,8 +51,12 @@ def compare_groups(
     names = tuple(dict.fromkeys(name for protected in sets for name in protected))
     if not names:
         return [], []
-    memberships = {name: _group_people(sides, name) for name in names}
-    test = len(sides.test)
+    schema, test = sides.test.schema, len(sides.test)
+    individuals = np.concatenate(
+        [people.individuals[:, : len(schema.names)] for people in (sides.test, sides.validation)]
+    )
+    # The test set and then the validation set are grouped with common ranges.
+    memberships = {name: group_by_attribute(schema[name], individuals[:, schema.position(name)]) for name in names}
     tested = [replace(membership.at(slice(test)), unknown=False) for membership in memberships.values()]
     original, new = (
         {
@@ -141,13 +145,6 @@ def expected_pairs(cells: PairedCells, pairs: Integers, *, ratio: bool = False) 
         for shares in (np.maximum(side, 1e-9) if ratio else side for side in cells.shares())
     ]
     return int(np.argmax(gaps[0])), int(np.argmax(gaps[1]))
-
-
-def _group_people(sides: ComparisonSides, name: str) -> Membership:
-    """Group the test set and then the validation set, with common ranges."""
-    schema = sides.test.schema
-    entries = [people.individuals[:, schema.position(name)] for people in (sides.test, sides.validation)]
-    return group_by_attribute(schema[name], np.concatenate(entries))
 
 
 def _gap_change(name: str, test: Integers, validation: Integers, sides: ComparisonSides, value: float) -> ChangeAt:

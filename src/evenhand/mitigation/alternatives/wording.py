@@ -77,7 +77,8 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
         return
     chosen = result.candidates[result.chosen]
     yield Text(
-        f"Candidate {chosen.number} replaces the original model: {chosen.recipe}. {_describe_inputs(chosen)}",
+        f"Candidate {chosen.number} replaces the original model: {chosen.recipe}. "
+        + (f"It uses {join_names(chosen.asks)}." if chosen.asks else "It does not use the group."),
         role="finding",
     )
     yield Text(f"Reason: {result.reason}.")
@@ -89,10 +90,6 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
             ("Accuracy", f"{shares[0]} before, {shares[1]} after: {_format_change(chosen.accuracy_change)} points"),
         )
     )
-
-
-def _describe_inputs(candidate: AlternativeCandidate) -> str:
-    return f"It uses {join_names(candidate.asks)}." if candidate.asks else "It does not use the group."
 
 
 def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:

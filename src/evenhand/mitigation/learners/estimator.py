@@ -49,7 +49,8 @@ class EstimatorLearner:
     @property
     def name(self) -> str:
         """Description of the model and its training."""
-        return f"{_with_article(type(self.given.model).__name__)}, refitted with its own parameters"
+        name = type(self.given.model).__name__
+        return f"{'an' if name[0] in 'AEIOUX' else 'a'} {name}, refitted with its own parameters"
 
     @property
     def takes_weights(self) -> bool:
@@ -185,7 +186,3 @@ def _nested_estimators(model: Any) -> dict[str, Any]:
     """Collect the estimator and all estimators in it, by the path of their parameters."""
     children = {path: part for path, part in model.get_params(deep=True).items() if hasattr(part, "get_params")}
     return {"": model} | {path: part for path, part in children.items() if not isinstance(part, type)}
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOUX' else 'a'} {name}"

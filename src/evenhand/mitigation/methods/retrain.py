@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import DataError, ModelError
+from evenhand.errors import DataError
 from evenhand.individual import search
 from evenhand.individual.flips import Variants, find_flips, merge_by_unprotected
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
@@ -113,12 +113,8 @@ def retrain(task: MitigationTask) -> Candidate:
 
     Raises:
         DataError: There are no findings.
-        ModelError: The model has no learner.
     """
-    if task.learner is None:
-        raise ModelError(
-            "this model cannot be trained again", location=task.given.name, hint="set `fit=module:function`"
-        )
+    assert task.learner is not None, "the learner of a model that is retrained is required"
     if not task.findings:
         raise DataError(
             "expected findings, got no profile and no significant subgroup",
@@ -172,7 +168,9 @@ class _Retraining:
     def _run_round(self, number: int, flips: Sequence[Instances], best: int) -> bool:
         """Add more and more instances to the best training set, then refine the number. Return False if time is up."""
         model = self._log.models[best] if number else self._task.given
-        base, learner = self._added[best], self._next_learner(model) if number else self._learner
+        base, learner = self._added[best], self._learner
+        if number and isinstance(learner, DenseLearner):
+            learner = learner.resume_from(model)
         harm = {0: self._remaining_harm(best)}
 
         def add(parts: list[Instances]) -> float:
@@ -243,10 +241,6 @@ class _Retraining:
         if result.interrupted:
             raise KeyboardInterrupt
         return profiles_from_table(result.table).individuals
-
-    def _next_learner(self, model: Scorer) -> Learner:
-        """Return the learner of the next round, which continues from the best model if possible."""
-        return self._learner.resume_from(model) if isinstance(self._learner, DenseLearner) else self._learner
 
     def _pick_instances(self, model: Scorer, flips: Sequence[Instances], n: int, number: int) -> list[Instances]:
         """Pick about n instances, equally many for each set of protected attributes and each subgroup.

@@ -156,19 +156,15 @@ def refute_alternatives(
 def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxation, progress: Progress) -> FamilyBound:
     """Search a family. At least one vector of decisions must reach the floor."""
     if config.family == "any":
-        return _search_any(table, relaxation)
+        solution = relaxation.solve([], table.full_range)
+        decisions = _reach_floor(table, solution.decisions)
+        randomised = int(((decisions > 0) & (decisions < 1)).sum())
+        words = "decisions by cell" + (f", randomised in {randomised} of them" if randomised else "")
+        proof = RefutationProof(parts=(solution.multipliers.write(),))
+        return FamilyBound(solution.bound, decisions, {"words": words}, proof)
     if config.family == "tree":
         return RuleTreeSearch(table, config.depth).run(config.time_limit, progress, clock=time.monotonic)
     return RuleSearch(table, config.seed).run(config.max_parts, config.time_limit, progress, clock=time.monotonic)
-
-
-def _search_any(table: FeatureCells, relaxation: Relaxation) -> FamilyBound:
-    solution = relaxation.solve([], table.full_range)
-    decisions = _reach_floor(table, solution.decisions)
-    randomised = int(((decisions > 0) & (decisions < 1)).sum())
-    words = "decisions by cell" + (f", randomised in {randomised} of them" if randomised else "")
-    proof = RefutationProof(parts=(solution.multipliers.write(),))
-    return FamilyBound(solution.bound, decisions, {"words": words}, proof)
 
 
 def _notes(people: People, file: FeatureFile, table: FeatureCells) -> tuple[str, ...]:

@@ -146,9 +146,7 @@ def joint_groups(schema: Schema, individuals: Floats, protected: Sequence[str]) 
         return np.full(len(individuals), NO_GROUP)
     memberships = [group_by_attribute(schema[name], individuals[:, schema.position(name)]) for name in protected]
     codes = np.stack([membership.codes for membership in memberships], axis=1)
-    _, groups = np.unique(codes, axis=0, return_inverse=True)
-    sizes = max(MIN_GROUP_SIZE, MIN_GROUP_SHARE * len(individuals)), MIN_GROUP_SIZE, 1
-    return _comparable_groups(groups.reshape(-1), sizes)
+    return number_groups(codes, (max(MIN_GROUP_SIZE, MIN_GROUP_SHARE * len(individuals)), MIN_GROUP_SIZE, 1))
 
 
 def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
@@ -166,13 +164,12 @@ def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
     return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def number_groups(group: NDArray[Any]) -> Integers:
-    """Number groups from 0, shape (n,). Groups smaller than ``MIN_GROUP_SIZE`` are pooled."""
-    return _comparable_groups(np.unique(group, return_inverse=True)[1].reshape(-1), (MIN_GROUP_SIZE, 1))
+def number_groups(group: NDArray[Any], sizes: Sequence[float] = (MIN_GROUP_SIZE, 1)) -> Integers:
+    """Number groups from 0, shape (n,), and pool small ones.
 
-
-def _comparable_groups(groups: Integers, sizes: Sequence[float]) -> Integers:
-    """Pool groups with the first minimum size that leaves two groups. If there is none, pool nothing."""
+    The minimum size is the first that leaves two groups. If there is none, nothing is pooled.
+    """
+    groups = np.unique(group, axis=0, return_inverse=True)[1].reshape(-1)
     for size in sizes:
         pooled = pool_small_groups(groups, size)
         if pooled.max(initial=NO_GROUP) > 0:

@@ -190,17 +190,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def predict_proba(self, X: Any) -> Floats:
         """Compute the probability of each label, in the order of ``classes_``, shape (n, 2)."""
-        scores = self._require_network().scores(self._people(X))
+        people = self._people(X)
+        scores = self.network_.scores(people)
         return scores if self._labels_ascend() else scores[:, ::-1]
 
     def decision_function(self, X: Any) -> Floats:
         """Compute the logit of the second label of ``classes_``, shape (n,)."""
-        logits = self._require_network().logits(self._people(X))[:, 0]
+        people = self._people(X)
+        logits = self.network_.logits(people)[:, 0]
         return logits if self._labels_ascend() else -logits
-
-    def _require_network(self) -> AdditiveNetwork:
-        check_is_fitted(self, "network_")
-        return self.network_
 
     def _labels_ascend(self) -> bool:
         return bool(self.classes_[1] == self.schema_.target.favourable)
@@ -231,6 +229,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise OptionError("`start` cannot be combined with sees_protected=False", hint="omit one of them")
 
     def _people(self, data: Any) -> Floats:
+        check_is_fitted(self, "network_")
         individuals, rows = _read_individuals(self.schema_, data)
         if rows is not None and len(rows) < len(data):
             raise DataError(
