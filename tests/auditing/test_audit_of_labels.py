@@ -72,23 +72,6 @@ def test_grades_and_the_order_of_a_schema():
     assert told.plot().to_dict()
 
 
-def test_gates_and_files(run, tmp_path, capsys):
-    PEOPLE.to_csv(tmp_path / "p.csv", index=False)
-    told = ("audit-decisions", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--target", "true")
-    told = (*told, "--json", tmp_path / "r.json", "--out", tmp_path / "report")
-    grades = (*told, "--kind", "poor < fair < very good")
-    assert run(*grades, "--fail-on", "cut_difference.sex['very good'].low > 0") == 1
-    assert run(*grades, "--fail-on", "cut_difference.sex > 0.9 or macro_recall < 0", "--quiet") == 0
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "poor, fair, very good; protected: sex" in page
-    assert run(*told, "--kind", "labels", "--fail-on", "label_share_difference.sex.fair.high < 0", "--quiet") == 0
-    assert AuditResult.from_json((tmp_path / "r.json").read_text()).groups.labels.ordered is False
-    capsys.readouterr()
-    assert run(*told, "--kind", "labels", "--fail-on", "label_share_difference.sex.good > 0.1") == 2
-    assert "not measured for 'sex.good'" in capsys.readouterr().err
-    assert run(*told, "--kind", "labels", "--fail-on", "demographic_parity_difference > 0.1") == 2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

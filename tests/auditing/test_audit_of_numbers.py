@@ -117,21 +117,6 @@ def test_a_real_data_set():
     assert len(ages.groups) == 5
 
 
-def test_gates_and_files(run, tmp_path, capsys):
-    PEOPLE.assign(premium=PREMIUM).to_csv(tmp_path / "p.csv", index=False)
-    told = ("audit-decisions", tmp_path / "p.csv", "--decision", "premium", "--protected", "sex", "--target", "claim")
-    told = (*told, "--json", tmp_path / "r.json", "--out", tmp_path / "report")
-    assert run(*told, "--fail-on", "residual_difference.sex.low > 20") == 1
-    assert run(*told, "--fail-on", "residual_difference.sex > 40 or mean_difference > 600", "--quiet") == 0
-    capsys.readouterr()
-    AuditResult.from_json((tmp_path / "r.json").read_text())
-    assert json.loads((tmp_path / "r.json").read_text())["described"]["target"]["kind"] == "number"
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "Quantile curves of premium by sex" in page
-    assert run(*told, "--fail-on", "demographic_parity_difference > 0.1") == 2
-    assert "this audit has no number called" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

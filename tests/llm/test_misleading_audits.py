@@ -9,7 +9,6 @@ import pytest
 
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.llm import compare_language_models
-from evenhand.llm.comparison import pair_audits
 from fake_chat import RecordingChat
 from llm.test_language_audit import ROWS, audit, is_black, model
 
@@ -137,8 +136,6 @@ def test_a_comparison_asks_both_models_the_same_or_nothing(tmp_path):
     with RecordingChat(0.5) as chat, RecordingChat(0.5) as other:
         found = compare_language_models(*(model(chat, **plan) for plan in plans), ROWS, sweeps=2)
         assert found.before.comparisons == found.after.comparisons
-        with pytest.raises(OptionError, match="the same names in the same rows"):
-            pair_audits(*(audit(chat, entries=plan) for plan in plans), 0.95)
         paid = len(chat.paid)
         people = {"names": "us-names", "compare": [["white man", "black man"]]}
         with pytest.raises(OptionError, match="the same groups and names"):

@@ -12,7 +12,7 @@ from rich.console import Console
 from evenhand import view
 from evenhand.mitigation import CandidateResult, MitigationResult
 from evenhand.mitigation.candidate import Trial
-from evenhand.mitigation.result import Change, ComparisonLine, Regression, SplitSizes
+from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
 from evenhand.stats import Estimated, Observed, Proved, Unknown
 from evenhand.view.charts.mitigation import draw_candidate
 from evenhand.view.drawing.rows import Dot
@@ -140,12 +140,10 @@ TRIALS = tuple(
     )
     for value in (0, 50, 100)
 )
-MOVED = Regression(where="attribute", words="selection rates by race: highest minus lowest: from 0.1 to 0.2", line=4)
 FIRST = CandidateResult(
     method="retrain",
     words="retrained with 100 instances added",
     lines=LINES,
-    moved=(MOVED,),
     trials=TRIALS,
     notes=("the given model's file is read as it is",),
 )
