@@ -22,7 +22,7 @@ import numpy as np
 
 from evenhand.monitoring import Monitor, read_monitor_config, write_state
 from evenhand.monitoring.comparisons import list_comparisons
-from evenhand.monitoring.measure import WatchedMeasure
+from evenhand.monitoring.measure import NO_LABEL, WatchedMeasure
 from evenhand.stats.level import normal_quantile
 
 EVENTS = 100_000
@@ -52,17 +52,11 @@ def make_measure(groups: dict[str, object], *, tolerance: float, horizon: int = 
 
 def run_until(measure: WatchedMeasure, codes: np.ndarray, outcomes: np.ndarray, looks: int = 0) -> tuple[float, bool]:
     """Return when the first alarm came, and whether an interval missed no difference at any of the looks."""
-    sides = np.stack([comparison.sides(codes) for comparison in measure.comparisons], axis=1)
-    clock, first, missed = np.arange(1, len(codes) + 1), math.inf, False
-    edges = np.unique(np.geomspace(10, len(codes), looks).astype(int)) if looks else [len(codes)]
-    done = 0
+    n, first, missed = len(codes), math.inf, False
+    measure.load(np.arange(1, n + 1), codes, np.column_stack([outcomes, np.full(n, NO_LABEL), np.zeros(n)]))
+    edges = np.unique(np.geomspace(10, n, looks).astype(int)) if looks else [n]
     for edge in edges:
-        while done < edge:
-            done, new = measure.take(sides[:edge], outcomes[:edge, None], clock[:edge], done)
-            if new:
-                first = min(first, done)
-                if not looks:
-                    return first, missed
+        first = min([first, *(alarm.decision for alarm in measure.advance(int(edge)))])
         gaps = measure.gaps()
         missed |= bool(((gaps.low > 0) | (gaps.high < 0)).any())
     return first, missed

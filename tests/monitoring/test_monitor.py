@@ -378,7 +378,7 @@ def test_states_are_values(learned):
         each.add([*events[200:], *labels])
         assert saved == original
     assert monitor_to_dict(other) == original
-    saved["fields"]["values"][0].append("neither")
-    saved["fields"]["pending"].clear()
+    saved["values"][0].append("neither")
+    saved["pending"].clear()
     assert monitor_to_dict(other) == original
     assert monitor_to_dict(one) == monitor_to_dict(watching)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from evenhand.monitoring.monitor import Monitor
 
@@ -15,42 +15,18 @@ GAUGES = {
 """Help text of each metric."""
 
 
-class MonitorFigure(NamedTuple):
-    """Metric of a monitor.
-
-    Attributes:
-        name: Name of the metric.
-        measure: Measure, or None for a metric of the whole monitor.
-        value: Value of the metric.
-    """
-
-    name: str
-    measure: str | None
-    value: float
-
-
-def list_figures(monitor: Monitor) -> list[MonitorFigure]:
-    """List the metrics: decisions, labels, alarms, and the largest gap of each measure."""
-    decisions = monitor.decisions + sum(event.groups is not None for event in monitor.waiting)
-    return [
-        MonitorFigure("evenhand_monitor_decisions", None, decisions),
-        MonitorFigure("evenhand_monitor_labels", None, monitor.labels),
-        MonitorFigure("evenhand_monitor_alarms", None, len(monitor.alarms)),
-        *(MonitorFigure("evenhand_monitor_gap", measure, gap) for measure, gap in _largest_gaps(monitor)),
-    ]
-
-
-def _largest_gaps(monitor: Monitor) -> list[tuple[str, float]]:
-    gaps: dict[str, list[float]] = {}
+def list_figures(monitor: Monitor) -> Iterator[tuple[str, str | None, float]]:
+    """Yield the name, the measure and the value of each metric. The measure is None for the whole monitor."""
+    yield "evenhand_monitor_decisions", None, monitor.seen
+    yield "evenhand_monitor_labels", None, monitor.labels
+    yield "evenhand_monitor_alarms", None, len(monitor.alarms)
+    extremes: dict[str, float] = {}
     for gap in monitor.intervals() if monitor.measures else ():
-        if gap.estimate is not None:
-            gaps.setdefault(f"{gap.measure} {gap.form}", []).append(gap.estimate)
-    return [
-        (
-            name,
-            max(map(abs, many))
-            if name.endswith("gap")
-            else min(min(ratio, 1 / ratio) if ratio else 0 for ratio in many),
-        )
-        for name, many in gaps.items()
-    ]
+        name = f"{gap.measure} {gap.form}"
+        if gap.estimate is not None and gap.form == "gap":
+            extremes[name] = max(extremes.get(name, 0.0), abs(gap.estimate))
+        elif gap.estimate is not None:
+            ratio = min(gap.estimate, 1 / gap.estimate) if gap.estimate else 0.0
+            extremes[name] = min(extremes.get(name, 1.0), ratio)
+    for name, extreme in extremes.items():
+        yield "evenhand_monitor_gap", name, extreme

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from pydantic import PlainSerializer, PlainValidator
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.monitoring import blocks
 from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
-from evenhand.monitoring.comparisons import MonitoredComparison
-from evenhand.monitoring.config import MonitorConfig, Watch
+from evenhand.monitoring.comparisons import MonitoredComparison, member_sides
+from evenhand.monitoring.config import Measure, MonitorConfig, Watch
+from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap
 from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 
 SMALLEST = 4
@@ -25,6 +29,47 @@ MAX_POINTS = 128
 _HALVINGS = 50
 _RATIO_ENDS = 1e-6
 """Ratios below this count as 0, and ratios above its inverse as infinite."""
+NO_LABEL = -1.0
+"""Label of the row of a decision."""
+COLUMNS: dict[Measure, list[int]] = {
+    "selection_rate": [0],
+    "equal_opportunity": [0],
+    "base_rate": [1],
+    "calibration": [1, 2],
+}
+"""Outcomes of each measure, among the decision, the label and the score."""
+
+
+def _pack(array: Any) -> list[Any]:
+    data = np.ascontiguousarray(array, dtype="<f8").tobytes()
+    return [list(np.shape(array)), base64.b64encode(data).decode()]
+
+
+def _unpack(packed: Any) -> Any:
+    shape, data = packed
+    return np.frombuffer(base64.b64decode(data), dtype="<f8").reshape(shape).astype(np.float64)
+
+
+Array: TypeAlias = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
+
+
+class Rows(NamedTuple):
+    """Decisions and labels in their order.
+
+    Attributes:
+        clock: Total number of decisions at each row.
+        codes: Codes of the groups.
+        outcomes: Decision, label and score. The label of a decision is ``NO_LABEL``.
+    """
+
+    clock: list[int]
+    codes: list[tuple[int, ...]]
+    outcomes: list[tuple[float, float, float]]
+
+    def add(self, clock: int, codes: tuple[int, ...], *outcomes: *tuple[float, float, float]) -> None:
+        self.clock.append(clock)
+        self.codes.append(codes)
+        self.outcomes.append(outcomes)
 
 
 class Gaps(NamedTuple):
@@ -42,7 +87,23 @@ class Gaps(NamedTuple):
     recent: Floats
 
 
-class WatchedMeasure:
+@dataclass
+class MeasureState:
+    """State of a measure that events change.
+
+    Attributes:
+        comparisons: Comparisons of the measure.
+        state, wealth: See `open_blocks`.
+        history: Estimates and intervals, (points, comparisons, fields of `Gaps`).
+    """
+
+    comparisons: tuple[MonitoredComparison, ...]
+    state: Array
+    wealth: Array
+    history: Array
+
+
+class WatchedMeasure(MeasureState):
     """Bets on the comparisons of one measure.
 
     Args:
@@ -56,28 +117,83 @@ class WatchedMeasure:
         self, config: MonitorConfig, watch: Watch, comparisons: Sequence[MonitoredComparison], total: int
     ) -> None:
         self.watch = watch
-        self.comparisons = tuple(comparisons)
         self.plan = _make_plan(config, watch, total)
         self._log_threshold = float(np.log(2 * total / config.false_alarms.probability))
-        self.state, self.wealth = open_blocks(len(self.comparisons), self.plan)
-        self.history = np.empty((0, len(self.comparisons), len(Gaps._fields)))
+        history = np.empty((0, len(comparisons), len(Gaps._fields)))
+        super().__init__(tuple(comparisons), *open_blocks(len(comparisons), self.plan), history)
 
-    def take(
-        self, sides: Integers, outcomes: Floats, clock: Integers, begin: int
-    ) -> tuple[int, list[tuple[int, bool]]]:
-        """Add events until one raises an alarm.
+    def load(self, clock: Integers, codes: Integers, outcomes: Floats) -> None:
+        """Select the rows of a batch that concern this measure. The arguments are the arrays of `Rows`."""
+        kind, label = self.watch.measure, outcomes[:, 1]
+        rows = label == 1 if kind == "equal_opportunity" else (label == NO_LABEL) == (kind == "selection_rate")
+        self._clock, codes = clock[rows], codes[rows]
+        self._outcomes = np.ascontiguousarray(outcomes[rows][:, COLUMNS[kind]])
+        self._begin = 0
+        if kind == "calibration":
+            self._sides = member_sides(self.comparisons, codes, self._outcomes[:, 1], self.watch.bins)
+            return
+        self._sides = np.empty((len(codes), len(self.comparisons)), dtype=np.int64)
+        for k, comparison in enumerate(self.comparisons):
+            self._sides[:, k] = comparison.sides(codes)
 
-        Returns:
-            Position after the last added event, and the new alarms: the comparison, and whether the first side is
-                above.
-        """
-        earlier = self._find_alarms()
-        end = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, begin))
-        new = self._find_alarms() & ~earlier
-        return end, [(int(k), bool(way) == self.plan.ratio) for k, way in np.argwhere(new)]
+    def advance(self, edge: int) -> list[Alarm]:
+        """Add all loaded rows up to a number of decisions, and return the new alarms."""
+        end = int(np.searchsorted(self._clock, edge, side="right"))
+        sides, outcomes, clock = self._sides[:end], self._outcomes[:end], self._clock[:end]
+        alarms = []
+        while self._begin < end:
+            earlier = self._find_alarms()
+            self._begin = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, self._begin))
+            new = np.argwhere(self._find_alarms() & ~earlier)
+            if not len(new):
+                continue
+            gaps = self.describe()
+            alarms += [
+                Alarm(
+                    **gaps[k].model_dump(exclude={"alarm"}),
+                    decision=int(clock[self._begin - 1]),
+                    direction="above" if bool(way) == self.plan.ratio else "below",
+                )
+                for k, way in new
+            ]
+        return alarms
 
     def _find_alarms(self) -> Booleans:
         return np.asarray(self.state[:, blocks.ALARM : blocks.OTHER_ALARM + 1] > 0)
+
+    def describe(self) -> list[MonitoredGap]:
+        """Describe every comparison."""
+        described = []
+        for comparison, row, gaps in zip(self.comparisons, self.state, _list_numbers(self.gaps()), strict=True):
+            counts, sums = row[[blocks.FIRST, blocks.SECOND]], row[[blocks.FIRST_SUM, blocks.SECOND_SUM]]
+            rates = [float(total / n) if n else None for n, total in zip(counts, sums, strict=True)]
+            alarms = [int(row[field]) for field in (blocks.ALARM, blocks.OTHER_ALARM) if row[field]]
+            described.append(
+                MonitoredGap(
+                    measure=self.watch.measure,
+                    form="gap" if self.watch.gap else "ratio",
+                    tolerance=self.watch.tolerance,
+                    by=comparison.by,
+                    first=comparison.first,
+                    second=comparison.second,
+                    first_count=int(counts[0]),
+                    second_count=int(counts[1]),
+                    first_rate=rates[0],
+                    second_rate=rates[1],
+                    **dict(zip(Gaps._fields, gaps, strict=True)),
+                    alarm=min(alarms, default=None),
+                )
+            )
+        return described
+
+    def describe_history(self, decisions: Sequence[int]) -> GapHistory:
+        """Describe the history until now.
+
+        Args:
+            decisions: Number of decisions at each point, including now.
+        """
+        points = [_list_numbers(Gaps(*point.T)) for point in self.history] + [_list_numbers(self.gaps())]
+        return GapHistory(decisions=tuple(decisions), gaps=tuple(zip(*points, strict=True)))
 
     def gaps(self) -> Gaps:
         """Compute the estimate and the interval of every comparison."""
@@ -101,10 +217,6 @@ class WatchedMeasure:
     def record(self) -> None:
         """Add a point to the history."""
         self.history = np.concatenate([self.history, np.stack(self.gaps(), axis=-1)[None]])
-
-    def thin(self) -> None:
-        """Drop every other point of the history, starting with the first."""
-        self.history = self.history[1::2]
 
     def _range(self, ratio: Any) -> Any:
         """Compute how far ``ratio * second - first`` can be below or above its guess.
@@ -148,6 +260,11 @@ class WatchedMeasure:
                 inside, outside = np.where(out, inside, probe), np.where(out, probe, outside)
             ends.append(np.where(unbounded, 0.0 if sign < 0 else np.inf, np.exp(outside)))
         return ends[0], ends[1]
+
+
+def _list_numbers(gaps: Gaps) -> list[tuple[float | None, ...]]:
+    """List the numbers of each comparison. None if a number is not finite."""
+    return [tuple([float(v) if np.isfinite(v) else None for v in row]) for row in zip(*gaps, strict=True)]
 
 
 def _make_plan(config: MonitorConfig, watch: Watch, total: int) -> BetPlan:

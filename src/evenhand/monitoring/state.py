@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
-from pydantic import BaseModel, PlainSerializer, PlainValidator, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import DataError
-from evenhand.monitoring.comparisons import MonitoredComparison
 from evenhand.monitoring.config import MonitorConfig
-from evenhand.monitoring.monitor import Monitor, MonitorCounts
+from evenhand.monitoring.monitor import Monitor, MonitorState
 
-VERSION = 3
+VERSION = 4
 CHANGEABLE = {"webhook"}
 """Entries of a configuration that may change between two runs."""
-FIELDS = [field.name for field in fields(MonitorCounts)]
-
-
-def _pack(array: Any) -> list[Any]:
-    data = np.ascontiguousarray(array, dtype="<f8").tobytes()
-    return [list(np.shape(array)), base64.b64encode(data).decode()]
-
-
-def _unpack(packed: Any) -> Any:
-    shape, data = packed
-    return np.frombuffer(base64.b64decode(data), dtype="<f8").reshape(shape).astype(np.float64)
-
-
-Array = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
-
-
-class MeasureFields(BaseModel):
-    """Attributes of `WatchedMeasure` that events change."""
-
-    comparisons: tuple[MonitoredComparison, ...]
-    state: Array
-    wealth: Array
-    history: Array
-
-
-class MonitorState(BaseModel):
-    """Everything that determines the results of a monitor, except its configuration."""
-
-    fields: MonitorCounts
-    measures: list[MeasureFields]
+STATE = TypeAdapter(MonitorState)
 
 
 def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> bytes:
@@ -61,7 +28,7 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
     """
     stored = {
         "config": monitor.config.model_dump(mode="json", exclude=CHANGEABLE),
-        **monitor_to_dict(monitor),
+        "state": monitor_to_dict(monitor),
         "more": dict(more or {}),
     }
     body = json.dumps(stored, separators=(",", ":"))
@@ -71,13 +38,8 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
 
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
     """Convert the state of a monitor to JSON values, without its configuration."""
-    return MonitorState.model_construct(
-        fields=MonitorCounts(**{name: getattr(monitor, name) for name in FIELDS}),
-        measures=[
-            MeasureFields.model_construct(**{name: getattr(measure, name) for name in MeasureFields.model_fields})
-            for measure in monitor.measures
-        ],
-    ).model_dump(mode="json")
+    state: dict[str, Any] = STATE.dump_python(monitor, mode="json")
+    return state
 
 
 def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -> tuple[Monitor, dict[str, Any]]:
@@ -112,7 +74,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
             hint="a monitor cannot continue under another configuration: begin with a new file",
         )
     try:
-        return restore_monitor(body, config), body["more"]
+        return restore_monitor(body["state"], config), body["more"]
     except (ValidationError, KeyError):
         raise DataError(
             "the state of the monitor is damaged", location=location, hint="begin with a new file"
@@ -126,12 +88,11 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
         body: Result of `monitor_to_dict`.
         config: Configuration of the monitor.
     """
-    state = MonitorState.model_validate(body)
+    state = STATE.validate_python(body)
     monitor = Monitor(config)
-    if state.fields.values:
-        monitor.compare(state.fields.values, [measure.comparisons for measure in state.measures])
-    for name in FIELDS:
-        setattr(monitor, name, getattr(state.fields, name))
+    if state.values:
+        monitor.compare(state.values, [measure.comparisons for measure in state.measures])
     for measure, stored in zip(monitor.measures, state.measures, strict=True):
-        measure.state, measure.wealth, measure.history = stored.state, stored.wealth, stored.history
+        vars(measure).update(vars(stored))
+    vars(monitor).update({**vars(state), "measures": monitor.measures})
     return monitor

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from evenhand.errors import DecisionError, OptionError
 from evenhand.monitoring.config import read_monitor_config
-from evenhand.monitoring.figures import GAUGES, MonitorFigure, list_figures
+from evenhand.monitoring.figures import GAUGES, list_figures
 from evenhand.monitoring.lines import event_of_log_entry
 from evenhand.monitoring.result import Alarm, MonitorResult
 from evenhand.monitoring.webhook import AlarmPoster
@@ -120,15 +120,15 @@ class ServedMonitor:
             return {
                 "name": self.name,
                 "shield": self.shield,
-                "decisions": monitor.decisions + sum(event.groups is not None for event in monitor.waiting),
+                "decisions": monitor.seen,
                 "labels": monitor.labels,
                 "alarms": len(monitor.alarms),
             }
 
-    def figures(self) -> list[MonitorFigure]:
+    def figures(self) -> list[tuple[str, str | None, float]]:
         """Return the metrics for Prometheus."""
         with self._lock:
-            return list_figures(self._follow_locked().monitor)
+            return list(list_figures(self._follow_locked().monitor))
 
     def _post_alarms(self) -> None:
         """Post new alarms. An alarm may be posted twice with the same ID, and is never skipped.
@@ -171,9 +171,8 @@ class MonitorCollector(Collector):
             for name, meaning in GAUGES.items()
         }
         for name, monitor in self._served.items():
-            for figure in monitor.figures():
-                family = families[figure.name]
-                family.add_metric([name] if figure.measure is None else [name, figure.measure], figure.value)
+            for metric, measure, value in monitor.figures():
+                families[metric].add_metric([name] if measure is None else [name, measure], value)
         return families.values()
 
 
