@@ -8,7 +8,8 @@ from genai_reference import winning
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig
-from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, DeadlineTracker
+from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, SpecificationState
+from evenhand.genai.spec.specification import Requirement
 
 NAMES = "abcdef"
 LOST = -1
@@ -149,6 +150,11 @@ def test_a_promise_that_is_not_needed_any_more_was_not_obeyed():
 # ---- deadlines, slot by slot
 
 
+def state_of(repeated):
+    values = tuple(NAMES[: len(repeated)])
+    return SpecificationState(Requirement("x: g", "x", ("g",), (values,), tuple(repeated)))
+
+
 def reckoned(repeated, slots):
     """``due`` and the number of items by the definition; a slot is what it shows or promises, ``OPEN`` or ``VOID``."""
     due, items = list(repeated), 0
@@ -165,7 +171,7 @@ def test_deadlines_are_those_of_all_slots_whatever_the_order_in_which_they_are_k
     rng = Random(seed)
     repeated = [rng.randint(2, 9) for _ in range(rng.randint(2, 4))]
     values = range(len(repeated))
-    deadlines, slots, under_way = DeadlineTracker(repeated), [], []
+    deadlines, slots, under_way = state_of(repeated), [], []
     for _ in range(150):
         if not under_way or (rng.random() < 0.5 and len(under_way) < 8):
             promise = rng.choice([OPEN_SLOT, OPEN_SLOT, *values])
@@ -180,7 +186,7 @@ def test_deadlines_are_those_of_all_slots_whatever_the_order_in_which_they_are_k
 
 @pytest.mark.parametrize("slots", list(product([0, 1, VOID_ITEM], repeat=3)))
 def test_what_would_follow_changes_nothing(slots):
-    deadlines = DeadlineTracker((4, 5))
+    deadlines = state_of((4, 5))
     for _ in slots:
         deadlines.admit()
     for slot, value in enumerate(slots[:2], 1):

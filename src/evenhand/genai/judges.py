@@ -60,7 +60,7 @@ class KeywordJudge:
         keywords: Mapping[str, Collection[str]],
         words: Mapping[str, Mapping[str, Collection[str]]] | None = None,
     ) -> None:
-        self._conditions = {name: [WordMatcher(own, plurals=True)] for name, own in keywords.items()}
+        self._conditions = {name: WordMatcher(own, plurals=True) for name, own in keywords.items()}
         self._groups = {
             group: [WordMatcher(own, plurals=True) for own in values.values()]
             for group, values in (words or {}).items()
@@ -100,16 +100,14 @@ class KeywordJudge:
     @blocks
     async def conditions(self, prompt: str) -> frozenset[str]:
         """Return the conditions with a keyword in the prompt."""
-        return _find_matches(self._conditions, prompt)
+        return frozenset(name for name, matcher in self._conditions.items() if matcher.is_in(prompt))
 
     @blocks
     async def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups with words for one of their values in the prompt."""
-        return _find_matches(self._groups, prompt)
-
-
-def _find_matches(matchers: Mapping[str, Collection[WordMatcher]], prompt: str) -> frozenset[str]:
-    return frozenset(name for name, own in matchers.items() if any(matcher.is_in(prompt) for matcher in own))
+        return frozenset(
+            group for group, matchers in self._groups.items() if any(matcher.is_in(prompt) for matcher in matchers)
+        )
 
 
 class FunctionJudge:

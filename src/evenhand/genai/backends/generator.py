@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -119,10 +120,15 @@ def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dic
     requested = {}
     for group, values in groups.items():
         text = clauses.get(group.casefold(), remaining)
-        named = tuple(value for value in values if WordMatcher([value]).is_in(text))
+        named = tuple(value for value in values if _match_word(value).is_in(text))
         if named:
             requested[group] = named
     return requested
+
+
+@lru_cache(maxsize=1024)
+def _match_word(word: str) -> WordMatcher:
+    return WordMatcher([word])
 
 
 # Matching of whole words and phrases

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,22 +151,14 @@ def read_png(data: bytes) -> Pixels:
     """
     if not data.startswith(_SIGNATURE):
         raise DataError("this is not a PNG")
-    wrong = DataError("expected an undamaged PNG in the format of the studio")
-    if len(data) < _PNG_FRAME:
-        raise wrong
     # The frame before and after the packed pixels has a fixed length.
-    width, height = struct.unpack_from(">II", data, 16)
-    packed = data[41:-16]
-    if not 0 < width * height <= _MAX_PNG_PIXELS or _png_file(width, height, packed) != data:
-        raise wrong
-    expected = height * (1 + 3 * width)
-    try:
-        raw = zlib.decompressobj().decompress(packed, expected)
-    except zlib.error:
-        raise wrong from None
-    if len(raw) != expected:
-        raise wrong
+    width, height = struct.unpack_from(">II", data.ljust(_PNG_FRAME), 16)
+    packed, expected = data[41:-16], height * (1 + 3 * width)
+    raw = b""
+    if 0 < width * height <= _MAX_PNG_PIXELS and _png_file(width, height, packed) == data:
+        with suppress(zlib.error):
+            raw = zlib.decompressobj().decompress(packed, expected)
+    if not raw or len(raw) != expected or any(raw[:: 1 + 3 * width]):  # a row that does not begin with 0 is filtered
+        raise DataError("expected an undamaged PNG in the format of the studio")
     rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + 3 * width)
-    if rows[:, 0].any():
-        raise wrong  # its rows are filtered
     return rows[:, 1:].reshape(height, width, 3).copy()

@@ -35,32 +35,31 @@ BROKEN_TEXTS = {
 """Singular, plural and description of each kind of broken assumption."""
 
 
-class DeadlineTracker:
-    """Deadlines of the values of one requirement.
+class SpecificationState:
+    """State of one specification: its deadlines, its counts, and the latest broken assumptions.
 
     Args:
-        repeated: Number of items within which each value must appear.
+        requirement: Requirement of the specification.
 
     Attributes:
         items: Number of admitted items that are not void.
         due: Number of the item by which each value must have appeared.
+        counts: Number of instructions, of obeyed instructions, and of broken assumptions by kind.
+        reasons: Kinds and reasons of the latest broken assumptions.
     """
 
-    def __init__(self, repeated: Sequence[int]) -> None:
-        self.repeated = tuple(repeated)
-        n = len(self.repeated)
+    def __init__(self, requirement: Requirement) -> None:
+        self.name, self.labels = requirement.name, requirement.labels
+        self.repeated = requirement.repeated or ()
+        self.counts = dict.fromkeys(("asked", "obeyed", *BROKEN_TEXTS), 0)
+        self.reasons: list[tuple[str, str]] = []
         self.items = 0
         self.due = list(self.repeated)
         self._settled = 0
         self._behind = 0
-        self._last = [0] * n
+        self._last = [0] * len(self.repeated)
         # A slot is open, void, promised (a value) or shown (a value + n).
         self._window: list[int] = []
-
-    @property
-    def slots(self) -> int:
-        """Number of admitted slots."""
-        return self._settled + len(self._window)
 
     @property
     def pending_slots(self) -> int:
@@ -74,7 +73,7 @@ class DeadlineTracker:
         self.items += 1
         if promise != OPEN_SLOT:
             self.due[promise] = self.items + self.repeated[promise]
-        return self.slots
+        return self._settled + len(self._window)
 
     def promised_value(self, slot: int) -> int:
         """Return the promised value of a pending slot, or ``OPEN_SLOT``.
@@ -103,28 +102,54 @@ class DeadlineTracker:
         self._window[at] = kind_before
         return deadlines
 
-    def complete(self, slot: int, value: int) -> list[tuple[int, int]]:
-        """Record the value of the item of a slot, or ``VOID_ITEM``.
+    def complete(self, slot: int, value: int, attempt: int = 0, *, blamed: bool = False, failed: bool = False) -> None:
+        """Record the item of a slot, whether it kept its promise, and the deadlines that are now known to be missed.
 
-        Returns:
-            Deadlines that are now known to be missed: the value, and the item by which it was due.
+        Args:
+            slot: Number of the slot.
+            value: Value of the item, or ``VOID_ITEM``.
+            attempt: Number of earlier attempts.
+            blamed: Whether the item lets a deadline be missed.
+            failed: Whether there is no item.
 
         Raises:
             DecisionError: The slot is not pending.
         """
         promised = self.promised_value(slot)
-        at = slot - self._settled - 1
-        self._window[at] = value if value == VOID_ITEM else value + len(self.repeated)
+        if promised != OPEN_SLOT and not blamed:
+            self.counts["obeyed"] += value != VOID_ITEM
+        elif promised not in (OPEN_SLOT, value):
+            broken = "failed" if failed else "unrecognised" if value == VOID_ITEM else "disobeyed"
+            text = "no item" if failed else "nothing recognisable" if value == VOID_ITEM else repr(self.labels[value])
+            attempts = format_count(attempt + 1, "attempt", "attempts")
+            self.record_break(broken, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {text}")
+        at, n = slot - self._settled - 1, len(self.repeated)
+        self._window[at] = value if value == VOID_ITEM else value + n
         if promised == OPEN_SLOT and value != VOID_ITEM:
             # No other item moves, and this is the earliest appearance of the value.
             item = self._behind + at + 1 - self._window[:at].count(VOID_ITEM)
             self.due[value] = max(self.due[value], item + self.repeated[value])
         elif value != promised:
-            self._update_due()
-        return self._settle()
+            self.due, self.items, _ = self._due_after_window()
+        # Slots before the first pending slot are settled.
+        settled = next((i for i, kind in enumerate(self._window) if OPEN_SLOT <= kind < n), len(self._window))
+        for kind in self._window[:settled]:
+            if kind == VOID_ITEM:
+                continue
+            self._behind += 1
+            self._last[kind - n] = self._behind
+            for k, within in enumerate(self.repeated):
+                # An absent value misses a deadline every `within` items.
+                if (absence := self._behind - self._last[k]) and absence % within == 0:
+                    since = f", and was due by item {self.due[k]}" if self.due[k] < self._behind else ""
+                    self.record_break("missed", f"{self.labels[k]!r} did not appear by item {self._behind}{since}")
+        del self._window[:settled]
+        self._settled += settled
 
-    def _update_due(self) -> None:
-        self.due, self.items, _ = self._due_after_window()
+    def record_break(self, kind: str, reason: str) -> None:
+        """Count a broken assumption."""
+        self.counts[kind] += 1
+        self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (kind, reason)]
 
     def _due_after_window(self) -> tuple[list[int], int, int]:
         # A value is due ``repeated`` items after its last appearance. ``spare`` is the minimum number of items by which
@@ -142,26 +167,6 @@ class DeadlineTracker:
                 appearances[k] = item
         return [seen + within for seen, within in zip(appearances, self.repeated, strict=True)], item, margin
 
-    def _settle(self) -> list[tuple[int, int]]:
-        """Remove the slots before the first pending slot, and return the deadlines missed there."""
-        n, missed, count = len(self.repeated), [], 0
-        for kind in self._window:
-            if OPEN_SLOT <= kind < n:
-                break
-            count += 1
-            if kind == VOID_ITEM:
-                continue
-            self._behind += 1
-            value = kind - n
-            self._last[value] = self._behind
-            for k, within in enumerate(self.repeated):
-                # An absent value misses a deadline every `within` items.
-                if self._behind > self._last[k] and (self._behind - self._last[k]) % within == 0:
-                    missed.append((k, self._behind))
-        del self._window[:count]
-        self._settled += count
-        return missed
-
     def overdue(self) -> list[tuple[int, int]]:
         """Return the values whose deadline has passed without them, each with the item by which it was due."""
         return [(k, deadline) for k, deadline in enumerate(self.due) if deadline <= self._behind]
@@ -173,6 +178,8 @@ class DeadlineTracker:
             "items": self._behind,
             "last": list(self._last),
             "window": list(self._window),
+            "counts": dict(self.counts),
+            "reasons": [list(reason) for reason in self.reasons],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -185,8 +192,10 @@ class DeadlineTracker:
         try:
             settled, behind = int(state["settled"]), int(state["items"])
             appearances, window = ([int(number) for number in state[name]] for name in ("last", "window"))
+            counts = {what: int(state["counts"][what]) for what in self.counts}
+            reasons = [(str(what), str(reason)) for what, reason in state["reasons"]]
         except (KeyError, TypeError, ValueError):
-            raise DecisionError("expected the state of a specification", code="state") from None
+            raise DecisionError("expected the state of a specification", code="state", location=self.name) from None
         fits = (
             len(appearances) == n
             and all(0 <= item <= behind for item in appearances)
@@ -195,75 +204,9 @@ class DeadlineTracker:
         )
         if not fits:
             raise DecisionError("this state belongs to another specification", code="state")
-        self._settled, self._behind, self._last, self._window = settled, behind, appearances, window
-        self._update_due()
-
-
-class SpecificationState(DeadlineTracker):
-    """State of one specification: its deadlines, its counts, and the latest broken assumptions.
-
-    Args:
-        requirement: Requirement of the specification.
-
-    Attributes:
-        counts: Number of instructions, of obeyed instructions, and of broken assumptions by kind.
-        reasons: Kinds and reasons of the latest broken assumptions.
-    """
-
-    def __init__(self, requirement: Requirement) -> None:
-        super().__init__(requirement.repeated or ())
-        self.name, self.labels = requirement.name, requirement.labels
-        self.counts = dict.fromkeys(("asked", "obeyed", *BROKEN_TEXTS), 0)
-        self.reasons: list[tuple[str, str]] = []
-
-    def record_break(self, kind: str, reason: str) -> None:
-        """Count a broken assumption."""
-        self.counts[kind] += 1
-        self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (kind, reason)]
-
-    def record_item(
-        self, slot: int, value: int, attempt: int = 0, *, blamed: bool = False, failed: bool = False
-    ) -> None:
-        """Record the item of a slot, whether it kept its promise, and the deadlines that it misses.
-
-        Args:
-            slot: Number of the slot.
-            value: Value of the item, or ``VOID_ITEM``.
-            attempt: Number of earlier attempts.
-            blamed: Whether the item lets a deadline be missed.
-            failed: Whether there is no item.
-        """
-        promised = self.promised_value(slot)
-        if promised != OPEN_SLOT and not blamed:
-            self.counts["obeyed"] += value != VOID_ITEM
-        elif promised not in (OPEN_SLOT, value):
-            kind = "failed" if failed else "unrecognised" if value == VOID_ITEM else "disobeyed"
-            text = "no item" if failed else "nothing recognisable" if value == VOID_ITEM else repr(self.labels[value])
-            attempts = format_count(attempt + 1, "attempt", "attempts")
-            self.record_break(kind, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {text}")
-        for k, due in self.complete(slot, value):
-            first = self.due[k]
-            since = f", and was due by item {first}" if first < due else ""
-            self.record_break("missed", f"{self.labels[k]!r} did not appear by item {due}{since}")
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as plain JSON values."""
-        reasons = [list(reason) for reason in self.reasons]
-        return {**super().state(), "counts": dict(self.counts), "reasons": reasons}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state.
-
-        Raises:
-            DecisionError: The value is not a state, or belongs to another specification.
-        """
-        try:
-            counts = {what: int(state["counts"][what]) for what in self.counts}
-            reasons = [(str(what), str(reason)) for what, reason in state["reasons"]]
-        except (KeyError, TypeError, ValueError):
-            raise DecisionError("expected the state of a specification", code="state", location=self.name) from None
-        super().restore(state)
         self.counts, self.reasons = counts, reasons
+        self._settled, self._behind, self._last, self._window = settled, behind, appearances, window
+        self.due, self.items, _ = self._due_after_window()
 
 
 # Moves of the enforcer: values that the next item may show.

@@ -207,25 +207,29 @@ class Enforcer:
         """
         with self._lock:
             for condition in conditions:
-                check_known(condition, self._conditions, "condition")
+                if condition not in self._conditions:
+                    check_known(condition, self._conditions, "condition")
             for group in fixed:
-                check_known(group, self._positions, "group")
+                if group not in self._positions:
+                    check_known(group, self._positions, "group")
             counting = [
                 (solver, mine) for solver in self._components if (mine := solver.requirements_for(conditions, fixed))
             ]
             counts = tuple(solver.rows[i].name for solver, mine in counting for i in mine)
             return self._take(counts, counting) if self.mode == "before" else Admission(counts, {}, {}, {}, 0)
 
-    def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
+    def complete(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
         """Record the values of the item of an admission, and decide about the item.
 
         Args:
             admission: Admission from ``admit``, or from the previous ``ItemOutcome``.
-            values: Value of the item by concept group. None or omitted if it is not recognisable.
+            values: Value of the item by concept group. None or omitted if it is not recognisable. If None, there is no
+                item.
 
         Raises:
             DecisionError: A value is not one of its group, or the admission is not open. The state is unchanged.
         """
+        failed, values = values is None, values or {}
         item: dict[str, int | None] = {}
         for group, positions in self._positions.items():
             value = values.get(group)
@@ -239,17 +243,6 @@ class Enforcer:
                 raise DecisionError(
                     f"there is no group {group!r}", code="label", hint=f"one of: {', '.join(self._positions)}"
                 )
-        return self._judge(admission, item, failed=False)
-
-    def fail(self, admission: Admission) -> ItemOutcome:
-        """Record that the generator returned no item for an admission.
-
-        Raises:
-            DecisionError: The admission is not open.
-        """
-        return self._judge(admission, dict.fromkeys(self._positions), failed=True)
-
-    def _judge(self, admission: Admission, item: Mapping[str, int | None], *, failed: bool) -> ItemOutcome:
         items: list[_ComponentItem] = []
         with self._lock:
             for solver in self._components:
@@ -259,6 +252,14 @@ class Enforcer:
             if admission.slots or self.mode == "before":
                 return self._judge_promised(admission, items, failed=failed)
             return ItemOutcome("ok") if failed else self._judge_first(admission, items)
+
+    def fail(self, admission: Admission) -> ItemOutcome:
+        """Record that the generator returned no item for an admission.
+
+        Raises:
+            DecisionError: The admission is not open.
+        """
+        return self.complete(admission, None)
 
     def _judge_promised(self, admission: Admission, items: list[_ComponentItem], *, failed: bool) -> ItemOutcome:
         """Decide about an item whose slots, and perhaps values, are fixed."""
@@ -286,7 +287,7 @@ class Enforcer:
             for i, kind in zip(mine, kinds, strict=True):
                 row = solver.rows[i]
                 slot = admission.slots[row.name]
-                row.record_item(slot, kind, admission.attempt, blamed=item in wrong, failed=failed)
+                row.complete(slot, kind, admission.attempt, blamed=item in wrong, failed=failed)
                 if kind != VOID_ITEM:
                     slots[row.name] = slot
         return ItemOutcome("violation" if wrong else "ok", None, reason, slots)
@@ -309,7 +310,7 @@ class Enforcer:
                 if kind != VOID_ITEM:
                     row = solver.rows[i]
                     slots[row.name] = slot = row.admit()
-                    row.record_item(slot, kind)
+                    row.complete(slot, kind)
         return ItemOutcome("ok", slots=slots)
 
     def _take(self, counts: tuple[str, ...], counting: Sequence[tuple[ComponentSolver, tuple[int, ...]]]) -> Admission:
@@ -392,7 +393,77 @@ class Enforcer:
         Raises:
             DataError: A sample cannot be read.
         """
-        return describe_guarantee(self, samples)
+        configuration, overdue = self.configuration, self.overdue()
+        labels = {success.specification: success for success in specification_success(configuration, samples)}
+        lines = []
+        for requirement in configuration.requirements:
+            name, deadlines = requirement.name, requirement.deadline_by_label
+            if not deadlines:
+                lines.append(f"{name}: every value eventually, which is not enforced")
+                continue
+            text = ", ".join(f"{label} within {deadline}" for label, deadline in deadlines.items())
+            if len(set(deadlines.values())) == 1:
+                text = f"every value within {deadlines[requirement.labels[0]]} items"
+            lines.append(f"{name}: {text}, again and again")
+            counts = self.counts[name]
+            if counts["asked"]:
+                lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values succeeded")
+            broken = [
+                f"{format_count(counts[kind], singular, plural)} {text}"
+                for kind, (singular, plural, text) in BROKEN_TEXTS.items()
+                if counts[kind]
+            ]
+            lines.append(f"  {'; '.join(broken) or 'all assumptions held so far, and no deadline was missed'}")
+            if overdue[name]:
+                late = ", ".join(f"{value}, which was due by item {due}" for value, due in overdue[name].items())
+                lines.append(f"  overdue: {late}")
+            lines.append(f"  {labels[name].statement()}")
+            lines.extend(f"    {value.statement()}" for value in labels[name].values)
+        attempts = format_count(self.retries + 1, "attempt", "attempts")
+        lines += ["Assumed:", f"  an item shows the required values within {attempts}"]
+        lines.extend(f"    {line}" for line in self._describe_success())
+        if self.slack:
+            late = format_count(self.slack, "slot", "slots")
+            lines.append(
+                f"  or its failure, and the requests admitted before it was known, take at most {late}: the slack"
+            )
+        lines.append(
+            "  the conditions of requests are recognised, and labels are correct unless stated otherwise above"
+        )
+        lines.append(
+            "  every admitted request is completed; items count in the order of their requests"
+            if self.mode == "before"
+            else "  every item is completed; items count in the order in which they were first classified"
+        )
+        return "\n".join(lines)
+
+    def _describe_success(self) -> list[str]:
+        """Describe the success rate of instructions, and its consequences for retries and slack."""
+        configuration = self.configuration
+        success = AttemptSuccess.from_counts(configuration, self.counts)
+        if not success.rate:
+            return []
+        lines = [success.statement()]
+        for about in split_specifications(configuration, success):
+            if success.of(about).least <= 0:
+                continue
+            now = bound_misses(
+                configuration,
+                success,
+                retries=self.retries,
+                slack=self.slack,
+                in_flight=self.in_flight,
+                about=about,
+            )
+            lines.append(now.statement())
+            if not now.enough:
+                better = choose_retries(configuration, success, slack=self.slack, in_flight=self.in_flight, about=about)
+                lines.append(
+                    f"none is sufficient: {better.reason}"
+                    if isinstance(better, Unknown)
+                    else f"sufficient: {better.statement()}"
+                )
+        return lines
 
 
 def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
@@ -404,85 +475,3 @@ def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
             value = "no recognisable value" if kind == VOID_ITEM else repr(solver.rows[i].labels[kind])
             reasons.append(f"{solver.rows[i].name}: {value} would let a deadline be missed")
     return "; ".join(reasons)
-
-
-# Description of the guarantee
-
-
-def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix] | None = None) -> str:
-    """Describe the current guarantee, its assumptions, and the assumptions that did not hold.
-
-    Args:
-        enforcer: Enforcer with its counts.
-        samples: Labelled samples. If None, the samples of the configuration are read.
-    """
-    configuration, overdue = enforcer.configuration, enforcer.overdue()
-    labels = {success.specification: success for success in specification_success(configuration, samples)}
-    lines = []
-    for requirement in configuration.requirements:
-        name, deadlines = requirement.name, requirement.deadline_by_label
-        if not deadlines:
-            lines.append(f"{name}: every value eventually, which is not enforced")
-            continue
-        text = ", ".join(f"{label} within {deadline}" for label, deadline in deadlines.items())
-        if len(set(deadlines.values())) == 1:
-            text = f"every value within {deadlines[requirement.labels[0]]} items"
-        lines.append(f"{name}: {text}, again and again")
-        counts = enforcer.counts[name]
-        if counts["asked"]:
-            lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values succeeded")
-        broken = [
-            f"{format_count(counts[kind], singular, plural)} {text}"
-            for kind, (singular, plural, text) in BROKEN_TEXTS.items()
-            if counts[kind]
-        ]
-        lines.append(f"  {'; '.join(broken) or 'all assumptions held so far, and no deadline was missed'}")
-        if overdue[name]:
-            late = ", ".join(f"{value}, which was due by item {due}" for value, due in overdue[name].items())
-            lines.append(f"  overdue: {late}")
-        lines.append(f"  {labels[name].statement()}")
-        lines.extend(f"    {value.statement()}" for value in labels[name].values)
-    attempts = format_count(enforcer.retries + 1, "attempt", "attempts")
-    lines += ["Assumed:", f"  an item shows the required values within {attempts}"]
-    lines.extend(f"    {line}" for line in _describe_success(enforcer))
-    if enforcer.slack:
-        late = format_count(enforcer.slack, "slot", "slots")
-        lines.append(f"  or its failure, and the requests admitted before it was known, take at most {late}: the slack")
-    lines.append("  the conditions of requests are recognised, and labels are correct unless stated otherwise above")
-    lines.append(
-        "  every admitted request is completed; items count in the order of their requests"
-        if enforcer.mode == "before"
-        else "  every item is completed; items count in the order in which they were first classified"
-    )
-    return "\n".join(lines)
-
-
-def _describe_success(enforcer: Enforcer) -> list[str]:
-    """Describe the success rate of instructions, and its consequences for retries and slack."""
-    configuration = enforcer.configuration
-    success = AttemptSuccess.from_counts(configuration, enforcer.counts)
-    if not success.rate:
-        return []
-    lines = [success.statement()]
-    for about in split_specifications(configuration, success):
-        if success.of(about).least <= 0:
-            continue
-        now = bound_misses(
-            configuration,
-            success,
-            retries=enforcer.retries,
-            slack=enforcer.slack,
-            in_flight=enforcer.in_flight,
-            about=about,
-        )
-        lines.append(now.statement())
-        if not now.enough:
-            better = choose_retries(
-                configuration, success, slack=enforcer.slack, in_flight=enforcer.in_flight, about=about
-            )
-            lines.append(
-                f"none is sufficient: {better.reason}"
-                if isinstance(better, Unknown)
-                else f"sufficient: {better.statement()}"
-            )
-    return lines

@@ -167,7 +167,7 @@ class Guard:
         groups: Values of each concept group. Any other answer of the classifier counts as "cannot tell".
         when_unsure: ``refuse``: if the judge fails, no item is generated, and if the classifier fails, none is
             delivered; ``pass``: the item is delivered, and counts as showing nothing.
-        instruct: Function that adds the required values to a prompt.
+        instruct: Function that adds the required values to a prompt. It is not called if there are none.
         limits: Limits of the attempts and of their cost.
     """
 
@@ -201,7 +201,11 @@ class Guard:
             EvenhandError: The store could not decide. No item is delivered. Failures of the judge, the generator and
                 the classifier are reported in the answer instead.
         """
-        return (await self.answer_several_async(prompt, 1, generator=generator))[0]
+        series = AnswerSeries(self, prompt, generator=generator)
+        try:
+            return await series.answer()
+        finally:
+            series.supply.drop()
 
     async def answer_several_async(
         self, prompt: str, count: int, *, generator: Generator | None = None
@@ -256,7 +260,7 @@ class AnswerSeries:
     ) -> None:
         making = guard.generator if generator is None else generator
         cap = None if guard.limits.budget.request is None else count * guard.limits.budget.request
-        spending = Spending(guard.limits.price, cap)
+        spending = None if guard.limits.price == PriceConfig() else Spending(guard.limits.price, cap)
         self.supply = ItemSupply(prompt, making, guard.classifier, guard.groups, spending)
         self._guard, self._prompt, self._left, self._watch = guard, prompt, count, watch
         self._judged: tuple[frozenset[str], frozenset[str]] | None = None
@@ -267,9 +271,14 @@ class AnswerSeries:
         Raises:
             EvenhandError: See ``Guard.answer``.
         """
+        judge = self._guard.judge
         try:
             try:
-                self._judged = self._judged or await self._judge()
+                if self._judged is None:
+                    conditions = frozenset(await call(judge.conditions, self._prompt))
+                    # If no condition holds, fixed groups have no effect.
+                    fixed = await call(judge.fixed_groups, self._prompt) if conditions else ()
+                    self._judged = conditions, frozenset(fixed)
             except Exception as error:
                 return await self._answer_unjudged(PartFailure.of("judge", error))
             conditions, fixed = self._judged
@@ -281,12 +290,6 @@ class AnswerSeries:
             return await self._make_item(conditions, fixed, admission)
         finally:
             self._left -= 1
-
-    async def _judge(self) -> tuple[frozenset[str], frozenset[str]]:
-        judge = self._guard.judge
-        conditions = frozenset(await call(judge.conditions, self._prompt))
-        # If no condition holds, fixed groups have no effect.
-        return conditions, frozenset(await call(judge.fixed_groups, self._prompt)) if conditions else frozenset()
 
     async def _answer_unjudged(self, failure: PartFailure) -> GuardedAnswer:
         """Answer a prompt whose conditions are unknown."""
@@ -312,8 +315,10 @@ class AnswerSeries:
             while True:
                 # Without a budget, the remaining attempts fail like the last one.
                 if spent is None:
-                    words = await call(guard.instruct, self._prompt, admission.must)
-                    count = guard.limits.round_size(admission.attempt) if admission.must else self._left
+                    words, count = self._prompt, self._left
+                    if admission.must:
+                        words = await call(guard.instruct, words, admission.must)
+                        count = guard.limits.round_size(admission.attempt)
                     try:
                         # If no specification counts the item, its values have no effect.
                         attempt = await self.supply.take(words, count, look=bool(admission.counts))

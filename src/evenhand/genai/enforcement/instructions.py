@@ -33,16 +33,6 @@ class InstructionWriter:
         """Add an instruction to a prompt. The prompt is unchanged if no value is required."""
         if not must:
             return prompt
-        text = self.wording.template.replace(VALUES, self._name_values(must))
-        if PROMPT in text:
-            return text.replace(PROMPT, prompt)
-        return " ".join(filter(None, (prompt, text)))
-
-    def clause(self, must: Mapping[str, Sequence[str]]) -> str:
-        """Write the instruction alone, for logs. Empty if no value is required."""
-        return self("", must).strip()
-
-    def _name_values(self, must: Mapping[str, Sequence[str]]) -> str:
         wording, parts = self.wording, []
         for group, values in must.items():
             words = wording.values.get(group, {})
@@ -51,7 +41,14 @@ class InstructionWriter:
             if not all(value in words for value in values):
                 names = wording.part.replace(GROUP, group).replace(VALUE, names)
             parts.append(names)
-        return wording.also.join(parts)
+        text = wording.template.replace(VALUES, wording.also.join(parts))
+        if PROMPT in text:
+            return text.replace(PROMPT, prompt)
+        return " ".join(filter(None, (prompt, text)))
+
+    def clause(self, must: Mapping[str, Sequence[str]]) -> str:
+        """Write the instruction alone, for logs. Empty if no value is required."""
+        return self("", must).strip()
 
 
 def clean_item(item: Item, prompt: str, sent: str) -> Item:
@@ -66,7 +63,7 @@ def clean_item(item: Item, prompt: str, sent: str) -> Item:
     >>> clean_item(made, "A tale", "A tale (showing: gender woman)").text
     'A tale: she led.'
     """
-    if item.kind != "text" or sent == prompt or not prompt:
+    if item.kind != "text" or not prompt:
         return item
     prefix, match, suffix = sent.partition(prompt)
     text = cleaned = item.text

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.core.coroutines import call, is_blocking
@@ -184,7 +183,7 @@ class ItemSupply:
         generator: Generator of items.
         classifier: Classifier of items.
         groups: Values of each concept group.
-        spending: Cost of the items, within its limit.
+        spending: Cost of the items, within its limit. None if they are free.
 
     Attributes:
         busy_seconds: Time in which at least one call of the generator was running.
@@ -196,7 +195,7 @@ class ItemSupply:
         generator: Generator,
         classifier: Classifier,
         groups: Mapping[str, Sequence[str]],
-        spending: Spending,
+        spending: Spending | None,
     ) -> None:
         self._spending = spending
         self._prompt, self._generator, self._classifier, self._groups = prompt, generator, classifier, groups
@@ -219,7 +218,15 @@ class ItemSupply:
         pool = self._pools.setdefault((words, look), [])
         while True:
             if not pool:
-                self._request(pool, words, count, look)
+                several = self._several if count > 1 else None
+                one_call = several is not None
+                # If every call blocks, the next call is made only when its item is needed.
+                size = count if one_call or not is_blocking() else 1
+                if self._spending is not None:
+                    size = self._spending.allow(size, one_call=one_call)
+                for _ in range(1 if one_call else size):
+                    work = self._make(pool, words, size if one_call else 1, look, several)
+                    pool.append(work if is_blocking() else asyncio.ensure_future(work))
             attempt = await _finish_next(pool)
             if attempt is not None:
                 return attempt
@@ -238,16 +245,10 @@ class ItemSupply:
             for work in pool:
                 if isinstance(work, asyncio.Task):
                     work.cancel()
+                else:
+                    work.close()
 
     # ---- generation
-
-    def _request(self, pool: _Pool, words: str, count: int, look: bool) -> None:
-        several = self._several if count > 1 else None
-        one_call = several is not None
-        # If every call blocks, the next call is made only when its item is needed.
-        size = self._spending.allow(count if one_call or not is_blocking() else 1, one_call=one_call)
-        for _ in range(1 if one_call else size):
-            _start(pool, partial(self._make, pool, words, size if one_call else 1, look, several))
 
     async def _make(
         self, pool: _Pool, words: str, count: int, look: bool, several: SeveralGenerator | None
@@ -257,60 +258,51 @@ class ItemSupply:
         Returns:
             The first attempt. None if the generator does not offer several items at once.
         """
-        one_call = several is not None
+        spending, one_call = self._spending, several is not None
+        if not self._calls:
+            self._since = time.perf_counter()
+        self._calls += 1
         try:
             if several is None:
-                items = [await self._time_call(call(self._generator.generate, words))]
+                items = [await call(self._generator.generate, words)]
             else:
-                items = (await self._time_call(call(several.generate_several, words, count)))[:count]
+                items = (await call(several.generate_several, words, count))[:count]
             if not items:
                 raise ModelError("it answered without an item")
         except Exception as error:
             if one_call and _refuses_several(error):
-                self._spending.release(count, one_call=True)
+                if spending is not None:
+                    spending.release(count, one_call=True)
                 self._several = None  # from now on, each item is requested separately
                 return None
             lost = isinstance(error, FetchError) and may_be_charged(error)
-            (cost,) = self._spending.settle(count, (), one_call=one_call, lost=lost)
+            (cost,) = (0.0,) if spending is None else spending.settle(count, (), one_call=one_call, lost=lost)
             return ItemAttempt(words, failure=PartFailure.of("generator", error), cost=cost)
-        cost, *costs = self._spending.settle(count, items, one_call=one_call)
-        for item, own_cost in zip(items[1:], costs, strict=True):
-            _start(pool, partial(self._look_at, words, item, look, own_cost))
-        return await self._look_at(words, items[0], look, cost)
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self.busy_seconds += time.perf_counter() - self._since
+        costs = [0.0] * len(items) if spending is None else spending.settle(count, items, one_call=one_call)
+        for item, cost in zip(items[1:], costs[1:], strict=True):
+            work = self._look_at(words, item, look, cost)
+            pool.append(work if is_blocking() else asyncio.ensure_future(work))
+        return await self._look_at(words, items[0], look, costs[0])
 
     async def _look_at(self, words: str, answer: object, look: bool, cost: float) -> ItemAttempt:
         if not isinstance(answer, Item):
             wrong = ModelError(f"expected an item, got a {type(answer).__name__}")
             return ItemAttempt(words, failure=PartFailure.of("generator", wrong), cost=cost)
         # Repeated words of the instruction say nothing about the item, so they are removed before it is classified.
-        item = clean_item(answer, self._prompt, words)
+        item = answer if words == self._prompt else clean_item(answer, self._prompt, words)
         try:
             values = known_values(await call(self._classifier.classify, item), self._groups) if look else {}
         except Exception as failure:
             return ItemAttempt(words, failure=PartFailure.of("classifier", failure), item=item, cost=cost)
         return ItemAttempt(words, values, item=item, cost=cost)
 
-    async def _time_call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        if not self._calls:
-            self._since = time.perf_counter()
-        self._calls += 1
-        try:
-            return await work
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self.busy_seconds += time.perf_counter() - self._since
 
-
-_Work: TypeAlias = "Callable[[], Coroutine[Any, Any, ItemAttempt | None]]"
-
-_Pool: TypeAlias = "list[asyncio.Task[ItemAttempt | None] | _Work]"
-"""Work on the items of one prompt, in the order of the requests: tasks, or functions if calls block."""
-
-
-def _start(pool: _Pool, work: _Work) -> None:
-    """Add work to a pool. It runs concurrently, or, if calls block, when its item is taken."""
-    pool.append(work if is_blocking() else asyncio.ensure_future(work()))
+_Pool: TypeAlias = "list[asyncio.Task[ItemAttempt | None] | Coroutine[Any, Any, ItemAttempt | None]]"
+"""Work on the items of one prompt, in the order of the requests: tasks, or coroutines if calls block."""
 
 
 async def _finish_next(pool: _Pool) -> ItemAttempt | None:
@@ -320,7 +312,7 @@ async def _finish_next(pool: _Pool) -> ItemAttempt | None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     work = next((task for task in tasks if task.done()), pool[0])
     pool.remove(work)
-    return work.result() if isinstance(work, asyncio.Task) else await work()
+    return await work
 
 
 def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemValues:

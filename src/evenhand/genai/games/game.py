@@ -126,32 +126,27 @@ class WinningRegion:
         """
         if not self.feasible:
             return False
-        if self._game is not None:
-            return self._hall_condition(self._game, left)
+        if (game := self._game) is not None:
+            # At most d values are due within d items, for every d below the smallest deadline. Serving the earliest
+            # deadline preserves this from d + 1 to d. For the largest d, it is not necessary if there are few values: a
+            # specification whose last value was just shown always has one that is not due so soon.
+            shortest = self._least
+            for i, d in enumerate(sorted(left)):
+                if d >= shortest:
+                    break
+                if d <= i:
+                    return False
+            room = shortest - 1 - (len(left) - len(game.deadlines))
+            if room >= len(game.deadlines):
+                return True
+            ends = (*game.starts[1:], len(left))
+            return sum(max(left[start:end]) < shortest for start, end in zip(game.starts, ends, strict=True)) <= room
         index = 0
         for d, (size, stride) in zip(left, self._axes, strict=True):
             if d < 1:
                 return False
             index += (size - 1 if d >= size else d - 1) * stride
         return self._flat[index] == 1
-
-    def _hall_condition(self, game: Game, left: Sequence[int]) -> bool:
-        """Check that at most d values are due within d items, for every d below the smallest deadline, after any item.
-
-        Serving the earliest deadline preserves the condition from d + 1 to d. For the largest d, this is not necessary
-        if there are few values: a specification whose last value was just shown always has one that is not due so soon.
-        """
-        shortest = self._least
-        for i, d in enumerate(sorted(left)):
-            if d >= shortest:
-                break
-            if d <= i:
-                return False
-        room = shortest - 1 - (len(left) - len(game.deadlines))
-        if room >= len(game.deadlines):
-            return True
-        ends = (*game.starts[1:], len(left))
-        return sum(max(left[start:end]) < shortest for start, end in zip(game.starts, ends, strict=True)) <= room
 
 
 def solve_game(game: Game) -> WinningRegion:
