@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import csv
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +17,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 
-from evenhand.genai import Item, OnnxPictures, PictureHead, Playback
-from evenhand.genai.classifiers.confusion import count_confusion
-from support import ROOT, shared
+from support import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -238,66 +234,3 @@ def test_what_is_not_known_is_refused(
 
 
 # ---- the package itself
-
-
-@pytest.fixture(scope="module")
-def face(tool: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    package = os.environ.get("EVENHAND_HUMAN")
-    if not package:
-        pytest.skip("the npm package @vladmandic/human is not here (point EVENHAND_HUMAN to its unpacked folder)")
-    file = tmp_path_factory.mktemp("face") / "face.onnx"
-    assert tool.main([package, str(file)]) == 0
-    return file
-
-
-HEADS = {
-    "gender": {"labels": ("female", "male"), "output": "gender", "threshold": 0.7},
-    "age": {"labels": ("child", "adult", "elderly"), "output": "age"},
-}
-
-
-def classifier(file: Path, **more: Any) -> OnnxPictures:
-    return OnnxPictures(
-        {
-            group: PictureHead(
-                **{"file": file, "range": (0, 255), "fit": "contain", "scores": "probabilities", **head, **more}
-            )
-            for group, head in HEADS.items()
-        }
-    )
-
-
-def test_gender_is_mostly_told_and_age_is_not(face: Path) -> None:
-    folder = shared("data", "genai")
-    with (folder / "sequences.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["sequence"] in ("openai_leader_seq2", "openai_poor_seq2")]
-    items = Playback.of_files(folder / row["file"] for row in rows)
-    looks = classifier(face)
-    said = [looks.classify(items.generate("")) for _ in rows]
-    counts = {}
-    for condition in ("leader", "poor"):
-        pairs = [
-            (row["label_gender"], one["gender"])
-            for row, one in zip(rows, said, strict=True)
-            if row["condition"] == condition and row["label_gender"]
-        ]
-        counts[condition] = count_confusion(*zip(*pairs, strict=True), ("female", "male"))
-        assert counts[condition].items == 44
-    assert counts["leader"].precision("male").value >= 0.95
-    assert counts["leader"].precision("female").value >= 0.95
-    # Of other people there are fewer clear faces: what was measured on leaders says nothing about them.
-    unsure = {name: sum(row[2] for row in found.counts) for name, found in counts.items()}
-    assert unsure["poor"] > 2 * unsure["leader"]
-    elderly = [one["age"] for row, one in zip(rows, said, strict=True) if row["caption_age"] == "elderly"]
-    assert elderly
-    assert "elderly" not in elderly
-
-
-def test_where_there_is_no_face_nothing_is_told(face: Path) -> None:
-    from evenhand.genai.backends import pictures
-
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
-    for pixels in (noise, np.full((40, 80, 3), 90, np.uint8)):
-        item = Item("image", pictures.write_png(pixels), "image/png")
-        assert classifier(face).classify(item) == {"gender": None, "age": None}
-        assert classifier(face, threshold=0).classify(item) == {"gender": None, "age": None}

@@ -161,25 +161,6 @@ def test_the_verdict_is_the_definition(column, beta):
     )
 
 
-def missed_by_definition(shown, value, deadline):
-    """Count how often ``deadline`` items in a row passed without the value."""
-    missed = waited = 0
-    for item in shown:
-        waited = 0 if item == value else waited + 1
-        if waited == deadline:
-            missed, waited = missed + 1, 0
-    return missed
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(1, 9))
-def test_a_longest_wait_is_the_smallest_deadline_that_is_kept(shown, deadline):
-    appearances = at(shown, "a")
-    assert len(missed_deadlines(appearances, len(shown), deadline)) == missed_by_definition(shown, "a", deadline)
-    wait = longest_wait(appearances, len(shown))
-    assert not missed_by_definition(shown, "a", wait)
-    assert wait == 1 or missed_by_definition(shown, "a", wait - 1)
-
-
 @given(st.lists(st.integers(0, 2), min_size=4, max_size=60))
 def test_the_bounds_hold_of_fair_sequences(numbers):
     """Any sequence over three values that is fair with its least equal beta, short or long, and repeated for ever."""
@@ -242,14 +223,6 @@ def test_reading_a_data_frame(table):
     (again,) = read_sequences(table, ["sex"], values={"sex": ["m", "f"]}, conditions={"run": "1"})
     assert again.labels == {"sex": ("m", "x", None)}
     assert again.column(["sex"]) == [("m",), None, None]
-
-
-def test_reading_a_file_leaves_words_as_they_are(tmp_path):
-    path = tmp_path / "s.csv"
-    path.write_text("id,code\n007,01\n007,1\n7,True\n", "utf-8")
-    (one,) = read_sequences(path, ["code"], conditions={"id": "007"})
-    assert one.labels == {"code": ("01", "1")}
-    assert one.values == {"code": ("01", "1", "True")}
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
 import pytest
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import Enforcer, FunctionClassifier, GenerationConfig, Item, LexiconClassifier
+from evenhand.genai import FunctionClassifier, Item, LexiconClassifier
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.studio import COLOURS, GROUPS, Studio, StudioPixels
 from evenhand.genai.enforcement.instructions import InstructionWriter
@@ -77,32 +76,3 @@ def test_a_function_is_a_classifier_whose_answers_are_checked() -> None:
         FunctionClassifier(lambda _: "adult", groups).classify(item)
     with pytest.raises(ModelError, match="answered 3 for 'age'"):
         FunctionClassifier(lambda _: {"age": 3}, groups).classify(item)
-
-
-@pytest.mark.full
-def test_deadlines_are_kept_from_prompt_to_pixels() -> None:
-    labels, repeated = ["child", "adult", "elderly"], [7, 4, 9]
-    configuration = GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}],
-            "specifications": [{"condition": "leader", "group": "age", "values": labels, "repeated": repeated}],
-        }
-    )
-    enforcer, classifier = Enforcer(configuration, seed=1), StudioPixels()
-    studio = Studio({"age": {"adult": 1}}, unrecognised=0.05, seed=2)
-    shown, instructed = [], 0
-    for _ in range(200):
-        admission = enforcer.admit({"leader"})
-        while True:
-            instructed += bool(admission.must)
-            found = classifier.classify(studio.generate(InstructionWriter()("a business leader", admission.must)))
-            outcome = enforcer.complete(admission, {"age": found["age"]})
-            if outcome.status != "retry" or outcome.admission is None:
-                break
-            admission = outcome.admission
-        shown.append(found["age"])
-    recognised = [value for value in shown if value is not None]
-    for value, most in zip(labels, repeated, strict=True):
-        places = [0, *(k for k, one in enumerate(recognised, 1) if one == value)]
-        assert max(np.diff([*places, len(recognised) + 1])) <= most
-    assert 0 < instructed < 200

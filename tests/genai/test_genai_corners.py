@@ -84,14 +84,6 @@ def test_decisions_after_failures_are_the_best_there_are(mode, beta, slack):
     assert {best for best, _ in seen} == set(range(LOST, slack + 1))
 
 
-def test_slack_that_is_left_is_not_given_away_when_items_are_looked_at_first():
-    enforcer = Enforcer(one((6, 7, 7, 10)), mode="after", slack=1, retries=0)
-    for _ in range(3):
-        assert enforcer.complete(enforcer.admit({"x"}), {"g": "d"}).ok
-    # A fourth "d" would leave three values due within three items: in time, but with nothing to spare.
-    assert enforcer.complete(enforcer.admit({"x"}), {"g": "d"}).status == "retry"
-
-
 def test_slack_is_kept_in_pairs_of_three_groups():
     groups = {"g": ["a", "b"], "h": ["p", "q"], "k": ["y", "z"]}
     described = {

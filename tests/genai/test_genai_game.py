@@ -1,6 +1,5 @@
 """The states from which deadlines can be kept, against a plain solution of the game."""
 
-from functools import lru_cache
 from itertools import combinations, product
 
 import pytest
@@ -8,64 +7,8 @@ import pytest
 from evenhand.genai.games.game import MAX_GAME_STATES, Game, find_culprits, solve_game
 
 
-def winning(deadlines, actions, moves):
-    """The winning states by the definition: drop those from which some move has no good answer, until none is left."""
-    sizes = [len(one) for one in deadlines]
-    states = set(product(*(range(1, d + 1) for one in deadlines for d in one)))
-
-    def after(state, move, action):
-        found, at = [], 0
-        for i, size in enumerate(sizes):
-            for k in range(size):
-                left = state[at + k]
-                found.append(left if i not in move else deadlines[i][k] if action[i] == k else left - 1)
-            at += size
-        return tuple(found)
-
-    while True:
-        kept = {
-            state
-            for state in states
-            if all(any(after(state, move, one) in states for one in actions) for move in moves)
-        }
-        if kept == states:
-            return states
-        states = kept
-
-
-@lru_cache(maxsize=256)
-def winning_alone(deadlines):
-    return winning((deadlines,), [(k,) for k in range(len(deadlines))], [(0,)])
-
-
 def all_states(deadlines):
     return product(*(range(1, d + 1) for d in deadlines))
-
-
-def same_as_brute_force(deadlines):
-    region = solve_game(Game.single(deadlines))
-    expected = winning_alone(tuple(deadlines))
-    assert region.decided
-    assert region.feasible == bool(expected)
-    for state in all_states(deadlines):
-        assert region.holds(state) == (state in expected), state
-    return region
-
-
-@pytest.mark.parametrize("deadlines", [(2, 4, 4), (2, 5, 5), (3, 4, 6, 7), (2, 6, 6, 6), (3, 3, 7, 7), (2, 4, 8, 8)])
-def test_small_deadlines_that_can_be_kept(deadlines):
-    region = same_as_brute_force(deadlines)
-    assert region.method == "exact"
-
-
-@pytest.mark.parametrize("longest", [3, 7, 50, 400])
-def test_two_and_three_leave_no_room_for_a_third_value(longest):
-    # 1/2 + 1/3 + 1/x is less than 1, and yet no order of items keeps all three.
-    region = solve_game(Game.single((2, 3, longest)))
-    assert not region.feasible
-    assert region.decided
-    assert not region.holds((2, 3, longest))
-    assert find_culprits((2, 3, longest)) == (0, 1, 2)
 
 
 def test_the_counterexample_to_counting_is_inside_and_then_outside():
@@ -113,24 +56,6 @@ def joint(conditions, values, deadline):
         tuple((k,) * conditions for k in range(values)),
         tuple(move for size in range(1, conditions + 1) for move in combinations(range(conditions), size)),
     )
-
-
-@pytest.mark.parametrize(("conditions", "values", "least"), [(2, 2, 3), (2, 3, 5), (3, 2, 4)])
-def test_several_conditions_on_one_group_need_longer_deadlines(conditions, values, least):
-    assert not solve_game(joint(conditions, values, least - 1)).feasible
-    assert solve_game(joint(conditions, values, least)).feasible
-    # Alone, each of them could be kept with deadlines of as many items as there are values.
-    assert solve_game(Game.single((values,) * values)).feasible
-
-
-def test_hall_is_sound_for_several_conditions():
-    game = joint(2, 2, 4)
-    region = solve_game(game)
-    assert region.method == "hall"
-    expected = winning(game.deadlines, game.actions, game.moves)
-    inside = [state for state in all_states(game.flat) if region.holds(state)]
-    assert inside
-    assert set(inside) <= expected
 
 
 # ---- several specifications whose game is too large to be solved

@@ -160,14 +160,6 @@ def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pyte
     assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS
 
 
-def test_prompts_of_any_shape_come_back_as_they_were(tmp_path: Path) -> None:
-    prompts = ['a "leader", or\ntwo', "ein Führer; a leader 日本", "=leader()"]
-    pipeline = make_pipeline()
-    generate_items(replace(pipeline, generator=Stops(pipeline.generator, 3, KeyboardInterrupt())), prompts, tmp_path)
-    generate_items(make_pipeline(), prompts, tmp_path)
-    assert [row["prompt"] for row in rows(tmp_path)] == prompts
-
-
 def test_more_of_the_same_prompts_are_only_those_that_are_new(tmp_path: Path) -> None:
     generate_items(make_pipeline(), PROMPTS, tmp_path)
     made = generate_items(make_pipeline(), PROMPTS * 2, tmp_path)
@@ -240,21 +232,6 @@ def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> Non
     assert rows(tmp_path)[0]["reason"] == "the generator failed: nobody is there"
     made = generate_items(make_pipeline(), PROMPTS * 4, tmp_path)
     assert (made.earlier, made.answered, made.items) == (5, 15, 15)
-
-
-def test_recorded_items_go_on_where_they_were(tmp_path: Path) -> None:
-    items = [Item.of_text(f"a {'man' if k % 2 else 'woman'}, {k}") for k in range(6)]
-    described = {
-        **DESCRIBED,
-        "groups": {"gender": ["woman", "man"]},
-        "specifications": [{"condition": "leader", "group": "gender", "repeated": 4}],
-        "classifier": {"kind": "lexicon", "words": {"gender": {"woman": ["woman"], "man": ["man"]}}},
-    }
-    pipeline = build_pipeline(GenerationConfig.read(described))
-    for _ in range(2):
-        generate_items(replace(pipeline, generator=Playback(items)), ["a leader"] * 3, tmp_path, again=True)
-    assert [(tmp_path / row["file"]).read_text("utf-8") for row in rows(tmp_path)] == [item.text for item in items]
-    assert rows(tmp_path)[0]["file"] == "items/000001.txt"
 
 
 def test_folders_that_cannot_be_gone_on_with(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import ModelError
 from evenhand.genai import GenerationConfig, build_pipeline
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.backends.studio import Studio
@@ -104,13 +103,3 @@ def test_a_refusal_and_the_prompt_that_was_drawn_are_kept(upstream: Upstream, tm
     made, rows = run(asked, ["a plum"], tmp_path / "refused")
     assert made.statuses["refused"] == 1
     assert rows[0]["reason"] == "the generator refused: not with *** (moderation_blocked)"
-
-
-def test_a_model_that_always_talks_nonsense_leaves_no_item_by_default(upstream: Upstream, tmp_path: Path) -> None:
-    upstream.says = "I would rather not say."
-    with pytest.raises(ModelError, match="5 consecutive requests failed, the last one because the judge failed"):
-        run(described(upstream, tmp_path), ["a business leader"] * 6, tmp_path / "out")
-    made, rows = run(described(upstream, tmp_path, when_unsure="pass"), ["a business leader"] * 3, tmp_path / "pass")
-    assert made.statuses["unguarded"] == made.items == 3
-    assert {row["sent"] for row in rows} == {"a business leader"}
-    assert all(row["reason"].startswith("the judge failed: ") for row in rows)

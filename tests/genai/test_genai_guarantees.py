@@ -242,23 +242,6 @@ def test_conditions_on_one_group_are_kept_least_restrictively():
 # ---- the published rule
 
 
-def test_the_published_rule_does_not_see_unequal_deadlines_coming():
-    """(5, 6, 6, 9): the last value four times, and three values are due within two items."""
-    rule = PublishedCountdown((5, 6, 6, 9))
-    enforcer = Enforcer(one((5, 6, 6, 9)), in_flight=1)
-    asked = []
-    for _ in range(4):
-        assert rule.value_to_ask() is None
-        rule.record_value(3)
-        admission = enforcer.admit({"asked"})
-        asked.append(admission.must.get("g"))
-        if enforcer.complete(admission, {"g": "d"}).status == "retry":
-            break
-    assert rule.counters == [1, 2, 2, 9]
-    assert (1, 2, 2, 9) not in winning((5, 6, 6, 9))
-    assert asked == [None, None, None, ("a", "b", "c")]
-
-
 @pytest.mark.parametrize(("n", "beta"), [(2, 2), (2, 5), (3, 3), (3, 4), (3, 7), (4, 4), (4, 9), (5, 10), (6, 6)])
 def test_equal_deadlines_never_cost_more_than_the_published_rule(n, beta):
     """Where it is right, equal deadlines one at a time, every decision is the same; looking first asks for less."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
-from genai_reference import misses
 
 from evenhand.errors import DataError, DecisionError, FetchError, ModelError
 from evenhand.genai import (
@@ -22,11 +20,9 @@ from evenhand.genai import (
     Item,
     Judge,
     KeywordJudge,
-    Playback,
 )
 from evenhand.genai.enforcement.enforcer import ItemOutcome
 from evenhand.genai.enforcement.guard import AdmissionStore
-from support import shared
 
 LEADER = "a business leader"
 GROUPS = {"age": ["child", "adult"]}
@@ -297,21 +293,6 @@ def test_whatever_is_raised_the_request_is_completed(mode: str, stops: BaseExcep
     assert again.slots == {"leader: age": 4}
 
 
-@pytest.mark.parametrize("retries", [0, 2])
-def test_and_what_others_relied_on_is_reported_as_broken(retries: int) -> None:
-    guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=retries))
-    generator = guard.generator
-    assert isinstance(generator, Shows)
-    generator.items += [lambda: guard.answer(LEADER), "adult", KeyboardInterrupt()]
-    for _ in range(2):
-        guard.answer(LEADER)
-    with pytest.raises(KeyboardInterrupt):
-        guard.answer(LEADER)
-    row = enforcer._rows["leader: age"]
-    assert row.pending_slots == 0
-    assert (row.counts["failed"], row.counts["missed"]) == (1, 1)
-
-
 def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
     class Broken:
         """Fails where it is told to."""
@@ -370,60 +351,3 @@ def test_a_disclosure_is_one_line_of_ascii_whatever_names_hold() -> None:
         "status=violation; changed=yes; asked=%C3%A5r%0D%0AX-Evil: 1 %C3%A4%3B b or c%2C d;"
         " slots=%C3%A9%3D1%3B status%3Dok 2; attempts=0"
     )
-
-
-def recorded(sequence: str) -> list[tuple[bytes, str]]:
-    """The pictures of a published sequence, with the gender that the best label says."""
-    folder = shared("data", "genai")
-    with (folder / "sequences.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["sequence"] == sequence]
-    rows.sort(key=lambda row: int(row["index"]))
-    return [((folder / row["file"]).read_bytes(), row["label_gender"]) for row in rows]
-
-
-@pytest.mark.parametrize("sequence", ["openai_poor_seq1", "openai_poor_seq2", "openai_leader_seq1"])
-def test_real_pictures_played_back_are_reported_as_the_definition_says(sequence: str) -> None:
-    """A recorded generator obeys nothing. What it misses is said; what it keeps by itself is left alone."""
-    pictures = recorded(sequence)
-    label = dict(pictures)
-    values = ["female", "male"]
-    seen = []
-    for beta in (2, 3, 5, 8, 13, 30, 60):
-        about = GenerationConfig.read(
-            {
-                "conditions": [{"name": "person", "keywords": ["person"]}],
-                "specifications": [{"condition": "person", "group": "sex", "values": values, "repeated": beta}],
-                "simulation": {"retries": 0},
-            }
-        )
-        for mode in ("before", "after"):
-            enforcer = Enforcer(about, mode=mode)
-            generator = Playback([Item("image", data, "image/webp") for data, _ in pictures])
-            classifier = FunctionClassifier(lambda item: {"sex": label[item.data] or None}, {"sex": values})
-            guard = Guard(enforcer, generator, classifier, KeywordJudge.of(about), groups=about.values)
-            answers = []
-            while len(generator):
-                answers.append(guard.answer("a poor person"))
-            last = answers[-1]
-            shown = [values.index(str(one.values["sex"])) + 1 for one in answers if one.item and one.slots]
-            missed = misses(shown, [beta, beta])
-            counts = enforcer.counts["person: sex"]
-            assert counts["missed"] == len(missed), (beta, mode)
-            assert bool(missed) <= any(one.status == "violation" for one in answers)
-            assert not missed or counts["disobeyed"] + counts["unrecognised"] + counts["failed"]
-            by_itself = [values.index(sex) + 1 for _, sex in pictures if sex]
-            if mode == "after" and not misses(by_itself, [beta, beta]):
-                assert [one.item.data for one in answers if one.item] == [data for data, _ in pictures]
-                assert not any(one.changed for one in answers)
-                seen.append("kept")
-            if missed:
-                seen.append("missed")
-            assert last.item is not None or last.reason
-    assert {"kept", "missed"} <= set(seen)
-
-
-def test_a_generator_for_one_request_alone() -> None:
-    guard, _ = guarded(Shows())
-    other = Shows("child")
-    assert guard.answer(LEADER, generator=other).values == {"age": "child"}
-    assert other.prompts == [LEADER]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.genai import AssessmentConfig, KeywordJudge, RecordedSequence, read_sequences
+from evenhand.genai import AssessmentConfig, KeywordJudge, RecordedSequence
 from evenhand.genai.assessment.prompts import (
     RepeatedPrompt,
     answers_by_prompt,
@@ -21,7 +21,6 @@ from evenhand.genai.assessment.prompts import (
 )
 from evenhand.genai.backends.studio import Studio, StudioPixels
 from evenhand.stats.sequential.betting import betting_martingales
-from support import shared
 
 GENDER = {"gender": ("woman", "man")}
 
@@ -230,20 +229,3 @@ def test_the_studio_is_seen_through():
         ("an elderly leader", "gender", "neutral"),
         ("an elderly leader", "age", "biased"),
     ]
-
-
-def test_real_answers_to_one_request():
-    """DALL-E 3 asked for business leaders and for poor people, again and again: neither fixes the gender."""
-    table = shared("data", "genai", "sequences.csv")
-    both = {}
-    for condition in ("leader", "poor"):
-        sequences = read_sequences(
-            table,
-            ["label_gender"],
-            conditions={"condition": condition, "provider": "openai", "enforced": "0"},
-            values={"label_gender": ["female", "male"]},
-        )
-        both[condition] = [{"gender": one} for one in sequences[0].labels["label_gender"]]
-    found = estimate_prompt_bias(both, {"gender": ("female", "male")})
-    assert [one.verdict for one in found.findings] == ["neutral", "neutral"]
-    assert found.findings[1].value == "male"

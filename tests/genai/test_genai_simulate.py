@@ -96,21 +96,6 @@ def test_several_conditions_and_groups_at_once():
     assert before.longest_gap["old"] == max(kept.longest_gap["old"] for kept in before.specifications[:2])
 
 
-def test_pairs():
-    found = run_policy(
-        {
-            "conditions": [{"name": "leader"}],
-            "groups": {"age": ["young", "old"], "gender": ["female", "male"]},
-            "specifications": [{"condition": "leader", "paired": ["age", "gender"], "repeated": 6}],
-            "simulation": {"generator": {"age": [0.9, 0.1], "gender": [0.1, 0.9]}},
-        },
-        requests=2000,
-    )
-    assert found.violations == 0
-    assert set(found.longest_gap) == {"young + female", "young + male", "old + female", "old + male"}
-    assert max(found.longest_gap.values()) == 6
-
-
 def test_eventual_counts_values_that_never_appeared():
     described = configured((3, 3, 3), (0.5, 0.5, 0.0))
     del described["specifications"][0]["repeated"]

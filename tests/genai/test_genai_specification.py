@@ -42,16 +42,6 @@ def test_the_smallest_configuration(tmp_path):
     assert check_feasibility(read).feasible
 
 
-def test_toml_says_the_same(tmp_path):
-    path = tmp_path / "genai.toml"
-    path.write_text(
-        '[[conditions]]\nname = "leader"\n'
-        '[[specifications]]\ncondition = "leader"\ngroup = "age"\nvalues = ["child", "adult", "old"]\nrepeated = 6\n',
-        encoding="utf-8",
-    )
-    assert GenerationConfig.read(path) == GenerationConfig.read(described())
-
-
 def test_deadlines_by_name():
     (requirement,) = GenerationConfig.read(described(repeated={"old": 9, "child": 5, "adult": 6})).requirements
     assert requirement.repeated == (5, 6, 9)
@@ -111,25 +101,6 @@ def test_a_fault_is_one_clear_error(bad, what, hint):
     assert caught.value.location or "missing" in caught.value.message
     if hint is not None:
         assert any(word in (caught.value.hint or "") for word in hint.split("|"))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "what"),
-    [
-        ("a.yaml", "conditions: [", "invalid YAML"),
-        ("a.yaml", "conditions: []\nconditions: []", "duplicate entry"),
-        ("a.yaml", "- 1", "named entries"),
-        ("a.toml", "conditions = ", "invalid TOML"),
-        ("a.yaml", None, "cannot be read"),
-    ],
-)
-def test_a_file_that_cannot_be_read(tmp_path, name, text, what):
-    path = tmp_path / name
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    with pytest.raises(OptionError, match=what) as caught:
-        GenerationConfig.read(path)
-    assert name in str(caught.value)
 
 
 def test_what_cannot_be_kept_names_the_values_at_fault():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import GenaiAssessment, GenerationConfig
+from evenhand.genai import GenerationConfig
 from evenhand.genai.assessment.evaluation import (
     ItemColumns,
     evaluate_config,
@@ -19,7 +19,6 @@ from evenhand.genai.assessment.evaluation import (
 )
 from evenhand.genai.assessment.prompts import answers_by_prompt, judge_prompt_bias
 from evenhand.genai.assessment.wording import describe_left_out
-from support import shared
 
 
 def configuration(**more):
@@ -107,12 +106,6 @@ def test_items_whose_prompt_fixes_the_value_are_a_category_of_their_own():
     (sex,) = leader.groups
     assert (len(sex.items), sex.fixed, sex.unrecognised, sex.outside) == (3, 2, 1, {})
     assert describe_left_out(sex) == " (2 whose prompt fixes it; 1 not recognised)"
-
-
-def test_the_result_says_what_it_is_about_and_travels():
-    result = evaluate_config(read_condition_sequences(TABLE, configuration()), configuration(), source="a table")
-    assert result.condition() == "leader, poor"
-    assert GenaiAssessment.from_json(result.to_json()) == result
 
 
 def test_inherent_fairness_leaves_out_what_prompts_fix():
@@ -235,27 +228,3 @@ def test_tables_that_do_not_fit_are_refused(table, columns, said):
 
 
 # Real answers
-
-
-def test_real_pictures_by_a_configuration():
-    read = GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}, {"name": "poor"}],
-            "groups": {"gender": ["female", "male"]},
-            "specifications": [
-                {"condition": "leader", "group": "gender", "repeated": 6},
-                {"condition": "poor", "group": "gender", "repeated": 13},
-                {"condition": "poor", "group": "gender", "repeated": 12, "name": "sooner"},
-            ],
-        }
-    )
-    table = shared("data", "genai", "sequences.csv")
-    places = {"gender": "notebook_gender"}
-    _, poor = (
-        one
-        for one in read_condition_sequences(table, read, ItemColumns(groups=places, sequence="sequence"))
-        if one.name in ("openai_leader_seq2, leader", "openai_poor_seq2, poor")
-    )
-    result = evaluate_config([poor], read).sequences[0]
-    assert [group.smallest_beta for group in result.groups] == [13, 13]
-    assert [(v.name, v.verdict) for v in result.verdicts] == [("poor: gender", "holds"), ("sooner", "violated")]

@@ -24,13 +24,6 @@ def test_the_same_seed_draws_the_same_pictures_and_another_does_not() -> None:
     assert len(set(pictures)) == 5
 
 
-def test_a_picture_is_a_png_of_the_promised_size_and_nothing_in_its_file_names_a_value() -> None:
-    item = Studio(seed=3).generate("a person")
-    assert (item.kind, item.media_type) == ("image", "image/png")
-    assert pictures.read_png(item.data).shape == (144, 96, 3)
-    assert not any(value.encode() in item.data for values in GROUPS.values() for value in values)
-
-
 def skins(studio: Studio, prompt: str) -> Counter[str | None]:
     return Counter(StudioPixels().classify(studio.generate(prompt))["skin"] for _ in range(1000))
 
