@@ -16,6 +16,7 @@ from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
 from evenhand.monitoring.comparisons import MonitoredComparison, member_sides
 from evenhand.monitoring.config import Measure, MonitorConfig, Watch
 from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap
+from evenhand.stats.level import bisect_edges
 from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 
 SMALLEST = 4
@@ -239,26 +240,22 @@ class WatchedMeasure(MeasureState):
         """Compute the range of the ratios r that the data do not reject (``r * second - first``), by bisection."""
         sum_first, sum_second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
 
-        def rejected(r: Floats, sign: int) -> Booleans:
-            width = self._range(r)
-            evidence = log_evidence(sign * (r * sum_second - sum_first) / width, self._squares(r) / width**2)
-            return np.asarray(evidence >= self._log_threshold)
-
         with np.errstate(invalid="ignore", divide="ignore"):
-            middle = np.nan_to_num(sum_first / sum_second, nan=1.0, posinf=1 / _RATIO_ENDS).clip(
-                _RATIO_ENDS, 1 / _RATIO_ENDS
-            )
+            middle = np.nan_to_num(sum_first / sum_second, nan=1.0, posinf=1 / _RATIO_ENDS)
+        start = np.log(middle.clip(_RATIO_ENDS, 1 / _RATIO_ENDS))
         ends = []
-        for sign, far in ((-1, _RATIO_ENDS), (1, 1 / _RATIO_ENDS)):
-            inside, outside = np.log(middle), np.full(len(middle), np.log(far))
-            unbounded = ~rejected(np.exp(outside), sign)
-            # Invariant: the ratio ``inside`` is not rejected and ``outside`` is, unless nothing is rejected on this
-            # side. The outer one is returned.
-            for _ in range(_HALVINGS):
-                probe = (inside + outside) / 2
-                out = rejected(np.exp(probe), sign)
-                inside, outside = np.where(out, inside, probe), np.where(out, probe, outside)
-            ends.append(np.where(unbounded, 0.0 if sign < 0 else np.inf, np.exp(outside)))
+        for sign, unbounded in ((-1, 0.0), (1, np.inf)):
+
+            def holds(log_ratio: Floats, sign: int = sign) -> Booleans:
+                ratio = np.exp(log_ratio)
+                width = self._range(ratio)
+                evidence = log_evidence(
+                    sign * (ratio * sum_second - sum_first) / width, self._squares(ratio) / width**2
+                )
+                return np.asarray(evidence < self._log_threshold)
+
+            far = np.full(len(start), -sign * np.log(_RATIO_ENDS))
+            ends.append(np.where(holds(far), unbounded, np.exp(bisect_edges(holds, start, far, _HALVINGS))))
         return ends[0], ends[1]
 
 

@@ -91,22 +91,24 @@ class Alarm(MonitoredGap):
     @property
     def sentence(self) -> str:
         """The alarm in a sentence."""
-        name, n = MEASURES[self.measure], f"after {format_count(self.decision, 'decision', 'decisions')}"
+        name, low, high = MEASURES[self.measure], self.first, self.second
         if self.measure == "calibration":
-            return (
-                f"{n.capitalize()}: the observed rate of {self.first} with {self.second} is {self.direction} the score "
-                f"by more than {format_points(self.tolerance)}: {_write_estimate(self)}"
-            )
+            claim = f"the observed rate of {low} with {high} is {self.direction} the score"
+        elif self.form == "gap":
+            claim = f"the {name} of {low} is {self.direction} that of {high}"
+        else:
+            low, high = (low, high) if self.direction == "below" else (high, low)
+            claim = f"the {name} of {low} is less than {self.tolerance:g} times that of {high}: {self.first} over "
+            claim += f"{self.second} is"
         if self.form == "gap":
-            return (
-                f"{n.capitalize()}: the {name} of {self.first} is {self.direction} that of {self.second} by more than "
-                f"{format_points(self.tolerance)}: {_write_estimate(self)}"
-            )
-        low, high = (self.first, self.second) if self.direction == "below" else (self.second, self.first)
-        return (
-            f"{n.capitalize()}: the {name} of {low} is less than {self.tolerance:g} times that of {high}: "
-            f"{self.first} over {self.second} is {_write_estimate(self)}"
-        )
+            claim += f" by more than {format_points(self.tolerance)}:"
+        # A change is visible in recent decisions first.
+        unit = " points" if self.form == "gap" else ""
+        recent = "" if self.recent is None else f"recently {format_gap(self.recent, self.form)}{unit}, "
+        ends = f" ({format_ends(self)}{unit})" if format_ends(self) else ""
+        decisions = format_count(self.decision, "decision", "decisions")
+        estimate = "-" if self.estimate is None else f"{format_gap(self.estimate, self.form)}{unit}"
+        return f"After {decisions}: {claim} {recent}over the whole run {estimate}{ends}"
 
 
 class GapHistory(ResultPart):
@@ -187,9 +189,7 @@ class MonitorResult(Result):
 
 def list_cautions(result: MonitorResult) -> list[str]:
     """Return cautions about the data."""
-    cautions = []
-    if selected := describe_selection(result.selection):
-        cautions.append(selected)
+    cautions = [describe_selection(result.selection)]
     for field, counts in result.uncompared.items():
         if counts:
             words = list_some([f"{word!r} {n:,}" for word, n in sorted(counts.items(), key=lambda pair: -pair[1])])
@@ -204,47 +204,34 @@ def list_cautions(result: MonitorResult) -> list[str]:
     for watch, gaps in zip(result.config["watch"], result.watched, strict=True):
         if result.compared and not any(gap.first_count and gap.second_count for gap in gaps):
             cautions.append(f"{watch['gap'] or watch['ratio']}: no groups were compared.")
-    if result.skipped:
-        cautions.append(f"Ignored {format_count(result.skipped, 'line', 'lines')} that could not be read.")
-    if result.unmatched:
-        cautions.append(
-            f"Ignored {format_count(result.unmatched, 'label', 'labels')}: the decision is unknown, was not selected "
-            "for an audit, or already has a label."
-        )
-    if result.given_up:
-        cautions.append(f"{format_count(result.given_up, 'decision', 'decisions')} expired without a label.")
-    if result.awaited:
-        cautions.append(f"{format_count(result.awaited, 'audit', 'audits')} awaited.")
-    return cautions
+    counted = (
+        (result.skipped, "Ignored {} that could not be read.", "line"),
+        (
+            result.unmatched,
+            "Ignored {}: the decision is unknown, was not selected for an audit, or already has a label.",
+            "label",
+        ),
+        (result.given_up, "{} expired without a label.", "decision"),
+        (result.awaited, "{} awaited.", "audit"),
+    )
+    cautions += [text.format(format_count(n, noun, f"{noun}s")) for n, text, noun in counted if n]
+    return [caution for caution in cautions if caution]
 
 
-def _write_estimate(gap: MonitoredGap) -> str:
-    """Format the recent and the overall estimate of an alarm: a change is visible in recent decisions first."""
-    ends = format_ends(gap)
-    late = f"recently {format_gap(gap.recent, gap.form)}, " if gap.recent is not None else ""
-    return f"{late}over the whole run {format_gap(gap.estimate, gap.form)}" + (f" ({ends})" if ends else "")
-
-
-def format_ends(gap: MonitoredGap, *, unit: bool = True) -> str:
-    """Format the interval. Empty if there is none."""
-    if gap.form == "ratio":
-        if gap.low is None:
-            return ""
-        return f"{gap.low:.2f} and more" if gap.high is None else f"{gap.low:.2f} to {gap.high:.2f}"
-    if gap.low is None or gap.high is None:
+def format_ends(gap: MonitoredGap) -> str:
+    """Format the interval, in points for a gap. Empty if there is none."""
+    if gap.low is None or (gap.high is None and gap.form == "gap"):
         return ""
-    return f"{_format_signed(gap.low)} to {_format_signed(gap.high)}" + (" points" if unit else "")
+    return (
+        f"{format_gap(gap.low, gap.form)} {'and more' if gap.high is None else f'to {format_gap(gap.high, gap.form)}'}"
+    )
 
 
-def format_gap(value: float | None, form: str, *, unit: bool = True) -> str:
-    """Format a gap or ratio."""
+def format_gap(value: float | None, form: str) -> str:
+    """Format a ratio, or a gap in points."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if form == "ratio" else _format_signed(value) + (" points" if unit else "")
-
-
-def _format_signed(value: float) -> str:
-    return f"{100 * value:+.1f}"
+    return f"{value:.2f}" if form == "ratio" else f"{100 * value:+.1f}"
 
 
 def format_points(value: float) -> str:

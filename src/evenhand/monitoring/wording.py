@@ -89,18 +89,18 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     for gap in gaps:
         counts = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
         number = ReportedNumber(
-            format_gap(gap.estimate, form, unit=False),
+            format_gap(gap.estimate, form),
             gap.estimate,
             "estimated",
             gap.low,
             gap.high,
-            format_ends(gap, unit=False),
+            format_ends(gap),
             level,
         )
         rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
         if gap.alarm is not None:
             counts += f"; alarm at {gap.alarm:,}"
-        rows.append(TableRow((_name_row(gap), *rates, number, format_gap(gap.recent, form, unit=False)), detail=counts))
+        rows.append(TableRow((_name_row(gap), *rates, number, format_gap(gap.recent, form)), detail=counts))
     headings = ("observed", "score") if paired else ("first", "second")
     has_rest = any(gap.second == EVERYONE_ELSE for gap in gaps)
     counted = "labels" if measure != "selection_rate" else "decisions"
