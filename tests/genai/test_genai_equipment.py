@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, EvenhandError, ModelError, OptionError, TrustError
+from evenhand.errors import EvenhandError, ModelError, OptionError, TrustError
 from evenhand.genai import (
     FunctionClassifier,
     FunctionJudge,
@@ -17,7 +17,6 @@ from evenhand.genai import (
     LexiconClassifier,
     OpenAIChat,
     OpenAIImages,
-    Playback,
     build_pipeline,
 )
 from evenhand.genai.backends.studio import Studio, StudioPixels
@@ -64,7 +63,6 @@ def test_files_without_these_entries_are_as_they_were() -> None:
         ("generator", {"kind": "studio", "obeys": True}, "generator.obeys", "got True", "from 0 to 1"),
         ("generator", {"kind": "images", "url": "a/v1", "model": "m"}, "generator.url", "expected a URL", "http://"),
         ("generator", {"kind": "chat", **REMOTE, "timeout": 0}, "generator.timeout", "got 0", "seconds"),
-        ("generator", {"kind": "recorded"}, "generator", "exactly one of files and folder", "folder: pictures"),
         ("generator", {"kind": "diffusers", "model": "m", "steps": 0}, "generator.steps", "got 0", "1 or"),
         (
             "classifier",
@@ -142,9 +140,7 @@ def test_a_key_that_was_pasted_is_not_repeated() -> None:
     assert "never the key itself" in str(caught.value)
 
 
-def test_all_that_can_be_built_here(tmp_path: Path) -> None:
-    (tmp_path / "b.txt").write_text("an old leader", "utf-8")
-    (tmp_path / "a.txt").write_text("an adult", "utf-8")
+def test_all_that_can_be_built_here() -> None:
     pipeline = build_pipeline(read())
     assert (type(pipeline.generator), type(pipeline.classifier), type(pipeline.judge)) == (
         Studio,
@@ -154,7 +150,6 @@ def test_all_that_can_be_built_here(tmp_path: Path) -> None:
     for generator, kind in (
         ({"kind": "images", **REMOTE, "options": {"size": "512x512"}}, OpenAIImages),
         ({"kind": "chat", **REMOTE, "system": "Be brief."}, OpenAIChat),
-        ({"kind": "recorded", "folder": str(tmp_path)}, Playback),
     ):
         assert isinstance(build_pipeline(read(generator=generator)).generator, kind)
     chat = build_generator(read(generator={"kind": "chat", **REMOTE, "system": "Be brief.", "timeout": 5, "key": "K"}))
@@ -173,21 +168,6 @@ def test_all_that_can_be_built_here(tmp_path: Path) -> None:
     assert judge.fixed_groups("an old leader") == {"age"}
     for part in ({"classifier": {"kind": "chat", **REMOTE}}, {"judge": {"kind": "chat", **REMOTE}}):
         build_pipeline(read(**part))
-
-
-def test_recorded_files_lie_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "pictures").mkdir()
-    for name in ("2.txt", "1.txt", ".hidden"):
-        (tmp_path / "pictures" / name).write_text(name, "utf-8")
-    played = build_generator(read(generator={"kind": "recorded", "folder": "pictures"}), folder=tmp_path)
-    assert [played.generate("x").text for _ in range(2)] == ["1.txt", "2.txt"]
-    played = build_generator(read(generator={"kind": "recorded", "files": ["pictures/2.txt"]}), folder=tmp_path)
-    assert played.generate("x").text == "2.txt"
-    for folder, what in (("nothing", "cannot be read"), ("empty", "the folder is empty")):
-        (tmp_path / "empty").mkdir(exist_ok=True)
-        with pytest.raises(DataError, match=what) as caught:
-            build_generator(read(generator={"kind": "recorded", "folder": folder}), folder=tmp_path)
-        assert (caught.value.location or "").startswith("generator, ")
 
 
 def test_what_the_studio_does_not_know_is_refused() -> None:

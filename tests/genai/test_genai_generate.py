@@ -17,6 +17,7 @@ from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, Playback
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.backends.studio import Studio
 from evenhand.genai.enforcement.generate import _RunDirectory, generate_items
+from evenhand.genai.spec.pipeline_config import DiffusersGeneratorConfig
 
 DESCRIBED: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader"]}, {"name": "poor", "keywords": ["poor"]}],
@@ -203,10 +204,10 @@ def test_several_at_once_keep_every_deadline_in_the_order_of_the_rows(tmp_path: 
 
 
 def test_one_at_a_time_is_asked_of_generators_that_threads_cannot_share(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a")
-    recorded = {"kind": "recorded", "files": [str(tmp_path / "a.txt")]}
+    studio = make_pipeline()
+    local = studio.configuration.model_copy(update={"generator": DiffusersGeneratorConfig(kind="diffusers", model="m")})
     with pytest.raises(OptionError, match="expected 1 for this generator in flight, got 2"):
-        generate_items(make_pipeline(generator=recorded), PROMPTS, tmp_path / "out", in_flight=2)
+        generate_items(replace(studio, configuration=local), PROMPTS, tmp_path / "out", in_flight=2)
     with pytest.raises(OptionError, match="expected 1 or more in flight, got 0"):
         generate_items(make_pipeline(), PROMPTS, tmp_path / "out", in_flight=0)
 

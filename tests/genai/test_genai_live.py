@@ -202,10 +202,9 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
     assert not (tmp_path / "out").exists()
     taken = configuration(
         groups={"file": ["a", "b"]},
-        generator={"kind": "recorded", "files": ["x.txt"]},
+        generator=None,
         classifier={"kind": "lexicon", "words": {"file": {"a": ["a"], "b": ["b"]}}},
         specifications=[{"condition": "leader", "group": "file", "repeated": 4}],
     )
-    (tmp_path / "x.txt").write_text("a", "utf-8")
     with pytest.raises(OptionError, match="the name of another column"):
-        run(tmp_path / "out", pipeline=build_pipeline(taken, folder=tmp_path))
+        run(tmp_path / "out", pipeline=build_pipeline(taken, generator=studio()))

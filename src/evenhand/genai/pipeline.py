@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import DataError, EvenhandError, OptionError, TrustError
-from evenhand.genai.backends.generator import Generator, Playback
+from evenhand.errors import EvenhandError, OptionError, TrustError
+from evenhand.genai.backends.generator import Generator
 from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
 from evenhand.genai.classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
@@ -111,8 +111,6 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
         match part:
             case parts.StudioGeneratorConfig():
                 return Studio(part.bias, obeys=part.obeys, unrecognised=part.unrecognised, seed=part.seed)
-            case parts.RecordedGeneratorConfig():
-                return Playback.of_files(_list_recorded(part, Path(folder)))
             case parts.ImagesGeneratorConfig():
                 return OpenAIImages(_build_connection(part), part.model, part.options)
             case parts.ChatGeneratorConfig():
@@ -203,19 +201,6 @@ def _build_connection(remote: parts.RemoteConfig) -> ServiceConnection:
 
 def _build_chat(remote: parts.RemoteConfig, system: str | None = None) -> OpenAIChat:
     return OpenAIChat(_build_connection(remote), remote.model, system, options=remote.options)
-
-
-def _list_recorded(part: parts.RecordedGeneratorConfig, folder: Path) -> list[Path]:
-    if part.files is not None:
-        return [Path(folder, name) for name in part.files]
-    place = Path(folder, part.folder or "")
-    try:
-        paths = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", location=str(place)) from None
-    if not paths:
-        raise DataError("the folder is empty", location=str(place))
-    return paths
 
 
 def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]:

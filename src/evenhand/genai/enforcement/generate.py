@@ -39,7 +39,7 @@ from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 from evenhand.genai.spec.entries import check_known
-from evenhand.genai.spec.pipeline_config import DiffusersGeneratorConfig, RecordedGeneratorConfig
+from evenhand.genai.spec.pipeline_config import DiffusersGeneratorConfig
 
 MAX_CONSECUTIVE_FAILURES = 5
 """Number of consecutive requests without an item after which the run stops."""
@@ -192,8 +192,8 @@ def generate_items(
     if not prompts:
         raise OptionError("there are no prompts", hint="give one or more")
     configuration = pipeline.configuration
-    # Items of these generators depend on their order.
-    ordered = isinstance(configuration.generator, DiffusersGeneratorConfig | RecordedGeneratorConfig)
+    # Items of this generator depend on their order.
+    ordered = isinstance(configuration.generator, DiffusersGeneratorConfig)
     if in_flight < 1 or (in_flight > 1 and ordered):
         raise OptionError(
             f"expected {'1 for this generator' if ordered else '1 or more'} in flight, got {in_flight}",

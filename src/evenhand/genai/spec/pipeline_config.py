@@ -132,19 +132,6 @@ class DiffusersGeneratorConfig(ConfigPart):
     options: Options = Field(default_factory=dict)
 
 
-class RecordedGeneratorConfig(ConfigPart):
-    """Recorded items in files. Exactly one of ``files`` and ``folder`` is required.
-
-    Attributes:
-        files: Files of pictures and texts, in their order.
-        folder: Folder of the files, which are ordered by name.
-    """
-
-    kind: Literal["recorded"]
-    files: Annotated[Names, Field(min_length=1)] | None = None
-    folder: Name | None = None
-
-
 class StudioClassifierConfig(ConfigPart):
     """Classifier of the pixels of pictures of the studio."""
 
@@ -338,11 +325,7 @@ class GuardConfig(ConfigPart):
 
 
 GeneratorConfig: TypeAlias = Annotated[
-    StudioGeneratorConfig
-    | ImagesGeneratorConfig
-    | ChatGeneratorConfig
-    | DiffusersGeneratorConfig
-    | RecordedGeneratorConfig,
+    StudioGeneratorConfig | ImagesGeneratorConfig | ChatGeneratorConfig | DiffusersGeneratorConfig,
     Field(discriminator="kind"),
 ]
 ClassifierConfig: TypeAlias = Annotated[
@@ -359,7 +342,6 @@ JudgeConfig: TypeAlias = Annotated[
 
 
 def check_pipeline(
-    generator: GeneratorConfig | None,
     classifier: ClassifierConfig | None,
     judge: JudgeConfig | None,
     *,
@@ -369,19 +351,13 @@ def check_pipeline(
     """Check that the parts of a pipeline match the groups, values and conditions of its configuration.
 
     Args:
-        generator, classifier, judge: Configurations of the parts. None if there is none.
+        classifier, judge: Configurations of the parts. None if there is none.
         groups: Values by group.
         conditions: Names of the conditions.
 
     Raises:
         OptionError: A part names an unknown group, value or condition, or omits a required one.
     """
-    if isinstance(generator, RecordedGeneratorConfig) and (generator.files is None) == (generator.folder is None):
-        raise OptionError(
-            "recorded items need exactly one of files and folder",
-            location="generator",
-            hint="write files: [first.png, second.png], or folder: pictures",
-        )
     match classifier:
         case LexiconClassifierConfig():
             _check_classified(classifier.words, groups, "classifier.words")
@@ -465,7 +441,6 @@ HINTS = {
     "seed": "write a whole number, 0 or more",
     "steps": "write a whole number, 1 or more",
     "threshold": "write a probability from 0 to 1",
-    "files": "write files: [first.png, second.png]",
     "file": "name a file, such as file: gender.onnx",
     "scores": "write scores: probabilities, softmax or sigmoid, as the model's authors state",
     "labels": "write the meaning of the outputs in their order, such as labels: [female, male]",

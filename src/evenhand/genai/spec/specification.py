@@ -222,7 +222,7 @@ class GenerationConfig(ConfigPart):
                 raise OptionError(
                     f"the probabilities add up to {sum(shares):g}", location=location, hint="they must add up to 1"
                 )
-        check_pipeline(self.generator, self.classifier, self.judge, groups=self.values, conditions=conditions)
+        check_pipeline(self.classifier, self.judge, groups=self.values, conditions=conditions)
         check_values(self.guard.instruction.values, self.values, "guard.instruction.values")
         _check_unique([requirement.name for requirement in self.requirements], "specifications", "specification")
         for group in self.samples:
