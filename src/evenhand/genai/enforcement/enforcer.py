@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from random import Random
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter
 
 from evenhand.core.text import format_count
 from evenhand.errors import DecisionError, OptionError
@@ -68,22 +71,17 @@ class Admission:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values."""
-        return {
-            "counts": list(self.counts),
-            "slots": dict(self.slots),
-            "must": {group: list(values) for group, values in self.must.items()},
-            "allowed": {group: list(values) for group, values in self.allowed.items()},
-            "attempt": self.attempt,
-            "reason": self.reason,
-        }
+        return {**_admission_adapter().dump_python(self, mode="json"), "reason": self.reason}
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Admission:
         """Build from the result of ``to_dict``."""
-        must, allowed = (
-            {group: tuple(values) for group, values in entries[name].items()} for name in ("must", "allowed")
-        )
-        return cls(tuple(entries["counts"]), dict(entries["slots"]), must, allowed, int(entries["attempt"]))
+        return _admission_adapter().validate_python(entries)
+
+
+@cache
+def _admission_adapter() -> TypeAdapter[Admission]:
+    return TypeAdapter(Admission)
 
 
 @dataclass(frozen=True)
