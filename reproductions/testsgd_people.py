@@ -27,12 +27,12 @@ from evenhand.mitigation.split import TrainingSet, split_people
 from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.models import Scorer, predict_labels
 from evenhand.schema import People, Schema, encode
-from evenhand.stats.proportion import largest_difference_of_proportions
 from evenhand.subgroups import Finding, Range, SubgroupResult
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.result import RefusedRuleSet
 from evenhand.subgroups.rules import Rules
 from reproductions.common import Context, Values, read_published
+from reproductions.testsgd_themis import score_groups
 
 PUBLISHED = read_published("testsgd")
 
@@ -384,27 +384,10 @@ def _search_sampled(
 
 def _ask_themis(case: ExperimentCase, network: Scorer, people: People, seed: int) -> Values:
     try:
-        found = search_completely(network, people, method="themis", attributes=case.sensitive, most=EVERY, seed=seed)
+        score = score_groups(network, people, case.sensitive, seed=seed)
     except OptionError as error:
         return {COMBINATIONS: error.message}
-    worst = found.findings[0]
-    # The best combination is what every other one is compared with; it has no finding of its own.
-    n = np.array([one.samples or 1 for one in found.findings])
-    k = np.rint(n * np.array([one.rate for one in found.findings])).astype(np.int64)
-    best = worst.rest_rate
-    low, high = largest_difference_of_proportions(
-        np.append(k, round(best * int(n.max()))), np.append(n, int(n.max())), found.confidence**0.5
-    )
-    return {
-        "score": -worst.gap,
-        "low": low,
-        "high": high,
-        "combinations": found.tested,
-        "worst": worst.words,
-        "best": subgroups.describe_rules(worst.versus) if worst.versus else "",
-        "size": worst.size,
-        "rest": worst.rest,
-    }
+    return {name: value for name, value in score.items() if name != "rates"}
 
 
 def describe_finding(one: Finding | RefusedRuleSet) -> Values:

@@ -126,7 +126,7 @@ def test_the_subgroups_are_those_of_the_search_for_any_measure():
         assert searched.measure == measure
         assert searched.findings
     bare = decisions(people())
-    for settings in ({"measure": "score"}, {"method": "themis"}):
+    for settings in ({"measure": "score"}, {"method": "sampled"}):
         with pytest.raises(OptionError):
             evenhand.subgroups.find_subgroups_of_decisions(bare, **settings)
     with pytest.raises(EvenhandError, match="true label"):

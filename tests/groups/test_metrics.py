@@ -419,7 +419,7 @@ class TestScores:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y_pred": [1, 2, 0]}, "unfavourable"),
+        ({"y_pred": [1, 2, 0]}, "neither favourable"),
         ({"y_true": [True, False]}, "2 in `y_true=`"),
         ({"sensitive_features": {"sex": ["f", "m"]}}, r"2 in `sensitive_features\['sex'\]"),
         ({"y_score": [0.1, float("nan"), 0.2]}, "row 2"),

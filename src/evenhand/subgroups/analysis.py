@@ -99,10 +99,9 @@ def find_subgroups(
                 complete, measure, config, weights=weights and weights.at(rows), progress=progress, limit=limit
             )
         else:
-            from evenhand.subgroups.methods import METHODS
+            from evenhand.subgroups.methods.sampled import search_sampled
 
-            method = METHODS[config.method]
-            result = method(prepare_scorer(), complete, config, progress or ignore_progress, limit)
+            result = search_sampled(prepare_scorer(), complete, config, progress or ignore_progress, limit)
     fields = {
         "unknown": len(people) - len(complete),
         "time_limited": limit.decided,

@@ -13,8 +13,7 @@ from evenhand.errors import OptionError
 Measure: TypeAlias = Literal["favourable", "false-negative", "false-positive", "score"]
 NumberMeasure: TypeAlias = Literal["mean", "residual", "absolute-error"]
 Control: TypeAlias = Literal["max-t", "none"]
-Against: TypeAlias = Literal["rest", "best"]
-Method: TypeAlias = Literal["exact", "sampled", "themis"]
+Method: TypeAlias = Literal["exact", "sampled"]
 Compared: TypeAlias = Literal["others", "all"]
 By: TypeAlias = Literal["group", "term"]
 
@@ -77,7 +76,7 @@ class RuleSettings(FamilyTestSettings):
 class SubgroupConfig(RuleSettings, SharedSettings):
     """Settings of a search for subgroups of people by labels or scores."""
 
-    method: Method = setting("exact", "count all people, or search by a published method")
+    method: Method = setting("exact", "count all people, or sample around them as published (TestSGD)")
     repeats: int = setting(1, "answers per person, combined by majority vote; for models whose answers vary", ge=1)
 
 

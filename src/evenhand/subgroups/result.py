@@ -13,7 +13,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count
 from evenhand.models.noise import NoiseCheck
 from evenhand.stats.quantity import Observed
-from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
+from evenhand.subgroups.config import Compared, Control, Measure, Method, NumberMeasure
 from evenhand.subgroups.rules import Rules
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ class Finding(ResultPart):
         under: Position of the finding that explains this gap.
         explains: Number of findings that this one explains, listed or not.
         others: Number of other descriptions of the same people.
-        versus: Rules of the group that the people are compared with. None for everyone else.
         samples: Number of samples on each side, if rates are estimated on samples.
         effective_size, effective_rest: Effective sample sizes of weighted people.
     """
@@ -71,7 +70,6 @@ class Finding(ResultPart):
     under: int | None = None
     explains: int = 0
     others: int = 0
-    versus: Rules | None = None
     samples: int | None = None
     effective_size: float | None = None
     effective_rest: float | None = None
@@ -153,7 +151,6 @@ class SubgroupResult(Result):
         measure: Compared quantity; for numbers ``mean``, ``residual`` (decided minus true), ``absolute-error`` or
             ``above`` a level.
         number: Number that subgroups are compared by. Gaps and means are in its unit. None for labels.
-        against: Comparison group: everyone else, or for THEMIS the best other combination.
         control: Multiple-testing correction: ``max-t`` (no false finding at all, with ``confidence``), or ``none`` for
             published methods.
         confidence: Confidence level of the intervals.
@@ -188,7 +185,6 @@ class SubgroupResult(Result):
     method: Method
     measure: Measure | NumberMeasure | Literal["above"]
     number: MeasuredNumber | None = None
-    against: Against = "rest"
     control: Control
     confidence: float
     critical: float | None

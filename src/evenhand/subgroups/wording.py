@@ -25,7 +25,6 @@ from evenhand.core.document import (
 from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
 from evenhand.stats.quantity import Observed, show_quantity
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, SwapEffect, TextSubgroupResult
-from evenhand.subgroups.rules import describe_rules
 
 MEASURES: dict[str, tuple[str, str, str]] = {
     "favourable": ("rate of the favourable decision", "", "get {label}"),
@@ -81,9 +80,7 @@ def estimate_kind(result: SubgroupResult) -> Kind:
 
 def comparison_group(result: SubgroupResult) -> str:
     """Describe the group that subgroups are compared with."""
-    comparison = "everyone else" if result.against == "rest" else "the best other group"
-    if isinstance(result, TextSubgroupResult):
-        comparison = "the texts it is compared with"
+    comparison = "the texts it is compared with" if isinstance(result, TextSubgroupResult) else "everyone else"
     return f"{comparison} with the same {result.per}" if result.per else comparison
 
 
@@ -174,8 +171,7 @@ def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None
 def _describe_sides(result: SubgroupResult, finding: Finding) -> tuple[str, str]:
     number = f"{finding.size:,}" if finding.samples is None else f"{finding.samples:,} samples of"
     if not isinstance(result, TextSubgroupResult):
-        comparison = describe_rules(finding.versus) if finding.versus else "everyone else"
-        return f"{number} people with {finding.words}", comparison
+        return f"{number} people with {finding.words}", "everyone else"
     if isinstance(finding, SwapEffect):
         return f"{number} texts rewritten to mention {finding.words}", "texts rewritten to mention others"
     rest = f"{finding.rest:,} that mention others" if result.compared == "others" else f"{finding.rest:,} other texts"

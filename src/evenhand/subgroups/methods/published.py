@@ -1,4 +1,4 @@
-"""Interface of the published methods, and the sampling loop that they share."""
+"""Options and results of published methods, and their sampling loop."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
-from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.models.scorer import BATCH_ROWS, Scorer
+from evenhand.models.scorer import BATCH_ROWS
 from evenhand.schema.people import People
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.rules import Rules, describe_rules
-
-PublishedMethod: TypeAlias = Callable[[Scorer, People, SubgroupConfig, Progress, TimeLimit], SubgroupResult]
-"""Search by a published method. Raises an OptionError for options that the method does not support."""
 
 
 def check_options(config: SubgroupConfig, *measures: str, unsupported: Collection[str] = ()) -> None:
@@ -112,7 +109,6 @@ def sampled_finding(
     rest_size: int,
     samples: int,
     words: str | None = None,
-    versus: Rules | None = None,
 ) -> Finding:
     """Build a finding from sampled rates; its interval is the gap plus or minus the summed margins."""
     gap = rates[0] - rates[1]
@@ -130,7 +126,6 @@ def sampled_finding(
         plain_low=low,
         plain_high=high,
         found=abs(gap) > margin,
-        versus=versus,
         samples=samples,
     )
 
