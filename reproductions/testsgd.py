@@ -18,7 +18,8 @@ from evenhand.schema import People, Schema
 from evenhand.schema.attribute import Value
 from evenhand.stats import clopper_pearson, difference_interval, student_interval
 from evenhand.stats.level import normal_quantile
-from evenhand.subgroups import SubgroupConfig, methods
+from evenhand.subgroups import SubgroupConfig
+from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from evenhand.subgroups.perturbation import Perturbation
 from reproductions.common import NOT_DONE, Context, Figure, Found, Own, Paper, Piece, Values, Verdict, compare, judge
 from reproductions.testsgd_people import (
@@ -40,7 +41,7 @@ TITLES = PUBLISHED["titles"]
 
 # How often the published error bound holds: for samples around given people, for people like them, for fair models.
 
-RULE = methods.StoppingRule(more_than=1000, margin=0.05, z=1.96)
+RULE = StoppingRule(more_than=1000, margin=0.05, z=1.96)
 """When sampling stops, as published."""
 
 RATES = ((0.5, 0.5), (0.299, 0.097), (0.01, 0.001))
@@ -72,7 +73,7 @@ def measure_coverage(context: Context) -> Values:
 
 
 def _cover_given(rates: tuple[float, float], runs: int, seed: int) -> Values:
-    seen = methods.sample_until_margin(
+    seen = sample_until_margin(
         *(runs, 2, lambda question, side, n, rng: rng.random(n) < rates[side], lambda drawn: drawn),
         rule=RULE,
         seed=seed,
@@ -97,7 +98,7 @@ def _cover_people(inside: int, runs: int, seed: int) -> Values:
     # Drawing from people who are decided alike again and again is drawing with their own rate.
     k = np.stack([rng.binomial(n, rate, runs) for n, rate in zip(sizes, TRUE_RATES, strict=True)], axis=1)
     own = k / np.array(sizes)
-    seen = methods.sample_until_margin(
+    seen = sample_until_margin(
         *(runs, 2, lambda question, side, n, rng: rng.random(n) < own[question, side], lambda drawn: drawn),
         rule=RULE,
         seed=seed,

@@ -20,7 +20,6 @@ from evenhand.core.typing import Booleans
 from evenhand.errors import ModelError, OptionError
 from evenhand.mitigation import Findings, MitigationConfig
 from evenhand.mitigation.candidate import MitigationTask
-from evenhand.mitigation.findings import FoundSubgroup
 from evenhand.mitigation.methods.registry import load_methods
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.split import TrainingSet, split_people
@@ -445,15 +444,16 @@ def mend_people(name: str, context: Context) -> Values:
         seed=seed,
     )
     significant = Findings.read([found], people.schema).subgroups
-    widest = significant[0] if significant else _widest_tested(found)
-    if widest is None:
+    if not found.findings:
         return {"models": []}
+    # Without a significant gap, the widest one that was tested is used, as published.
+    widest = max(found.findings, key=lambda one: (one.rules in significant[:1], abs(one.gap)))
     harm, nudge = SubgroupGapMetric(widest.rules), Perturbation(people.schema, case.sensitive)
     task = MitigationTask(
         given=given,
         learner=learner,
         split=parts,
-        findings=Findings(subgroups=(widest,)),
+        findings=Findings(subgroups=(widest.rules,)),
         harms=(harm,),
         config=MitigationConfig(methods=("retrain",), rounds=0, seed=seed),
         progress=lambda what, share: None,
@@ -475,9 +475,3 @@ def mend_people(name: str, context: Context) -> Values:
             for scorer, words in ((given, "as it was"), (made.scorer, made.words))
         ],
     }
-
-
-def _widest_tested(found: SubgroupResult) -> FoundSubgroup | None:
-    """Return the widest gap that was tested, as published, whether it is significant or not."""
-    widest = max(found.findings, key=lambda one: abs(one.gap), default=None)
-    return FoundSubgroup(widest.rules, widest.gap, widest.words) if widest else None
