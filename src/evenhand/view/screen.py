@@ -119,7 +119,7 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
 def lay_out_short(document: Document, width: int, *, widest: int | None = None, room: int = SHORT) -> list[ScreenLine]:
     """Lay out a document in few lines: findings, one table of the numbers, and short cautions.
 
-    A document that fits is laid out in full. Other blocks are shown as far as they fit.
+    A document that fits is laid out in full. Other blocks are shown as far as they fit, facts last.
 
     Args:
         document: Document.
@@ -147,7 +147,7 @@ def lay_out_short(document: Document, width: int, *, widest: int | None = None, 
         shown = _fit(parts, left() - reserved, width)
         lines += [ScreenLine(), *shown] if shown else []
     kind: type | None = None
-    for block in blocks:
+    for block in sorted(blocks, key=lambda block: isinstance(block, Facts)):
         if block in findings or isinstance(block, Heading | Metric | Note):
             continue
         shown = _fit_block(block, left(), width, widest or width)
