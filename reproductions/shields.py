@@ -183,7 +183,8 @@ def run_setting(
     if done.interrupted:
         raise KeyboardInterrupt
     runs = done.runs
-    ends = [done.moments.index(plan.horizon * (period + 1)) for period in range(done.periods)]
+    simulation = done.simulation
+    ends = [simulation.moments.index(plan.horizon * (period + 1)) for period in range(simulation.periods)]
     alone = np.maximum(runs.right_unshielded, 1)
     return {
         "environment": people.environment.name,

@@ -220,7 +220,7 @@ def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch: pytest.Monke
     assert shield.plan_ahead(label=(0, 1)) is None
     other.observe(0, 1)
     with monkeypatch.context() as patch:
-        patch.setattr("evenhand.shields.policy.periodic._solve_plan", lambda *_, **__: pytest.fail("planned again"))
+        patch.setattr("evenhand.shields.policy.periodic.solve_plan", lambda *_, **__: pytest.fail("planned again"))
         patch.setattr("evenhand.shields.runtime.reachable_states.LiveStates", lambda *_: pytest.fail("computed again"))
         shield.observe(0, 1)
     assert shield.state() == other.state()

@@ -9,7 +9,6 @@ AAAI 2025, section 4. The strict and soft ends and the convention for small grou
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +34,7 @@ from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, is_fair, largest_bias
 from evenhand.shields.synthesis.general import synthesize_general
 from evenhand.shields.synthesis.separable import synthesize_separable
-from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, solve_problem
+from evenhand.shields.synthesis.solve import Progress, solve_plan
 
 UNFAIR_END_PRICE = 1000.0
 """Price of an unfair end for soft terminals, as a multiple of the cost of overriding every decision of a period."""
@@ -197,8 +196,8 @@ class PeriodicShield:
         if self.bounds is not None:
             end = self.bounds
         if self._same is None:
-            same = _solve_plan(period_plan, dict.fromkeys(period_plan.times, end), self._progress)
-            assert same is not None  # Accepting everyone is fair; bounds can be tracked (Lemma 9).
+            # The cost is finite: accepting everyone is fair; bounds can be tracked (Lemma 9).
+            same = solve_plan(period_plan, dict.fromkeys(period_plan.times, end), self._progress)
             self._same = replace(same, plan=self.plan)
         guaranteed = self.bounds is None and not any(past)
         balanced = BalancedPeriod(period_plan.horizon, period_plan.property.empty_group.needed_count)
@@ -252,28 +251,11 @@ class PeriodicShield:
     def _period(self, plan: ShieldPlan, end: EndValues | None, rule: ObligatoryEnd | bool) -> ShieldPeriod | None:
         """Return the period with these ends, or None if they cannot always be reached."""
         checks: Mapping[int, EndValues] = {} if end is None else dict.fromkeys(plan.times, end)
-        policy = _solve_plan(plan, checks, self._progress)
-        if policy is None:
+        policy = solve_plan(plan, checks, self._progress)
+        if policy.expected_cost == float("inf"):
             return None
         guaranteed = rule if isinstance(rule, bool) else rule.always
         return ShieldPeriod(policy, plan.start, end, guaranteed, rule)
-
-
-def _solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None) -> ShieldPolicy | None:
-    """Synthesize the policy of a period. None if the checks cannot always be passed.
-
-    Args:
-        plan: Plan of the period.
-        checks: Values of the states, by time.
-        progress: Callback, see `Progress`.
-    """
-    started = time.perf_counter()
-    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks)
-    solution = solve_problem(problem, progress=progress)
-    if solution.value == float("inf"):
-        return None
-    seconds = time.perf_counter() - started
-    return ShieldPolicy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
 
 
 def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:
@@ -446,16 +428,9 @@ class PricedEnd:
         if owed and not self.everywhere:
             return self.end.fair.values(n_a, n_b)
         allowed = (self.end.fair if owed else self.end.configured_end).values(n_a, n_b) == 0
-        return np.where(allowed, 0.0, self.price * (1 + self._excess(n_a, n_b)))
-
-    def _excess(self, n_a: int, n_b: int) -> Floats:
         seen_a, past_a, seen_b, past_b = self.end.start
         rate_a = (np.arange(n_a + 1)[:, None] + past_a) / max(n_a + seen_a, 1)
         rate_b = (np.arange(n_b + 1)[None, :] + past_b) / max(n_b + seen_b, 1)
         fairness = self.end.property
-        if fairness.kind == "disparate_impact":
-            larger = np.maximum(np.maximum(rate_a, rate_b), 1e-300)
-            bias = 1 - np.minimum(rate_a, rate_b) / larger
-        else:
-            bias = np.abs(rate_a - rate_b)
-        return np.maximum(bias - float(fairness.kappa), 0.0)
+        excess = np.maximum(fairness.bias_of_rates(rate_a, rate_b) - float(fairness.kappa), 0.0)
+        return np.where(allowed, 0.0, self.price * (1 + excess))

@@ -13,17 +13,17 @@ import numpy as np
 from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
-from evenhand.core.typing import Floats
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.reachability import (
     CheckFinding,
     ReachabilityPass,
+    StatesPass,
     can_walk,
     layer_levels,
     layer_states,
     walk_reachable_states,
 )
-from evenhand.shields.simulation.several_groups_walk import GroupsPass, can_walk_groups, walk_groups
+from evenhand.shields.simulation.several_groups_walk import can_walk_groups, walk_groups
 from evenhand.shields.spec.configuration import format_exact
 from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, guarantees
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
@@ -189,7 +189,7 @@ def inspect_policy(
     plan = policy.plan
     stated = None if isnan(policy.expected_cost) else policy.expected_cost
     walked = walk_reachable_states(policy, planes=_map_times(policy), progress=progress) if can_walk(policy) else None
-    groups = walk_groups(policy, progress=progress) if can_walk_groups(policy) else None
+    visited = walk_groups(policy, progress=progress) if can_walk_groups(policy) else walked
     described = {
         "property": plan.property.kind,
         "kappa": format_exact(plan.property.kappa),
@@ -199,25 +199,24 @@ def inspect_policy(
         "keeps": plan.property.words(),
         "promises": guarantees(plan),
         "convention": describe_empty_group(plan),
-        "groups": _summarize_groups(policy, walked, groups),
+        "groups": _summarize_groups(policy, walked, visited),
         "expected_cost": stated,
         "stated_cost": stated,
         "states": policy.states,
         "bytes": policy.bytes,
         "digest": policy.running_digest,
         "form": policy.actions.form,
-        "not_walked": _describe_not_walked(policy, walked is not None or groups is not None),
+        "not_walked": _describe_not_walked(policy, visited is not None),
     }
     if file is not None:
         described |= {"file_bytes": len(file), "file_sha256": hashlib.sha256(file).hexdigest()}
-    visited = groups or walked
     if visited is not None:
         described |= {
             "expected_cost": visited.expected_cost,
-            "overrides": sum(float(number) for number in _expected_overrides(visited).flat),
+            "overrides": sum(float(number) for number in visited.overrides.flat),
             "reached": visited.reached,
             "ends": visited.checks,
-            "verified": not any(check.unfair for check in visited.checks),
+            "verified": visited.fair,
             "walked": _describe_walked(plan),
         }
     if walked is not None:
@@ -252,20 +251,15 @@ def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
     return later + own if policy.makes_own_periods else later
 
 
-def _expected_overrides(visited: GroupsPass | ReachabilityPass) -> Floats:
-    """Compute the expected overrides by group, accepted and rejected, shape (groups, 2)."""
-    return visited.overrides if isinstance(visited, GroupsPass) else visited.overrides.sum(axis=(0, 1))[:, 1:]
-
-
 def _summarize_groups(
-    policy: ShieldPolicy, walked: ReachabilityPass | None, groups: GroupsPass | None
+    policy: ShieldPolicy, walked: ReachabilityPass | None, visited: StatesPass | None
 ) -> tuple[GroupOverrides, ...]:
-    inputs, passed = policy.plan.inputs, groups or walked
+    inputs = policy.plan.inputs
     summaries = []
     for i, name in enumerate(inputs.groups):
         more = {}
-        if passed is not None:
-            accepted, rejected = _expected_overrides(passed)[i]
+        if visited is not None:
+            accepted, rejected = visited.overrides[i]
             more = {"accepted": accepted, "rejected": rejected}
         if walked is not None:
             more["states"] = walked.overriding[i] / walked.reached
@@ -274,10 +268,10 @@ def _summarize_groups(
 
 
 def _heatmap_cells(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[HeatmapCell, ...]:
-    horizon, bins, _, _ = walked.overrides.shape
+    horizon, bins, _, _ = walked.overrides_by_gap.shape
     edges = np.unique(np.linspace(0, horizon, min(horizon, MAX_TIMES) + 1).round().astype(int))
     ends = np.linspace(-walked.limit, walked.limit, bins + 1)
-    sums = np.add.reduceat(walked.overrides, edges[:-1], axis=0)
+    sums = np.add.reduceat(walked.overrides_by_gap, edges[:-1], axis=0)
     cells = []
     for i, j, g in zip(*np.nonzero(sums[..., 0] > RARE_PROBABILITY), strict=True):
         comes, accepted, rejected = (float(number) for number in sums[i, j, g])

@@ -51,33 +51,44 @@ class CheckFinding(ResultPart):
 
 
 @dataclass(frozen=True)
-class ReachabilityPass:
+class StatesPass:
     """Reachable states of a shield over one horizon.
 
     Attributes:
-        overrides: Probabilities that a person of the group arrives, is accepted against the recommendation, and is
-            rejected against it, by time, difference between the groups, and group. Shape (horizon, bins, groups, 3).
-        limit: Absolute difference beyond which people are counted in the outermost bins.
-        checks: Reached states at each check.
+        checks: States at the checks. For separate groups, the sums over the groups.
         reached: States before the horizon that some run reaches.
-        overriding: Reached states in which decisions on the first group, on the second, or on any group are overridden.
+        overrides: Expected overrides by group, accepted and rejected against the recommendation, (groups, 2).
         expected_cost: Expected cost of the overrides.
-        planes: Mask of the reached states, by accepted people of both groups, at the requested times and numbers of
-            seen people.
     """
 
-    overrides: Floats
-    limit: float
     checks: tuple[CheckFinding, ...]
     reached: int
-    overriding: tuple[int, int, int]
+    overrides: Floats
     expected_cost: float
-    planes: Mapping[int, Booleans]
 
     @property
     def fair(self) -> bool:
         """Whether every run is fair at every check."""
         return not any(check.unfair for check in self.checks)
+
+
+@dataclass(frozen=True)
+class ReachabilityPass(StatesPass):
+    """Reachable states of a shield over two groups.
+
+    Attributes:
+        overrides_by_gap: Probabilities that a person of the group arrives, is accepted against the recommendation, and
+            is rejected against it, by time, difference between the groups, and group. Shape (horizon, bins, groups, 3).
+        limit: Absolute difference beyond which people are counted in the outermost bins.
+        overriding: Reached states in which decisions on the first group, on the second, or on any group are overridden.
+        planes: Mask of the reached states, by accepted people of both groups, at the requested times and numbers of
+            seen people.
+    """
+
+    overrides_by_gap: Floats
+    limit: float
+    overriding: tuple[int, int, int]
+    planes: Mapping[int, Booleans]
 
 
 def can_walk(policy: ShieldPolicy) -> bool:
@@ -130,7 +141,10 @@ def walk_reachable_states(
         if progress is not None:
             progress(t + 1, plan.horizon)
     reached, offset, second, either = (int(count) for count in counts)
-    return ReachabilityPass(overrides, limit, tuple(checks), reached, (offset, second, either), paid, kept_planes)
+    by_group = overrides.sum(axis=(0, 1))[:, 1:]
+    return ReachabilityPass(
+        tuple(checks), reached, by_group, paid, overrides, limit, (offset, second, either), kept_planes
+    )
 
 
 def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareBounds:

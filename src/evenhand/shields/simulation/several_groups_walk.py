@@ -6,13 +6,12 @@ As in `reachability`, only the probabilities depend on the expected inputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.simulation.reachability import CheckFinding, level_effects
+from evenhand.shields.simulation.reachability import CheckFinding, StatesPass, level_effects
 from evenhand.shields.spec.ends import welfare_bounds_of
 from evenhand.shields.spec.properties import is_fair
 from evenhand.shields.synthesis.general import ReachableTable
@@ -24,23 +23,6 @@ MAX_SEPARATE_STATES = 500_000_000
 """Maximum number of visited states of separate groups."""
 
 
-@dataclass(frozen=True)
-class GroupsPass:
-    """Reachable states of a shield over one horizon.
-
-    Attributes:
-        checks: States at the checks. For separate groups, the sums over the groups.
-        reached: States before the horizon that some run reaches.
-        overrides: Expected overrides by group, accepted and rejected against the recommendation, (groups, 2).
-        expected_cost: Expected cost of the overrides.
-    """
-
-    checks: tuple[CheckFinding, ...]
-    reached: int
-    overrides: Floats
-    expected_cost: float
-
-
 def can_walk_groups(policy: ShieldPolicy) -> bool:
     """Return whether the states of a policy are stored for any number of groups and can be visited."""
     if isinstance(policy.actions, ReachableTable):
@@ -49,7 +31,7 @@ def can_walk_groups(policy: ShieldPolicy) -> bool:
     return separate and sum(len(table) for table in policy.actions.arrays) <= MAX_SEPARATE_STATES
 
 
-def walk_groups(policy: ShieldPolicy, *, progress: Callable[[int, int], None] | None = None) -> GroupsPass:
+def walk_groups(policy: ShieldPolicy, *, progress: Callable[[int, int], None] | None = None) -> StatesPass:
     """Visit all reachable states of a policy for which ``can_walk_groups`` is true.
 
     Args:
@@ -63,7 +45,7 @@ def walk_groups(policy: ShieldPolicy, *, progress: Callable[[int, int], None] | 
 
 def _walk_listed(
     policy: ShieldPolicy, actions: ReachableTable, progress: Callable[[int, int], None] | None
-) -> GroupsPass:
+) -> StatesPass:
     plan, inputs = policy.plan, policy.plan.inputs
     strides = np.array(actions.strides, dtype=np.int64)
     accept, forced, paid = level_effects(plan)
@@ -96,7 +78,7 @@ def _walk_listed(
             checks.append(_check_listed(policy, t + 1, _decode(states, strides), chance))
         if progress is not None:
             progress(t + 1, plan.horizon)
-    return GroupsPass(tuple(checks), reached, overrides, cost)
+    return StatesPass(tuple(checks), reached, overrides, cost)
 
 
 def _decode(states: Integers, strides: Integers) -> Integers:
@@ -129,7 +111,7 @@ def _count_check(t: int, reached: int, unfair: Booleans, unjudged: Booleans, cha
 
 def _walk_separate(
     policy: ShieldPolicy, actions: SeparableTable, progress: Callable[[int, int], None] | None
-) -> GroupsPass:
+) -> StatesPass:
     plan, groups = policy.plan, len(policy.plan.inputs.groups)
     overrides, cost, reached = np.zeros((groups, 2)), 0.0, 0
     checks_of_groups: dict[int, list[CheckFinding]] = {t: [] for t in plan.times}
@@ -153,7 +135,7 @@ def _walk_separate(
         )
         for t, each in checks_of_groups.items()
     )
-    return GroupsPass(tuple(checks), reached, overrides, cost)
+    return StatesPass(tuple(checks), reached, overrides, cost)
 
 
 def _walk_group(

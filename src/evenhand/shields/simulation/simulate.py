@@ -94,30 +94,6 @@ class RunRecords:
         )
 
 
-@dataclass(frozen=True)
-class CompletedRuns:
-    """Complete runs with their settings.
-
-    Attributes:
-        plan, source, order, periods: Plan, arrivals, their order, and number of periods.
-        moments: Numbers of decisions at which the bias was recorded, ascending.
-        runs: Records of the runs.
-        decider: The simulated shield.
-        seconds: Duration of the simulation.
-        interrupted: Whether the simulation was interrupted.
-    """
-
-    plan: ShieldPlan
-    source: ArrivalSource
-    order: Order
-    periods: int
-    moments: list[int]
-    runs: RunRecords
-    decider: SimulatedShield
-    seconds: float
-    interrupted: bool
-
-
 class ShieldRunsConfig(Config):
     """Settings of a simulation: number and length of runs, and order of arrivals."""
 
@@ -166,7 +142,7 @@ def simulate_shield(
         OptionError: An option is invalid, or the source and the shield have different groups.
     """
     config = ShieldRunsConfig.of(config, settings)
-    return _summarize_runs(simulate_runs(shield, source, config, workers=workers, progress=progress), config.seed)
+    return _summarize_runs(simulate_runs(shield, source, config, workers=workers, progress=progress))
 
 
 def simulate_runs(
@@ -181,18 +157,17 @@ def simulate_runs(
     """Simulate the runs for ``simulate_shield``, with the same arguments and errors."""
     started = time.perf_counter()
     config = ShieldRunsConfig.of(config, settings)
-    runs, order = config.runs, config.order
     plan = shield if isinstance(shield, ShieldPlan) else shield.plan
     source = synthetic_source(plan.inputs) if source is None else source
     periods = _check_arguments(plan, source, config.periods)
     if progress is not None:
         progress("synthesising the shield", 0.0)
-    decider = SimulatedShield(shield)
+    decider, runs = SimulatedShield(shield), config.runs
     chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs, config.max_runs))
     if workers is not None:
         count_workers(workers)
         chunk = min(chunk, -(-runs // CHUNKS))
-    simulation = _Simulation(shield, source, order, runs, periods, config.seed, chunk)
+    simulation = Simulation(shield, source, config.order, runs, periods, config.seed, chunk)
     parts: dict[int, RunRecords] = {}
     interrupted = False
     try:
@@ -208,21 +183,12 @@ def simulate_runs(
         interrupted = True
     if not parts:
         raise LimitError("the simulation was interrupted before any run was complete")
-    return CompletedRuns(
-        plan,
-        source,
-        order,
-        periods,
-        recorded_times(plan, periods),
-        _join_chunks([parts[number] for number in sorted(parts)]),
-        decider,
-        time.perf_counter() - started,
-        interrupted,
-    )
+    joined = _join_chunks([parts[number] for number in sorted(parts)])
+    return CompletedRuns(simulation, joined, decider, time.perf_counter() - started, interrupted)
 
 
 @dataclass(frozen=True)
-class _Simulation:
+class Simulation:
     """Chunks of runs with independent random numbers, which can be simulated anywhere and in any order."""
 
     shield: ShieldPlan | ShieldPolicy
@@ -240,6 +206,19 @@ class _Simulation:
     @property
     def chunks(self) -> int:
         return -(-self.runs // self.chunk)
+
+    @cached_property
+    def moments(self) -> list[int]:
+        """Numbers of decisions at which the bias is recorded, ascending: all checks, and evenly spread times."""
+        steps = self.periods * self.plan.horizon
+        spread = {round(steps * i / MAX_MOMENTS) for i in range(1, MAX_MOMENTS + 1)} - {0}
+        return sorted(spread | self.checks)
+
+    @cached_property
+    def checks(self) -> set[int]:
+        """Numbers of decisions at which the bias must be at most kappa."""
+        plan = self.plan
+        return {period * plan.horizon + time for period in range(self.periods) for time in plan.times}
 
     @cached_property
     def _decider(self) -> SimulatedShield:
@@ -268,20 +247,26 @@ class _Simulation:
             rng=np.random.default_rng([self.seed, number]),
         )
         watched = max(0, min(size, WATCHED_RUNS - start))
-        moments = recorded_times(plan, self.periods)
-        return _simulate_chunk(plan, decider, stream, size, self.periods, moments, watched, advance)
+        return _simulate_chunk(plan, decider, stream, size, self.periods, self.moments, watched, advance)
 
 
-def recorded_times(plan: ShieldPlan, periods: int) -> list[int]:
-    """List the numbers of decisions at which the bias is recorded: all checks, and evenly spread times."""
-    steps = periods * plan.horizon
-    spread = {round(steps * i / MAX_MOMENTS) for i in range(1, MAX_MOMENTS + 1)} - {0}
-    return sorted(spread | check_times(plan, periods))
+@dataclass(frozen=True)
+class CompletedRuns:
+    """Complete runs with their settings.
 
+    Attributes:
+        simulation: The settings.
+        runs: Records of the runs.
+        decider: The simulated shield.
+        seconds: Duration of the simulation.
+        interrupted: Whether the simulation was interrupted.
+    """
 
-def check_times(plan: ShieldPlan, periods: int) -> set[int]:
-    """List the numbers of decisions at which the bias must be at most kappa."""
-    return {period * plan.horizon + time for period in range(periods) for time in plan.times}
+    simulation: Simulation
+    runs: RunRecords
+    decider: SimulatedShield
+    seconds: float
+    interrupted: bool
 
 
 def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | None) -> int:
@@ -416,17 +401,10 @@ def _join_chunks(parts: list[RunRecords]) -> RunRecords:
     )
 
 
-def _summarize_runs(completed: CompletedRuns, seed: int) -> ShieldSimulationResult:
-    plan, source, order, periods, moments = (
-        completed.plan,
-        completed.source,
-        completed.order,
-        completed.periods,
-        completed.moments,
-    )
-    runs, decider = completed.runs, completed.decider
+def _summarize_runs(completed: CompletedRuns) -> ShieldSimulationResult:
+    simulation, runs, decider = completed.simulation, completed.runs, completed.decider
+    plan, source, order, periods = simulation.plan, simulation.source, simulation.order, simulation.periods
     size, steps = len(runs.fair), periods * plan.horizon
-    checks = check_times(plan, periods)
     quantiles = np.quantile(runs.over_time, QUANTILE_LEVELS, axis=2)
     words = f"runs of {source.name}, order {order}"
 
@@ -449,7 +427,7 @@ def _summarize_runs(completed: CompletedRuns, seed: int) -> ShieldSimulationResu
         nothing = decider.assumption == NO_ASSUMPTION
         assumed = Proved(value=1.0, how="there is no assumption") if nothing else rate(runs.assumed)
     return ShieldSimulationResult(
-        seed=seed,
+        seed=simulation.seed,
         seconds=completed.seconds,
         property=plan.property.kind,
         kappa=format_exact(plan.property.kappa),
@@ -488,11 +466,11 @@ def _summarize_runs(completed: CompletedRuns, seed: int) -> ShieldSimulationResu
                 decisions=step,
                 shielded=tuple(float(value) for value in quantiles[:, 0, i]),
                 unshielded=tuple(float(value) for value in quantiles[:, 1, i]),
-                checked=step in checks,
+                checked=step in simulation.checks,
                 fair=float(runs.fair_at[0, i] / size),
                 fair_unshielded=float(runs.fair_at[1, i] / size),
             )
-            for i, step in enumerate(moments)
+            for i, step in enumerate(simulation.moments)
         ),
         normalised=_bias_histogram(plan.property, runs),
         interrupted=completed.interrupted,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 from evenhand.errors import OptionError
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.ends import end_values_of
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.shields.synthesis.general import synthesize_general
-from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, compile_kernels, solve_problem
+from evenhand.shields.synthesis.solve import Progress, compile_kernels, solve_plan
 
 
 def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldPolicy:
@@ -32,7 +30,7 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
     policy = (
         synthesize_general(plan, progress=progress)
         if len(plan.inputs.groups) > 2
-        else _synthesize_two_groups(plan, progress)
+        else solve_plan(plan, dict.fromkeys(plan.times, end_values_of(plan)), progress)
     )
     if policy.expected_cost == float("inf"):
         raise OptionError(
@@ -40,13 +38,3 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
             hint="a longer horizon, a larger kappa, or min_count=N for small groups",
         )
     return policy
-
-
-def _synthesize_two_groups(plan: ShieldPlan, progress: Progress | None) -> ShieldPolicy:
-    started = time.perf_counter()
-    checks = dict.fromkeys(plan.times, end_values_of(plan))
-    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "feasible")
-    solution = solve_problem(problem, progress=progress)
-    return ShieldPolicy(
-        plan, solution.actions, solution.value, solution.states, solution.peak_bytes, time.perf_counter() - started
-    )

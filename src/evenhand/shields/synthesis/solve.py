@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import LimitError
-from evenhand.shields.policy.policy import ActionTable
+from evenhand.shields.policy.policy import ActionTable, ShieldPolicy
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for, row_start, state_start
 from evenhand.shields.spec.ends import BandEnd, EndValues, FairEnd
-from evenhand.shields.spec.plan import Inputs
+from evenhand.shields.spec.plan import Inputs, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.shields.synthesis.kernels import Tables, sweep_opportunity
 from evenhand.shields.synthesis.layer import TOLERANCE, LabelledLayer, StepMix, forced_mix, mix_of_group
@@ -98,6 +99,24 @@ def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None
         solution = sweep_layers(problem, "packed", progress)
     assert solution is not None  # Cells store any levels.
     return solution
+
+
+def solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None = None) -> ShieldPolicy:
+    """Compute the optimal policy of a plan over two groups. Its cost is infinite if the checks cannot be passed.
+
+    Args:
+        plan: The plan.
+        checks: Values of the states, by time.
+        progress: Callback, see `Progress`.
+
+    Raises:
+        LimitError: As for `solve_problem`.
+    """
+    started = time.perf_counter()
+    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "feasible")
+    solution = solve_problem(problem, progress=progress)
+    seconds = time.perf_counter() - started
+    return ShieldPolicy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
 
 
 @cache
