@@ -84,13 +84,11 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
     }
 
 
-def service_file(
-    database: str, guarded: Mapping[str, Any] | None = None, *, when_down: str = "refuse", spare: str = KAPPA
-) -> str:
+def service_file(database: str, guarded: Mapping[str, Any] | None = None, *, spare: str = KAPPA) -> str:
     """The text of a service's file: three shields, the last one with this kappa, and perhaps a guarded generator."""
     lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
     for name, plan in (("loans", LOANS), ("hiring", HIRING), ("spare", {**LOANS, "kappa": spare})):
-        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}", f'when_down = "{when_down}"']
+        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}"]
     lines += ["[[monitors]]", 'name = "hired"', f"config = {_toml(HIRED)}"]
     gap = {"groups": {"by": ["group"], "values": {"group": ["men", "women"]}}, "watch": HIRED["watch"][:1]}
     lines += ["[[monitors]]", 'name = "lent"', 'shield = "loans"', f"config = {_toml(gap)}"]

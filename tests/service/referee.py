@@ -79,7 +79,6 @@ class Referee:
         self.number, self.last = -1, "0" * 64
         self.answers: dict[str, tuple[int, Any, Any]] = {}
         self.at: list[float] = []
-        self.passed: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
 
     def follow(self) -> int:
         """Go on to the log's end; how many entries there were."""
@@ -106,9 +105,7 @@ class Referee:
         if number == 0:
             self.begin(said)
             return
-        if said["input"]["op"] == "unguarded":
-            self.passed[said["id"]].append((said["input"], said["output"]))
-        elif said["id"] is not None:
+        if said["id"] is not None:
             assert said["id"] not in self.answers, f"{stream}: two entries for the id {said['id']!r}"
             self.answers[said["id"]] = number, said["input"], said["output"]
         self.again(number, said)
@@ -149,9 +146,6 @@ class ShieldReferee(Referee):
         if asked["op"] == "label":
             self.shield.observe(asked["id"], asked["label"])
             return
-        if asked["op"] == "unguarded":
-            assert output["guarded"] is False
-            return
         assert said["id"] == asked["id"]
         made = self.shield.decide(asked["group"], asked["recommendation"], id=asked["id"] if self.labelled else None)
         derived = {"decision": made.decision, "intervened": made.intervened, "reason": made.reason.value}
@@ -184,14 +178,7 @@ class ShieldReferee(Referee):
         for one in told:
             name = one.asked["id"]
             logged = self.answers.get(name)
-            if one.status == 200 and one.said.get("guarded") is False:
-                # Logged as what it was, once, however often it was asked for.
-                assert one.headers.get("x-evenhand-guarded") == "false", one
-                assert one.said["decision"] == one.asked["recommendation"]
-                assert self.passed[name] == [({**one.asked, "op": "unguarded"}, self.passed[name][0][1])], one
-                answers[name].add((one.said["decision"], one.said["reason"], None))
-                met["unguarded"] += 1
-            elif one.status == 200:
+            if one.status == 200:
                 assert logged is not None, f"{self.stream}: an acknowledged decision is lost: {one}"
                 number, asked, output = logged
                 assert {**asked, "op": "decide"} == {**one.asked, "op": "decide"}, (
@@ -207,8 +194,8 @@ class ShieldReferee(Referee):
                 assert one.status == 409, f"{self.stream}: {one}"
                 assert one.said["error"]["code"] == "repeated", f"{self.stream}: {one}"
                 # Someone else had asked something else under this id, and that is what was decided.
-                first = logged[1] if logged is not None else self.passed[name][0][0]
-                assert first["recommendation"] != one.asked["recommendation"], f"{self.stream}: {one}"
+                assert logged is not None
+                assert logged[1]["recommendation"] != one.asked["recommendation"], f"{self.stream}: {one}"
                 met["refused"] += 1
         for name, given in answers.items():
             assert len(given) == 1, f"{self.stream}: the id {name!r} has several answers: {given}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-
 import pytest
 
 pytest.importorskip("playwright", reason="needs playwright")
@@ -132,61 +129,6 @@ def test_the_line_moves_while_decisions_come(page, site):
     expect(page.locator("#promise + div")).to_contain_text("Later periods: ")
 
 
-def test_a_monitor_stands_among_the_streams_with_its_alarms(page, site):
-    look(page, site)
-    card = page.locator(".card", has=page.get_by_role("link", name="hiring"))
-    expect(card).to_contain_text("Monitor: no alarm")
-    site.context.monitors["hiring"].add(
-        [{"sex": sex, "decision": int(sex == "male")} for _ in range(200) for sex in ("female", "male")]
-    )
-    expect(card).to_contain_text("Monitor: 1 alarm")
-    expect(card).to_contain_text("400 decisions.")
-    card.get_by_role("link", name="hiring").click()
-    expect(page.locator("h1")).to_have_text("Monitor of hiring")
-
-
-def test_advice_is_not_called_an_override(page, site):
-    look(page, site, "advice")
-    expect(page.locator(".legend")).to_contain_text("as decided")
-    expect(page.locator("#promise + div")).to_contain_text(
-        "This period: no guarantee, because recommendations are followed (advisory mode)."
-    )
-    expect(page.locator(".lead")).to_contain_text("In force, the shield would make it")
-
-
-def test_making_pictures(page, site):
-    look(page, site, "studio")
-    page.get_by_role("textbox", name="Prompt").fill("a portrait of a leader")
-    for i in range(9):
-        page.locator(".maker button").click()
-        expect(page.locator(".strip li")).to_have_count(i + 1)
-        expect(page.locator(".maker button")).to_have_text("Generate another picture")
-    image = page.locator(".result img")
-    assert image.evaluate("image => image.naturalWidth") > 0
-    assert all(page.locator(".strip img").evaluate_all("images => images.map(one => one.complete)"))
-    # The studio draws men who are adult: others appear because prompts were changed.
-    changes = page.locator(".changes li")
-    assert changes.count() >= 1
-    expect(changes.first).to_contain_text("a portrait of a leader (showing: ")
-    expect(changes.first).to_contain_text("now lets every deadline be kept")
-    expect(page.locator(".lead")).to_contain_text("No deadline was missed")
-    marks = page.locator(".lanes .asked").evaluate_all("all => all.filter(one => one.getAttribute('d')).length")
-    assert marks >= 2  # The legend's own, and a lane's.
-    # A prompt about something else counts for nothing.
-    page.get_by_role("textbox", name="Prompt").fill("a bowl of apples")
-    page.keyboard.press("Enter")
-    expect(page.locator(".result")).to_contain_text("it counts for no deadline")
-    expect(page.locator(".strip li")).to_have_count(10)
-    # Larger when pointed at, and when reached by keyboard.
-    peek = page.locator("#peek")
-    page.locator(".strip a").last.hover()
-    expect(peek).to_contain_text("a portrait of a leader")
-    page.get_by_role("heading", name="studio").hover()
-    expect(peek).to_be_hidden()
-    page.locator(".strip a").last.focus()
-    expect(peek).to_be_visible()
-
-
 def test_what_goes_wrong_is_said_plainly(page, site):
     look(page, site, "wild")
     guard = site.context.guards["wild"]
@@ -204,42 +146,6 @@ def test_what_goes_wrong_is_said_plainly(page, site):
     # Prompts that are not kept are not shown, but for what the guard put behind them.
     expect(page.locator(".changes")).to_contain_text("... (showing: ")
     assert "secret" not in page.content()
-
-
-def test_filters_and_exports(page, site):
-    look(page, site, "loans")
-    rows = page.locator(".log tbody tr")
-    page.get_by_label("only interventions").check()
-    expect(rows.first).to_have_class("marked")
-    expect(page.locator(".log tbody tr:not(.marked)")).to_have_count(0)
-    page.get_by_label("Text").fill("WOMEN")
-    expect(page.locator(".log tbody tr", has_text="men").filter(has_not_text="women")).to_have_count(0)
-    n = rows.count()
-    assert n > 1
-    with page.expect_download() as download:
-        page.get_by_role("link", name="CSV").click()
-    table = list(csv.DictReader(download.value.path().read_text("utf-8").splitlines()))
-    assert [row["id"] for row in table] == page.locator(".log tbody td.id").all_text_contents()
-    assert all(row["group"] == "women" and row["intervened"] == "True" for row in table)
-    with page.expect_download() as download:
-        page.get_by_role("link", name="JSON").click()
-    assert len(json.loads(download.value.path().read_text())) == n
-    # What comes meanwhile is shown only if it is looked for.
-    site.decide("loans", ("a man", "men", 1), ("another woman", "women", 1))
-    page.get_by_label("Text").fill("another woman")
-    page.get_by_label("only interventions").uncheck()
-    expect(rows).to_have_count(1)
-    page.get_by_label("Text").fill("nobody at all")
-    expect(page.locator("main [role=status]").last).to_have_text("No entry matches.")
-    page.get_by_role("button", name="Clear").click()
-    expect(rows.first).to_contain_text("another woman")
-    # Times hold for the chart too.
-    page.get_by_label("Time", exact=True).select_option("own")
-    page.get_by_label("From", exact=True).fill("2000-01-01T00:00:00")
-    page.get_by_label("To", exact=True).fill("2001-01-01T00:00:00")
-    expect(page.locator(".bias")).to_contain_text("no decision in this period")
-    page.get_by_label("Time", exact=True).select_option("3600")
-    expect(page.locator(".bias figcaption")).to_contain_text("intervention")
 
 
 def test_the_connection_is_lost_and_comes_back(page, site):
@@ -309,14 +215,6 @@ def test_names_and_contrast(page, site):
     page.goto(f"{site.url}/login")
     assert page.evaluate(CHECK)["found"] == []
     page.complaints.clear()
-
-
-@pytest.mark.parametrize("width", [320, 390, 768])
-def test_nothing_sticks_out_of_narrow_screens(page, site, width):
-    page.set_viewport_size({"width": width, "height": 800})
-    for name in ("", "loans", "studio"):
-        look(page, site, name)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
 def test_words_from_outside_are_words(page, site):

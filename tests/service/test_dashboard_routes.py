@@ -297,12 +297,6 @@ def test_entries_of_all_kinds_have_a_row():
 
     outcome = {"outcome": {"status": "violation", "reason": "too late", "slots": {"a": 1}, "admission": None}}
     cases = [
-        (
-            {"op": "unguarded", "missing": 3},
-            {},
-            {"marked": True, "text": "3 more recommendations were followed unguarded: the store was unavailable"},
-        ),
-        ({"op": "unguarded", "id": "x", "group": "men", "recommendation": 1}, {"decision": 1}, {"reason": "unguarded"}),
         ({"op": "fail", "admission": 4}, outcome, {"status": "violation", "marked": True, "reason": "too late"}),
         ({"op": "complete", "call": "c", "values": {}}, outcome, {"admission": None, "picture": False}),
         ({"op": "fail", "admission": 4, "withdrawn": True}, outcome, {"status": "withdrawn"}),

@@ -58,23 +58,6 @@ def test_no_more_than_so_many_are_under_way():
     asyncio.run(run())
 
 
-def test_what_waits_is_never_begun_where_it_is_left_and_what_has_begun_goes_on():
-    async def run() -> None:
-        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
-        pieces = [limiter.start(work) for _ in range(3)]
-        await until(lambda: work.begun == 1)
-        for piece in pieces:
-            limiter.leave(piece)
-        await until(lambda: limiter.work_count == 1)
-        work.go.set()
-        await until(lambda: limiter.work_count == 0)
-        assert (work.begun, work.done) == (1, 1)
-        limiter.start(work)
-        await until(lambda: work.done == 2)
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("begun", [False, True])
 def test_close_waits_for_running_and_queued_work(begun):
     async def run() -> None:

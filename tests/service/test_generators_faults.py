@@ -114,17 +114,6 @@ def test_a_part_that_fails_is_told_and_its_words_are_in_the_log_alone(tmp_path, 
             assert service.pictures("guard") == [int(answer.headers["x-evenhand-entry"])]
 
 
-def test_a_generator_that_ignores_what_it_is_asked_is_told_as_a_violation(tmp_path):
-    made = described(tmp_path, {"kind": "studio", "bias": BIAS, "obeys": 0.0})
-    with running(made) as service:
-        answers = [ask(service) for _ in range(5)]
-        assert {guarded(one) for one in answers} == {(200, "true", "ok"), (200, "true", "violation")}
-        last = answers[-1].json()["data"][0]["evenhand"]
-        assert "would let a deadline be missed" in last["reason"]
-        machine = service.check_replay("guard")
-        assert machine.enforcer.counts["leader: age"]["disobeyed"] >= 1
-
-
 def test_prompts_are_in_the_log_only_if_it_may_have_them(tmp_path):
     for log_prompts in (False, True):
         folder = tmp_path / str(log_prompts)

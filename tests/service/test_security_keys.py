@@ -177,15 +177,6 @@ def test_revocation_is_known_within_a_second(ring, database, clock):
     assert "revoked" in refused(keys, key)
 
 
-def test_one_key_of_a_holder_can_be_ended_by_its_id(ring, database, clock):
-    old = ring.add("ann", ["decide"])
-    new = ring.rotate("ann", overlap=60)
-    assert [key.hash for key in ring.revoke(hash_key(new)[:12])] == [hash_key(new)]
-    keys = KeyCache(database, clock=clock)
-    assert asked(keys, old).name == "ann"
-    assert "revoked" in refused(keys, new)
-
-
 def test_the_store_is_not_asked_for_every_request(ring, database, clock, monkeypatch):
     steady = Clock()
     key = ring.add("ann", ["decide"])
@@ -452,20 +443,3 @@ def test_the_command_makes_keys_for_some_streams(run, tmp_path):
     said = run("add", "bob", "--scope", "decide", "--stream", "loan")
     assert "expected the name of a shield, guard or monitor, got 'loan'" in str(said.exception)
     assert "did you mean 'loans'" in str(said.exception)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("add", "ann", "--scope", "all"),
-        ("add", "ann", "--scope", "read", "--expires", "3y"),
-        ("revoke", "ann"),
-        ("rotate", "ann"),
-        ("rotate", "ann", "--overlap", "-1d"),
-        ("add", "a/b", "--scope", "read"),
-    ],
-)
-def test_wrong_commands_have_one_clear_message(run, arguments):
-    with pytest.raises(OptionError) as raised:
-        CliRunner().invoke(command, ["keys", *arguments], catch_exceptions=False)
-    assert raised.value.hint

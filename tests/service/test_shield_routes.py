@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.errors import StoreError
 from evenhand.service import ServiceConfig
 from evenhand.shields import PeriodicShield, Shield, read_plan
 
@@ -55,14 +56,6 @@ def test_the_same_id_has_one_answer(client):
     assert fault(other)["hint"]
 
 
-def test_a_whole_number_is_the_same_id_as_its_digits(client):
-    first = client.post(LOANS, json=person(7)).json()
-    assert first["id"] == "7"
-    again = client.post(LOANS, json=person("7"))
-    assert again.json() == first
-    assert again.headers["x-evenhand-repeated"] == "true"
-
-
 @pytest.mark.parametrize(
     ("body", "status", "code", "said"),
     [
@@ -94,6 +87,20 @@ def test_what_makes_no_sense_is_refused_and_counts_nothing(client, body, status,
     assert fault(answer)["code"] == code
     assert said in fault(answer)["message"]
     assert client.get("/v1/shields/loans").json()["number"] == 0
+
+
+def test_refuses_without_the_store_and_decides_once_when_it_is_back(client, monkeypatch):
+    def fail(**_options: Any) -> Any:
+        raise StoreError("the store failed: no space left")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(client.app.state.context.database, "transaction", fail)
+        refused = client.post(LOANS, json=person("1"))
+        batch = client.post(f"{LOANS}/batch", json={"decisions": [person("2")]}).json()
+    assert refused.status_code == 503
+    assert "x-evenhand-guarded" not in refused.headers
+    assert batch["results"][0]["error"]["type"] == "server_error"
+    assert [client.post(LOANS, json=person("1")).json()["number"] for _ in range(2)] == [1, 1]
 
 
 def test_there_is_no_such_shield(client):

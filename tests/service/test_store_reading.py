@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, text, update
 
 from evenhand.service import Database, Ledger
 from evenhand.service.settings import RetentionConfig
-from evenhand.service.store.database import read_entries_after, read_heads, read_log, read_state
+from evenhand.service.store.database import read_entries_after, read_heads, read_log
 from evenhand.service.store.tables import entries, streams
 from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
 
@@ -36,15 +36,6 @@ def test_a_log_is_read_in_pages_up_to_its_end(database: Database) -> None:
     assert [one["number"] for one in read_log(database, "a", after=20, page=2)] == [21, 22, 23, 24, 25]
     assert [one["number"] for one in read_log(database, "b")] == [0]
     assert list(read_log(database, "nobody")) == []
-
-
-def test_heads_and_states_are_those_of_the_last_entries(database: Database) -> None:
-    _filled(database, 3)
-    with database.reading() as connection:
-        last = read_entries_after(connection, "a", 2, 10)
-        assert read_heads(connection) == {"a": (3, last[0]["hash"]), "b": (0, read_heads(connection)["b"][1])}
-        assert read_state(connection, "a") == {"total": 3, "open": {}}
-        assert read_state(connection, "nobody") is None
 
 
 def test_readers_see_one_moment_and_hold_no_writer_up(database: Database) -> None:

@@ -121,14 +121,6 @@ def test_a_replica_that_comes_back_completes_nothing_that_was_failed(pair: tuple
     verified(one.database)
 
 
-def test_replicas_that_live_leave_each_other_alone(pair: tuple[Replica, Replica]) -> None:
-    one, two = pair
-    number = one.open()
-    one.lives(5 * DEAD_SECONDS, two)
-    assert one.rows() == {"one": 39, "two": 39}
-    one.close(number)
-
-
 def test_who_was_stopped_does_not_take_the_others_for_dead(pair: tuple[Replica, Replica]) -> None:
     one, two = pair
     number = one.open()
@@ -203,15 +195,6 @@ def test_a_failing_task_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None
     assert runs in ([1], [1, 1])
     assert caplog.text.count("beat: the disk is gone") == len(runs)
     assert caplog.text.count("look failed") == len(runs)
-
-
-def test_a_replica_leaves(store_url: str) -> None:
-    one = Replica(store_url, "one")
-    one.replicas.beat()
-    assert one.rows().keys() == {"one"}
-    one.replicas.leave()
-    assert one.rows() == {}
-    one.end()
 
 
 CONFIGURATION: dict[str, Any] = {

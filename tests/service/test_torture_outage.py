@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,7 +16,6 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("sqlalchemy", reason="needs the extra serve")
 
 from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
-from postgres import Cluster
 from referee import GuardReferee, ShieldReferee, Store
 
 ROOM = 60_000
@@ -101,26 +99,6 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         judged(url, swarm)
     finally:
         subprocess.run(["umount", small], check=True)
-
-
-def test_what_passes_while_the_database_is_away_is_said_and_logged_once(tmp_path: Path, own_postgres: Cluster) -> None:
-    url = own_postgres.url()
-    with Replicas(tmp_path, service_file(url, when_down="pass")) as replicas:
-        with Swarm(replicas.urls, deciders=5, pause=0.01) as swarm:
-            swarm.labels = False  # They are never passed on, and would only wait.
-            decisions = swarm.book.decisions["loans"]
-            until(lambda: len(decisions) > 20, "nothing is decided")
-            own_postgres.stop(signal.SIGKILL)
-            until(lambda: sum(one.said.get("guarded") is False for one in decisions) > 20, "nothing passes")
-            made = len(decisions)
-            own_postgres.start()
-            until(lambda: any(one.said.get("guarded") is not False for one in decisions[made:]), "all passes for ever")
-            made = len(decisions)
-            until(lambda: len(decisions) > made + 20, "nothing is decided any more")
-            swarm.stop()
-        assert replicas.stop() == [0]
-    met = judged(url, swarm)
-    assert met["loans"]["unguarded"] > 20
 
 
 @pytest.mark.slow

@@ -61,13 +61,6 @@ def work(ledger: Ledger) -> None:
             if name == "hiring" and number % 2:
                 ledger.submit(name, {"op": "label", "id": operation["id"], "label": number % 4 // 2}).result()
 
-    # The store was away: a recommendation passed, and so did one that had been decided on, unknown to the caller.
-    for passed in ("loans 99", "loans 7"):
-        asked = {"op": "decide", "id": passed, "group": "men", "recommendation": 0}
-        told = ledger.submit("loans", {**asked, "op": "unguarded"}, id=passed, answered=asked).result()
-        assert ledger.submit("loans", asked, id=passed).result().number == told.number
-    ledger.submit("loans", {"op": "unguarded", "missing": 3}).result()
-
     def admit(replica: str) -> int:
         asked = {"op": "admit", "replica": replica, "conditions": ["nurse"], "fixed": []}
         return ledger.submit("pictures", asked, durable=False).result().number

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
 from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan
-from evenhand.shields.spec.configuration import format_exact, plan_from_mapping, plan_to_mapping
+from evenhand.shields.spec.configuration import plan_from_mapping, plan_to_mapping
 from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.properties import EmptyGroupRule
 
@@ -23,14 +23,6 @@ def read(tmp_path, text, name="shield.yaml"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     return read_plan(path)
-
-
-def test_the_mapping_of_the_contract(tmp_path):
-    assert read(tmp_path, CONTRACT) == ShieldPlan(
-        property=FairnessProperty("demographic_parity", Fraction(1, 10), EmptyGroupRule("min_count", 5)),
-        inputs=Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6)),
-        horizon=100,
-    )
 
 
 def test_what_may_be_left_out_has_the_documented_value(tmp_path):
@@ -100,10 +92,7 @@ FAULTS = [
     ("property: demographic_parity, ", "", "", "`property` is missing", "disparate_impact"),
     ('kappa: "0.1"', 'kappa: "0,1"', "kappa", "kappa '0,1' is not a number", 'kappa: "0.1"'),
     ('kappa: "0.1"', "kappa: 2", "kappa", "2", 'kappa: "0.1"'),
-    ('kappa: "0.1"', "kappa: -0.1", "kappa", "-0.1", 'kappa: "0.1"'),
-    ('kappa: "0.1"', "kappa: .nan", "kappa", "nan", 'kappa: "0.1"'),
     ('kappa: "0.1"', "kappa: true", "kappa", "expected a number, got True", "1/10"),
-    ('kappa: "0.1"', "kappa: [0.1]", "kappa", "expected a number, got [0.1]", "1/10"),
     ('kappa: "0.1", ', "", "", "`kappa` is missing", 'kappa: "0.1"'),
     ("horizon: 100", "horizon: 0", "horizon", "got 0", "horizon: 100"),
     ("horizon: 100", 'horizon: "100"', "horizon", "expected a whole number, got '100'", "horizon: 100"),
@@ -111,21 +100,16 @@ FAULTS = [
     ("horizon: 100", "horizn: 100", "", "no entry 'horizn'", "did you mean 'horizon'?"),
     (", horizon: 100", "", "", "`horizon` is missing", "horizon: 100"),
     ("kind: finite", "kind: endless", "kind", "static-bw, dynamic, feasible, greedy, got 'endless'", ""),
-    ("kind: finite", "kind: finite, chekcs: end", "", "no entry 'chekcs'", "did you mean 'checks'?"),
     ("min_count=5", "min_count=0", "empty_group", "'min_count=0'", "N of 1 or more"),
     ("min_count=5", "five", "empty_group", "'five'", "vacuous"),
     ("min_count=5", "5", "empty_group", "expected text, got 5", "min_count=N"),
     ("cost: 1.0", "cost: -1", "cost", "got -1", "cost: 1.0"),
-    ("cost: 1.0", "cost: .inf", "cost", "expected a finite number, got inf", "cost: 1.0"),
-    ("cost: 1.0", "cost: yes", "cost", "expected a number, got 'yes'", "cost: 1.0"),
     ("cost: 1.0", "costs: []", "costs", "1 or more entries, got 0", "ascending"),
     ("cost: 1.0", "costs: [1, 2]", "groups.a.costs_if_rejected", "2 costs need one probability each", "[0.5, 0.5]"),
     ("cost: 1.0", "cost: 1, costs: [1]", "costs", "both `cost` and `costs`", "one of them"),
     ("cost: 1.0", "cost: 1, cost: 2", "line 1", "duplicate entry 'cost'", ""),
     ("rate: 0.3", "rate: 0.4", "rate", "add up to 1.1, not to 1", "share of the group"),
     ("rate: 0.3", "rate: 1.3", "groups.a.rate", "got 1.3", "from 0 to 1"),
-    ("rate: 0.3", "rate: [0.2, 0.4]", "groups.a.rate", "expected a number, got [0.2, 0.4]", "from 0 to 1"),
-    ("kind: finite", "short_term: {kappa: 0.2}", "", "no entry 'short_term'", ""),
     ("rate: 0.3", 'rate: "0.3"', "groups.a.rate", "expected a number, got '0.3'", "from 0 to 1"),
     ("rate: 0.3, ", "", "groups.a", "`rate` is missing", "rate: 0.3"),
     ("accept: 0.6", "acept: 0.6", "groups.b", "no entry 'acept'", "did you mean 'accept'?"),
@@ -133,19 +117,13 @@ FAULTS = [
     ("a: {", "1: {", "groups", "expected a name, got 1", '"1"'),
     ("a: {", '"": {', "groups", "expected a name, got ''", ""),
     ("a: {rate: 0.3, accept: 0.35, label: 0.4}, ", "", "groups", "got 1", "two or more"),
-    ("a: {rate: 0.3, accept: 0.35, label: 0.4}", "a: 0.3", "groups.a", "names to entries, got 0.3", "{rate: 0.3"),
     ("kind: finite", "checks: often", "checks", "'often'", "anytime"),
     ("kind: finite", "checks: [101]", "checks", "between 1 and 100", ""),
-    ("kind: finite", "checks: [5, x]", "checks", "[5, 'x']", "list of times"),
-    ("kind: finite", "terminal: hard", "terminal", "exempt, soft, got 'hard'", ""),
     ("kind: finite", "bounds: [0.1]", "bounds", "got 1", "lower and an upper"),
     ("kind: finite", "bounds: [0.1, 0.9]", "bounds", "0.1 to 0.9", "at most kappa apart"),
     ("kind: finite", "start: {c: [1, 1]}", "start", "no entry 'c'", "a, b"),
     ("kind: finite", "start: {a: [1, 2]}", "start", "(1, 2, 0, 0)", "seen and accepted"),
-    ("kind: finite", "start: {a: [1]}", "start.a", "got 1", "seen and accepted"),
     (CONTRACT, "", "", "named entries", "property:"),
-    (CONTRACT, "- finite", "", "named entries", "property:"),
-    (CONTRACT, "kappa: [", "line 1", "invalid YAML", ""),
     (CONTRACT, "kappa: !!python/object/apply:os.getcwd []", "line 1", "invalid YAML", ""),
     (CONTRACT, "a: \x07", "", "invalid YAML", ""),
 ]
@@ -228,16 +206,6 @@ def test_a_plan_described_and_read_is_the_same(plan):
     again = plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan))), location=None)
     assert again == plan
     assert plan_from_mapping(plan_to_mapping(again), location=None) == plan
-
-
-def test_exact_numbers_are_written_as_people_write_them():
-    assert [format_exact(Fraction(text)) for text in ("0.1", "1/3", "0", "1", "0.05")] == [
-        "0.1",
-        "1/3",
-        "0.0",
-        "1.0",
-        "0.05",
-    ]
 
 
 @pytest.mark.parametrize(

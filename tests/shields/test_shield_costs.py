@@ -82,20 +82,3 @@ def test_more_costs_are_refused() -> None:
         with_costs(np.linspace(0.1, 1, MAX_COSTS + 1))
     assert caught.value.hint is not None
     assert "bins" in caught.value.hint
-
-
-def test_bins_close_in_on_continuous_costs() -> None:
-    # Costs uniform on 0 to 1/2. Each bin by its smallest cost is too cheap, by its mean or its largest too dear.
-    def cost(bins: int, where: float) -> float:
-        edges = np.linspace(0, 0.5, bins + 1)
-        plan = ShieldPlan(KEPT, with_costs(edges[:-1] + where * (edges[1] - edges[0])), 30)
-        return synthesize(plan).expected_cost
-
-    low, mean, high = zip(*[[cost(bins, where) for where in (0.0, 0.5, 1.0)] for bins in (5, 20, 80)], strict=True)
-    assert list(low) == sorted(low)
-    assert list(mean) == sorted(mean, reverse=True)
-    assert list(high) == sorted(high, reverse=True)
-    assert low[-1] < mean[-1] < high[-1]
-    # With the means the error falls with the square of the width: with 20 less than a per cent is left.
-    assert 0 < mean[1] / mean[2] - 1 < 0.01
-    assert (mean[0] - mean[1]) / (mean[1] - mean[2]) > 8

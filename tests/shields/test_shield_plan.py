@@ -7,30 +7,10 @@ from typing import Any
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan
-from evenhand.shields.spec.properties import EmptyGroupRule
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan
 
-GIVEN: dict[str, Any] = {
-    "property": "equal_opportunity",
-    "kappa": "0.1",
-    "horizon": 100,
-    "kind": "finite",
-    "empty_group": "min_count=5",
-    "cost": 2.0,
-    "groups": {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}},
-}
 INPUTS = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6))
 PLAN = ShieldPlan(FairnessProperty("equal_opportunity", Fraction(1, 10)), INPUTS, 100)
-
-
-def test_a_mapping_is_read_as_it_says() -> None:
-    plan = read_plan(GIVEN)
-    assert plan == replace(
-        PLAN,
-        property=FairnessProperty("equal_opportunity", Fraction(1, 10), EmptyGroupRule("min_count", 5)),
-        inputs=replace(INPUTS, costs=(2.0,)),
-    )
-    assert (plan.times, plan.start) == ((100,), (0, 0, 0, 0))
 
 
 def test_times_are_ascending_and_end_at_the_horizon() -> None:

@@ -311,19 +311,3 @@ class TestPeriods:
             with pytest.raises(DecisionError):
                 shield.load(state)
             assert shield.state() == good
-
-
-def test_many_runs_end_fair():
-    rng = random.Random(11)
-    for kind, labelled in (("demographic_parity", False), ("disparate_impact", False), ("equal_opportunity", True)):
-        made = policy(kind, horizon=40, kappa="0.1", empty="min_count=3")
-        for _ in range(100):
-            shield = Shield(made)
-            tilt = rng.random()
-            for number in range(40):
-                group, recommendation, label = person(rng, groups=tilt, accept=(rng.random(), 0.6))
-                shield.decide(group, recommendation, id=number)
-                if labelled:
-                    shield.observe(number, label)
-            said = shield.certificate()
-            assert said.bias == said.bound <= Fraction(1, 10)

@@ -217,8 +217,3 @@ def test_later_periods_have_a_bound_or_a_reason_for_none(kind, later):
     assert kinds == ["proved", "unknown" if said.later is None else "proved"]
     advice = said.as_advice()
     assert [kind for kind, _ in advice.describe(advice.to_dict())] == ["unknown"] * 2
-
-
-def test_a_bound_that_rests_on_prompt_labels_says_so():
-    said = Shield(policy("equal_opportunity", horizon=4)).certificate()
-    assert said.how.endswith("(Theorem 1), as long as every label arrives before the next decision")

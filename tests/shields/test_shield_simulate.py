@@ -135,18 +135,6 @@ def test_other_properties_are_kept_in_every_run_too(asked, order):
     assert found.interventions_mean > 0.5
 
 
-def test_hardly_two_runs_are_the_same():
-    source = synthetic_source(INPUTS)
-    for order in ORDERS[:-1]:
-        stream = ArrivalStream(source, order, runs=500, steps=30, horizon=30, rng=np.random.default_rng(3))
-        arrived = np.array([stream.next_arrivals(step, np.arange(500), None) for step in range(30)])
-        sent = 2 * source.group[arrived] + source.recommendation[arrived]
-        assert len(np.unique(sent, axis=1).T) > 490
-    greedy = simulate_runs(plan(), source, runs=500, order="greedy", seed=3).runs
-    ends = zip(greedy.bias, greedy.bias_unshielded, greedy.interventions, strict=True)
-    assert len({tuple(map(float, end)) for end in ends}) > 100
-
-
 def test_a_broken_shield_is_found_out():
     policy = synthesize(plan(horizon=50))
     # Nobody is accepted against a recommendation any more.

@@ -65,20 +65,6 @@ def test_two_decisions_without_judging_an_empty_group() -> None:
     assert policy.action(1, (1, 1, 0, 0), "a") == FOLLOW
 
 
-def test_two_decisions_when_it_pays_to_override_at_once() -> None:
-    # Group b is always recommended, a never; one of each is fair if decided alike. Nobody of the same group twice:
-    # rates 1/2 each, so the pair is mixed with probability 1/2, at cost 1 in whichever step.
-    inputs = Inputs(("a", "b"), (0.5, 0.5), (0.0, 1.0))
-    assert synthesize(plan(horizon=2, empty="vacuous", inputs=inputs)).expected_cost == pytest.approx(0.5, abs=1e-12)
-
-
-def test_equal_opportunity_of_one_decision() -> None:
-    # The label is not known when it is decided: both groups are rejected, in case it is 1.
-    inputs = Inputs(("a", "b"), (0.3, 0.7), (0.5, 0.25), (0.0, 0.9))
-    policy = synthesize(plan("equal_opportunity", horizon=1, inputs=inputs))
-    assert policy.expected_cost == pytest.approx(0.3 * 0.5 + 0.7 * 0.25, abs=1e-12)
-
-
 # Against recursion over whole traces
 
 
@@ -281,15 +267,6 @@ def test_actions_rise_with_the_accepted_of_the_other_group(kind: str) -> None:
                         last[row] = level
 
 
-def test_the_smaller_table_is_taken() -> None:
-    for horizon in (1, 2, 5, 10, 40):
-        policy = synthesize(plan(horizon=horizon))
-        problem = SynthesisProblem(horizon, False, EVEN, {horizon: FairEnd(policy.plan.property)})
-        forms = [sweep_layers(problem, form, None) for form in ("thresholds", "packed")]
-        sizes = [sum(array.nbytes for array in form.actions.arrays) for form in forms if form is not None]
-        assert policy.bytes == min(sizes)
-
-
 def test_positions_beyond_a_byte() -> None:
     # After 1 of 1, one more acceptance needs 99 % of the other group, 256 of 258; a rejection half of it.
     policy = synthesize(plan(horizon=260, kappa="0.01"))
@@ -400,11 +377,3 @@ def test_synthesis_from_where_a_shield_stands_costs_what_was_left() -> None:
         rest = synthesize(whole.continue_from(counters, horizon=7)).expected_cost
         spent += chance * (rest + (decision != recommendation))
     assert spent == pytest.approx(policy.expected_cost, abs=1e-9)
-
-
-def test_progress_ends_at_its_end() -> None:
-    told: list[tuple[int, int]] = []
-    synthesize(plan(horizon=7), progress=lambda done, of: told.append((done, of)))
-    done, totals = zip(*told, strict=True)
-    assert list(done) == sorted(done)
-    assert {done[-1]} == set(totals)

@@ -24,7 +24,6 @@ from evenhand.service.store.tables import streams
 
 if TYPE_CHECKING:
     from evenhand.service.generation.guards import ServedAnswer, ServedGuard
-    from evenhand.service.shields import ShieldDecider
     from evenhand.service.store.database import Database
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
@@ -33,7 +32,7 @@ COMMIT_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
-SHIELD_OPERATIONS = ("decide", "label", "unguarded")
+SHIELD_OPERATIONS = ("decide", "label")
 COUNTED_OPERATIONS = frozenset((*SHIELD_OPERATIONS, *GUARD_OPERATIONS, "checkpoint", "events", "posted"))
 
 EXPECTED_STATUSES = (200, 400, 500, 502, 503, 504)
@@ -99,8 +98,6 @@ class Metrics:
         self._missed = gauge("evenhand_deadlines_missed", text, "stream", "specification")
         text = "Requests that wait for their item, in all replicas"
         self._open = gauge("evenhand_open_admissions", text, "stream")
-        text = "Recommendations that passed while the store was unavailable and are not logged yet"
-        self._passing = gauge("evenhand_unlogged_recommendations", text, "stream")
         # Enforcers of the guards that interpret states and decide nothing.
         self._enforcers: dict[str, Enforcer] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
@@ -158,12 +155,11 @@ class Metrics:
         guard.cost_observers.append(lambda _count, cost: unused.inc(cost))
         self._enforcers[name] = Enforcer(config, mode=config.guard.mode)
 
-    def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
+    def text(self, database: Database, allowed: Mapping[str, float]) -> bytes:
         """Return all metrics in the text format of Prometheus, with the stored states of the streams.
 
         Args:
             database: Store.
-            deciders: Deciders by shield.
             allowed: Largest permitted bias by shield.
 
         Raises:
@@ -178,8 +174,6 @@ class Metrics:
                 # A stream of another replica with another configuration has no metrics here.
                 if row.digest == self._ledger.machines[row.name].digest:
                     self._describe_stream(row.name, json.loads(row.state))
-            for name, decider in deciders.items():
-                self._passing.labels(name).set(decider.queue.waiting)
             for name, bias in allowed.items():
                 self._allowed.labels(name).set(bias)
             return generate_latest(self.registry)

@@ -22,10 +22,6 @@ from evenhand.core.config import FileModel, check_configuration, unknown_entry
 from evenhand.core.configuration import read_configuration
 from evenhand.errors import OptionError
 
-WhenDown: TypeAlias = Literal["refuse", "pass"]
-"""Behaviour while the store is unavailable: refuse requests, or pass them and mark the response as unguarded."""
-
-
 SQLITE = "sqlite:///"
 POSTGRES = "postgresql+psycopg://"
 
@@ -242,14 +238,12 @@ class ServedShieldConfig(FileModel):
         policy: Path of the policy.
         plan: Configuration of the shield, if there is no policy file.
         advisory: Whether the shield only counts, and never changes a recommendation.
-        when_down: Behaviour while the store is unavailable.
     """
 
     name: Name
     policy: str | None = None
     plan: dict[str, Any] | None = None
     advisory: StrictBool = False
-    when_down: WhenDown = "refuse"
 
 
 class ServedGuardConfig(FileModel):
@@ -266,7 +260,7 @@ class ServedGuardConfig(FileModel):
         guardrail_seconds: Time limit for the second call of a guardrail.
         log_prompts: Whether prompts are logged. By default, only their hashes are.
         keep_pictures: Whether delivered pictures are kept for the dashboard.
-        when_down: Behaviour while the store is unavailable.
+        when_down: Behaviour while the store is unavailable: refuse requests, or pass items and mark them as unguarded.
     """
 
     name: Name
@@ -279,7 +273,7 @@ class ServedGuardConfig(FileModel):
     guardrail_seconds: Annotated[float, Field(gt=0)] = 300.0
     log_prompts: StrictBool = False
     keep_pictures: StrictBool = True
-    when_down: WhenDown = "refuse"
+    when_down: Literal["refuse", "pass"] = "refuse"
 
 
 class ServedMonitorConfig(FileModel):

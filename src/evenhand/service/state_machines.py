@@ -164,10 +164,6 @@ class ShieldMachine(StateMachine):
     """Decides by a policy.
 
     Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
-    ``{"op": "unguarded", "id", "group", "recommendation", "cost"?}`` logs a recommendation that passed while the store
-    was unavailable, and ``{"op": "unguarded", "missing": NUMBER}`` the number of further recommendations. Both change
-    nothing.
-
     The state includes the certificate, so that readers need no policy.
 
     Args:
@@ -185,12 +181,14 @@ class ShieldMachine(StateMachine):
         advisory = hashlib.sha256(f"advisory {shield.digest}".encode()).hexdigest()
         self.digest = advisory if shield.advisory else shield.digest
         self._labelled = shield.needs_ids
+        self._certificate = shield.certificate().to_dict()
 
     def state(self) -> dict[str, Any]:
-        return {"shield": self.shield.state(), "certificate": self.shield.certificate().to_dict()}
+        return {"shield": self.shield.state(), "certificate": self._certificate}
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.shield.load(state["shield"])
+        self._certificate = self.shield.certificate().to_dict()
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
@@ -219,31 +217,19 @@ class ShieldMachine(StateMachine):
                         "serve the next run under a new name, or use a shield of kind dynamic, which has no last period"
                     )
                 raise
-            return {
+            output: dict[str, Any] = {
                 "decision": decision.decision,
                 "intervened": decision.intervened,
                 "reason": decision.reason.value,
                 "guaranteed": decision.guaranteed,
-                "certificate": self.shield.certificate().to_dict(),
             }
-        if name == "label":
+        elif name == "label":
             self.shield.observe(operation["id"], operation["label"])
-            return {"certificate": self.shield.certificate().to_dict()}
-        if name == "unguarded":
-            return {} if "missing" in operation else unguarded_output(operation)
-        raise DecisionError(f"there is no operation {name!r}", code="operation", hint="decide, label, unguarded")
-
-
-def unguarded_output(operation: Operation) -> dict[str, Any]:
-    """Return the output for a recommendation that passed without the shield."""
-    return {
-        "decision": operation["recommendation"],
-        "intervened": False,
-        "reason": "unguarded",
-        "guaranteed": False,
-        "guarded": False,
-        "certificate": None,
-    }
+            output = {}
+        else:
+            raise DecisionError(f"there is no operation {name!r}", code="operation", hint="decide, label")
+        self._certificate = self.shield.certificate().to_dict()
+        return {**output, "certificate": self._certificate}
 
 
 GUARD_OPERATIONS = ("admit", "complete", "fail", "abandon", "record")

@@ -21,7 +21,7 @@ from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
 from evenhand.service.monitors import PAUSE_SECONDS, MonitorCollector, ServedMonitor, build_monitor_machine
 from evenhand.service.settings import ServiceConfig
-from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
+from evenhand.service.shields import ServedShield, build_shield
 from evenhand.service.state_machines import KEY_STREAM, KeyMachine, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
@@ -51,7 +51,6 @@ class ServiceContext:
         metrics: Metrics for Prometheus.
         readiness: Check whether the store accepts writes.
         monitor_thread: Thread that passes decisions to monitors and posts alarms.
-        deciders: Deciders by shield, which also answer while the store is unavailable.
         draining: Set when the service is about to stop; requests are still answered.
         grace: Time limit in seconds for running requests when the service stops.
     """
@@ -67,10 +66,6 @@ class ServiceContext:
         self.grace = GRACE_SECONDS
         self.logins: IdentityProvider | None = None
         self.failures = FailureThrottle()
-        self.deciders = {
-            name: ShieldDecider(ledger, name, shield.plan.inputs.groups, shield.entry.when_down)
-            for name, shield in shields.items()
-        }
         self.metrics = Metrics(ledger)
         self.metrics.registry.register(MonitorCollector(self.monitors))
         self.readiness = Readiness(ledger, self.replica)
@@ -100,8 +95,6 @@ class ServiceContext:
         self._is_closed = True
         self.draining.set()
         until = time.monotonic() + self.grace
-        for decider in self.deciders.values():
-            decider.queue.close()
         for guard in self.guards.values():
             guard.close(max(0.0, until - time.monotonic()))
         self.monitor_thread.stop()

@@ -82,8 +82,6 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
             row.update(_abandoned_columns(operation, output))
         case "checkpoint":
             row["text"] = "checkpoint: the log can be read from here on"
-        case "unguarded":
-            row.update(_unguarded_columns(operation, output))
         case "record":
             row.update(_record_row(entry["number"], operation.get("note") or {}))
         case _:
@@ -115,23 +113,6 @@ def _decision_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) -
         "marked": reason != DecisionReason.FOLLOWED.value,
         "reason": reason,
         **_bias_columns(output),
-    }
-
-
-def _unguarded_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) -> DashboardRow:
-    """Return the columns of a recommendation that passed without the shield."""
-    if "missing" in operation:
-        n = operation["missing"]
-        text = f"{n} more recommendation{' was' if n == 1 else 's were'} followed unguarded: the store was unavailable"
-        return {"marked": True, "text": text}
-    return {
-        "id": operation.get("id"),
-        "group": operation.get("group"),
-        "recommendation": operation.get("recommendation"),
-        "decision": output.get("decision"),
-        "reason": "unguarded",
-        "marked": True,
-        "text": "unguarded: the store was unavailable, and the recommendation was followed",
     }
 
 

@@ -29,9 +29,6 @@ ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})
 FIRST_FIELDS = frozenset({"kind", "digest", "configuration", "state"})
 OPERATION_FIELDS = frozenset({"id", "before", "input", "output", "digest"})
 
-ANSWERED_BEFORE = ("unguarded",)
-"""Operations that are logged after the response, even if their ID is in the log."""
-
 REFUSAL_ERRORS = (EvenhandError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 """Errors of invalid operations and states."""
 
@@ -269,7 +266,7 @@ class LogReplayer:
         operation, id_ = body["input"], body["id"]
         if not isinstance(operation, Mapping) or not (id_ is None or isinstance(id_, str)):
             raise _DifferenceError("the body is not an operation", body, "an id and an input")
-        if id_ is not None and id_ in self.ids and operation.get("op") not in ANSWERED_BEFORE:
+        if id_ is not None and id_ in self.ids:
             raise _DifferenceError("a second entry with the same id", id_, "an id is used once")
         try:
             # The decision is computed from the input alone, and only then compared with the log.

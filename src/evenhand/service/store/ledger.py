@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,41 +55,20 @@ MAX_ROUNDS = 3
 """Maximum number of planning attempts. Other replicas may make a plan obsolete before it is used."""
 
 
-class _LoopFuture:
-    """A future of an event loop. All results of a transaction are passed to a loop in one call.
-
-    Attributes:
-        future: The future.
-        loop: The event loop.
-        claimed: Whether the operation is about to be committed.
-        abandoned: Whether the operation must not be committed any more.
-    """
-
-    __slots__ = ("abandoned", "claimed", "future", "loop")
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[OperationResult] = self.loop.create_future()
-        self.claimed = self.abandoned = False
-
-    def set_running_or_notify_cancel(self) -> bool:
-        """Return whether the caller still waits."""
-        return not self.future.cancelled()
-
-
 @dataclass(frozen=True, slots=True)
 class _OperationTask:
     request: OperationRequest
     durable: bool
-    future: Future[OperationResult] | _LoopFuture
+    future: Future[OperationResult] | asyncio.Future[OperationResult]
     trace: Any = None
 
 
-class _AbandonedError(Exception):
-    """Roll a transaction back because a caller has abandoned one of its operations."""
-
-
 Outcome: TypeAlias = OperationResult | Exception
+
+
+def _is_awaited(future: Future[OperationResult] | asyncio.Future[OperationResult]) -> bool:
+    """Return whether the caller of an operation still waits."""
+    return not future.cancelled() if isinstance(future, asyncio.Future) else future.set_running_or_notify_cancel()
 
 
 def _tell_callers(results: Sequence[tuple[_OperationTask, Outcome]]) -> None:
@@ -97,8 +76,9 @@ def _tell_callers(results: Sequence[tuple[_OperationTask, Outcome]]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[OperationResult], Outcome]]] = {}
     for task, outcome in results:
         waiting = task.future
-        if isinstance(waiting, _LoopFuture):
-            by_loop.setdefault(waiting.loop, []).append((waiting.future, outcome))
+        if isinstance(waiting, asyncio.Future):
+            # All results of a transaction are passed to a loop in one call.
+            by_loop.setdefault(waiting.get_loop(), []).append((waiting, outcome))
         elif isinstance(outcome, Exception):
             waiting.set_exception(outcome)
         else:
@@ -173,7 +153,6 @@ class Ledger:
         self._waiting_for_plan: dict[str, list[_OperationTask]] = {}
         self._rounds: dict[str, int] = defaultdict(int)
         self._gate = threading.Lock()
-        self._claiming = threading.Lock()
         self._closed = False
         with database.transaction() as connection:
             # Replicas that start at the same time must not begin a stream twice.
@@ -196,7 +175,6 @@ class Ledger:
         *,
         id: str | None = None,
         durable: bool = True,
-        answered: Operation | None = None,
     ) -> Future[OperationResult]:
         """Queue an operation, and return its future.
 
@@ -209,49 +187,20 @@ class Ledger:
             id: ID of the request. A repeated request gets the same answer and changes nothing.
             durable: Whether the future waits for the disk. Otherwise, a power cut may lose the operation and all later
                 ones, unless a durable operation follows.
-            answered: Operation whose answer the caller has already received; see ``OperationRequest``.
 
         Raises:
             DecisionError: There is no such stream.
             StoreError: The service is stopping.
         """
         future: Future[OperationResult] = Future()
-        self._put_operation(stream, operation, id, future, durable=durable, answered=answered)
+        self._put_operation(stream, operation, id, future, durable=durable)
         return future
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
         """Queue a durable operation, as `submit` does, and return a future of the current event loop."""
-        return self._ask(stream, operation, id).future
-
-    async def ask_within(
-        self, stream: str, operation: Operation, *, id: str | None = None, seconds: float
-    ) -> OperationResult:
-        """Carry out a durable operation unless that takes too long.
-
-        If the commit has begun, wait for it, so that the caller always knows whether the operation was carried out.
-
-        Raises:
-            TimeoutError: It took too long. The operation was not carried out, and will not be.
-            DecisionError: The operation is invalid; nothing changed.
-            StoreError: The store failed. Whether the operation was carried out may be unknown; the message says so.
-        """
-        waiting = self._ask(stream, operation, id)
-        try:
-            done, _ = await asyncio.wait((waiting.future,), timeout=seconds)
-        except asyncio.CancelledError:
-            waiting.future.cancel()
-            raise
-        if not done:
-            with self._claiming:
-                waiting.abandoned = not waiting.claimed
-            if waiting.abandoned:
-                raise TimeoutError
-        return await waiting.future
-
-    def _ask(self, stream: str, operation: Operation, id: str | None) -> _LoopFuture:
-        waiting = _LoopFuture()
-        self._put_operation(stream, operation, id, waiting)
-        return waiting
+        future: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
+        self._put_operation(stream, operation, id, future)
+        return future
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
         """Write a checkpoint, from which a replay can start."""
@@ -280,15 +229,14 @@ class Ledger:
         stream: str,
         operation: Operation,
         id: str | None,
-        future: Future[OperationResult] | _LoopFuture,
+        future: Future[OperationResult] | asyncio.Future[OperationResult],
         *,
         durable: bool = True,
-        answered: Operation | None = None,
     ) -> None:
         if stream not in self.machines:
             raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}")
         trace = None if self.tracing is None else self.tracing.current
-        self._put(_OperationTask(OperationRequest(stream, operation, id, answered), durable, future, trace))
+        self._put(_OperationTask(OperationRequest(stream, operation, id), durable, future, trace))
 
     def _put(self, task: _OperationTask | _WorkTask[Any]) -> None:
         # Nothing may be queued after the end marker.
@@ -333,7 +281,7 @@ class Ledger:
                 elif isinstance(task, _WorkTask):
                     work.append(task)
                 # From now on, no caller can cancel the operation.
-                elif task.future.set_running_or_notify_cancel():
+                elif _is_awaited(task.future):
                     tasks.append(task)
             expected = len(tasks)
             self._carry_out(tasks)
@@ -354,8 +302,6 @@ class Ledger:
         tasks = []
         by_stream: dict[str, list[_OperationTask]] = defaultdict(list)
         for task in queued:
-            if isinstance(task.future, _LoopFuture) and task.future.abandoned:
-                continue
             if task.request.stream in self._waiting_for_plan:
                 self._waiting_for_plan[task.request.stream].append(task)
             else:
@@ -366,9 +312,6 @@ class Ledger:
         started = time.perf_counter()
         try:
             pages = self._run_transaction(by_stream, durable=any(task.durable for task in tasks))
-        except _AbandonedError:
-            self._carry_out(tasks)
-            return
         except StoreError as error:
             failed = [(task, StoreError(error.message, location=error.location, hint=error.hint)) for task in tasks]
             _tell_callers(failed)
@@ -419,7 +362,6 @@ class Ledger:
                     requests = [task.request for task in by_stream[stream]]
                     patient = self._rounds[stream] < MAX_ROUNDS
                     pages[stream] = self._transaction.apply_operations(connection, stream, requests, patient=patient)
-                self._claim(task for stream, page in pages.items() for task in by_stream[stream][: len(page.results)])
                 committing = True
         except BaseException as error:
             for stream in by_stream:
@@ -428,19 +370,6 @@ class Ledger:
                 return pages
             raise
         return pages
-
-    def _claim(self, tasks: Iterable[_OperationTask]) -> None:
-        """Make sure that no caller abandons one of these operations from now on.
-
-        Raises:
-            _AbandonedError: A caller has done so already.
-        """
-        futures = [task.future for task in tasks if isinstance(task.future, _LoopFuture)]
-        with self._claiming:
-            if any(future.abandoned for future in futures):
-                raise _AbandonedError
-            for future in futures:
-                future.claimed = True
 
     def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
         """Return whether an unconfirmed commit took effect, according to the store.

@@ -7,13 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from itertools import islice
 
 from evenhand.errors import StoreError
 from evenhand.service.background import PeriodicThread
 from evenhand.service.state_machines import Operation
-from evenhand.service.store.ledger import BATCH_SIZE, Ledger
-from evenhand.service.store.transaction import OperationRequest, OperationResult
+from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.transaction import OperationResult
 
 logger = logging.getLogger("evenhand.service")
 
@@ -39,7 +38,7 @@ class RetryQueue:
 
     def __init__(self, ledger: Ledger, stream: str, describe_lost: Callable[[int], Operation]) -> None:
         self.ledger, self._stream, self._describe_lost = ledger, stream, describe_lost
-        self._pending: deque[OperationRequest] = deque()
+        self._pending: deque[Operation] = deque()
         self._unlogged_losses = 0
         self._lock = threading.Lock()
         self._thread = PeriodicThread("evenhand-retries", RETRY_SECONDS, {f"retries of {stream}": self._retry})
@@ -75,29 +74,18 @@ class RetryQueue:
         future.add_done_callback(keep_failed)
         return future
 
-    def keep(self, operation: Operation, *, id: str | None = None, answered: Operation | None = None) -> bool:
-        """Queue an operation because the store is unavailable. Beyond the maximum, it is only counted.
-
-        Args:
-            operation: Operation of the stream.
-            id: ID under which it is carried out once.
-            answered: Operation whose answer the caller has already received; see ``OperationRequest``.
-
-        Returns:
-            Whether the operation was queued.
-        """
+    def keep(self, operation: Operation) -> None:
+        """Queue an operation because the store is unavailable. Beyond the maximum, it is only counted."""
         with self._lock:
             if self.is_empty:
                 logger.error("the store does not answer", extra={"about": {"stream": self._stream}})
             # Abandonments are always kept: without them, an admission would stay open.
-            is_queued = operation.get("op") == "abandon" or len(self._pending) < MAX_WAITING
-            if is_queued:
-                self._pending.append(OperationRequest(self._stream, operation, id, answered))
+            if operation.get("op") == "abandon" or len(self._pending) < MAX_WAITING:
+                self._pending.append(operation)
             else:
                 self._count_lost()
             if not self._is_closed and not self._thread.is_started:
                 self._thread.start()
-        return is_queued
 
     def close(self) -> None:
         """Try once more, report what is lost, and stop."""
@@ -118,7 +106,7 @@ class RetryQueue:
             return
         try:
             while self._pending:
-                self._carry_out_batch()
+                self._carry_out_first()
             if losses := self._unlogged_losses:
                 self.ledger.submit(self._stream, self._describe_lost(losses)).result()
                 with self._lock:
@@ -127,24 +115,15 @@ class RetryQueue:
             return
         logger.warning("the store answers again", extra={"about": {"stream": self._stream}})
 
-    def _carry_out_batch(self) -> None:
+    def _carry_out_first(self) -> None:
+        # One at a time: an operation that follows a failed one must not be carried out twice.
+        error = self.ledger.submit(self._stream, self._pending[0]).exception()
+        if isinstance(error, StoreError):
+            raise error
         with self._lock:
-            # Without an ID, an operation that follows a failed one could be carried out twice.
-            size = 1 if self._pending[0].id is None else BATCH_SIZE
-            batch = list(islice(self._pending, size))
-        futures = [
-            self.ledger.submit(self._stream, request.operation, id=request.id, answered=request.answered)
-            for request in batch
-        ]
-        for future in futures:
-            error = future.exception()
-            if isinstance(error, StoreError):
-                raise error
-            with self._lock:
-                self._pending.popleft()
-                if error is not None:
-                    # Later operations must still be carried out.
-                    self._count_lost()
+            self._pending.popleft()
             if error is not None:
-                about = {"stream": self._stream}
-                logger.error("a queued operation was refused", exc_info=error, extra={"about": about})
+                # Later operations must still be carried out.
+                self._count_lost()
+        if error is not None:
+            logger.error("a queued operation was refused", exc_info=error, extra={"about": {"stream": self._stream}})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
@@ -116,14 +116,11 @@ class OperationRequest:
         stream: Name of the stream.
         operation: Operation of the stream's machine.
         id: ID under which it is carried out once. None carries it out every time.
-        answered: Operation whose answer the caller has already received. The requested operation is then carried out
-            even if another operation used the ID, and a repeated request gets the answer that the caller received.
     """
 
     stream: str
     operation: Operation
     id: str | None = None
-    answered: Operation | None = None
 
 
 @dataclass(frozen=True)
@@ -264,9 +261,8 @@ class Transaction:
             earlier = None if key is None else numbers.get(key)
             if earlier is not None:
                 body = _read_body(connection, stream, earlier, batch.rows)
-                if request.answered is None or _was_done_by(request, body):
-                    batch.results.append(_repeat_answer(request, earlier, body))
-                    continue
+                batch.results.append(_repeat_answer(request, earlier, body))
+                continue
             answer: Mapping[str, Any] = {}
             if request.operation is CHECKPOINT:
                 content = _checkpoint_body(machine)
@@ -296,13 +292,6 @@ class Transaction:
             batch.applied.append((request.operation, answer))
         if batch.rows:
             insert_entries(connection, batch.rows, frozenset(row["number"] for row in new_checkpoints))
-            replaced = [
-                key
-                for request, key in zip(requests, keys, strict=True)
-                if request.answered is not None and key in new_numbers
-            ]
-            if replaced:
-                connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(replaced)))
             if new_numbers:
                 insert_answers(connection, stream, new_numbers)
             if new_checkpoints:
@@ -462,21 +451,8 @@ def _read_body(
 
 
 def question_of(operation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the request of a caller from a logged operation.
-
-    The request for an unguarded decision was a decision, and the seed of events is not part of the request.
-    """
-    if operation.get("op") == "events":
-        return {name: value for name, value in operation.items() if name != "seed"}
-    return {**operation, "op": "decide"} if operation.get("op") == "unguarded" else operation
-
-
-def _was_done_by(request: OperationRequest, body: Mapping[str, Any] | StoreError | None) -> bool:
-    """Return whether an entry has exactly this operation, whose first attempt may have failed after the commit."""
-    if isinstance(body, StoreError):
-        raise body
-    logged = None if body is None else body.get("input")
-    return logged is not None and chain.canonical_json(logged) == chain.canonical_json(request.operation)
+    """Return the request of a caller from a logged operation. The seed of events is not part of it."""
+    return {name: value for name, value in operation.items() if name != "seed"}
 
 
 def _repeat_answer(
@@ -491,8 +467,7 @@ def _repeat_answer(
             code="repeated",
             hint="see retention.log_days",
         )
-    question = request.operation if request.answered is None else request.answered
-    if chain.canonical_json(question_of(body["input"])) != chain.canonical_json(question_of(question)):
+    if chain.canonical_json(question_of(body["input"])) != chain.canonical_json(question_of(request.operation)):
         return DecisionError(
             f"the id {request.id!r} was used for another request", code="repeated", hint="give every request its own id"
         )

@@ -37,5 +37,5 @@ async def get_readiness(context: RequestContext) -> dict[str, str]:
 async def get_metrics(context: RequestContext) -> Response:
     """Metrics of the service and its streams, in the text format of Prometheus."""
     allowed = {name: float(shield.plan.property.kappa) for name, shield in context.shields.items()}
-    text = await run_in_threadpool(context.metrics.text, context.database, context.deciders, allowed)
+    text = await run_in_threadpool(context.metrics.text, context.database, allowed)
     return Response(text, media_type=MEDIA_TYPE)

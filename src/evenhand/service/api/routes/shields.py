@@ -20,8 +20,10 @@ from evenhand.service.api.context import RequestContext, ServiceContext, find_st
 from evenhand.service.api.error_handlers import ErrorAnswer
 from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
 from evenhand.service.auth.keys import ApiKey, RequiredScope, require_scope
-from evenhand.service.shields import DecisionReply, ServedShield
+from evenhand.service.shields import ServedShield
 from evenhand.service.store.tables import streams
+from evenhand.service.store.transaction import OperationResult
+from evenhand.service.tracing import trace_span
 from evenhand.shields.runtime.shield import DecisionReason
 
 MAX_BATCH = 1_000
@@ -159,15 +161,15 @@ class DecisionAnswer(BaseModel):
     id: str
     decision: Bit
     intervened: bool
-    reason: Literal["followed", "accepted", "rejected", "would-accept", "would-reject", "unguarded"]
+    reason: Literal["followed", "accepted", "rejected", "would-accept", "would-reject"]
     explanation: str
-    guarded: Annotated[bool, Field(description="Whether the shield decided; false only where when_down is pass.")]
+    guarded: Annotated[bool, Field(description="Whether the shield decides; false in advisory mode.")]
     guaranteed: Annotated[
         bool, Field(description="Whether the period, counted with all earlier ones, is certain to end fair.")
     ]
-    bias: Annotated[float | None, Field(description="Current bias. Null for unguarded decisions.")]
-    certificate: CertificateBody | None
-    number: Annotated[int | None, Field(description="Number of the entry in the log. Null: there is none yet.")]
+    bias: Annotated[float, Field(description="Current bias.")]
+    certificate: CertificateBody
+    number: Annotated[int, Field(description="Number of the entry in the log.")]
 
 
 class BatchDecision(DecisionAnswer):
@@ -210,7 +212,6 @@ class ShieldSummary(BaseModel):
     cost_needed: bool
     labels: Annotated[bool, Field(description="Whether decisions receive labels later.")]
     advisory: bool
-    when_down: Literal["refuse", "pass"]
     digest: Annotated[str, Field(description="Digest of the policy.")]
     number: Annotated[int, Field(description="Number of the last entry in the log.")]
     hash: Annotated[str, Field(description="Hash of that entry.")]
@@ -234,10 +235,6 @@ class ShieldList(BaseModel):
 
 
 router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
-
-UNGUARDED_EXPLANATION = "The recommendation passed: the store was unavailable, so the shield has not seen it."
-"""Explanation of an unguarded decision."""
-
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -284,27 +281,26 @@ class DirectRoute(JsonRoute):
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> DecisionResponse:
     """Decide on one individual. A repeated request with the same ID gets the same answer."""
     shield = find_stream(context.shields, name, "shield")
-    reply = await context.deciders[name].decide(_decision_operation(payload))
-    headers = _guard_headers(shield, reply.guarded, reply.repeated)
-    return DecisionResponse(_decision_answer(shield, payload.id, reply), headers=headers)
+    result = await _decide(context, shield, payload)
+    return DecisionResponse(
+        _decision_answer(shield, payload.id, result), headers=_guard_headers(shield, result.repeated)
+    )
 
 
 async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> DecisionResponse:
     """Decide on several individuals in their order. Each result is a decision or an error."""
     shield = find_stream(context.shields, name, "shield")
-    decisions = [context.deciders[name].decide(_decision_operation(decision)) for decision in payload.decisions]
-    results: list[dict[str, Any]] = []
-    replies = await asyncio.gather(*decisions, return_exceptions=True)
-    guarded = True
-    for decision, reply in zip(payload.decisions, replies, strict=True):
-        if isinstance(reply, EvenhandError):
-            results.append({"id": decision.id, **error_handlers.describe_error(reply)})
-        elif isinstance(reply, BaseException):
-            raise reply
+    decisions = [_decide(context, shield, decision) for decision in payload.decisions]
+    answers: list[dict[str, Any]] = []
+    results = await asyncio.gather(*decisions, return_exceptions=True)
+    for decision, result in zip(payload.decisions, results, strict=True):
+        if isinstance(result, EvenhandError):
+            answers.append({"id": decision.id, **error_handlers.describe_error(result)})
+        elif isinstance(result, BaseException):
+            raise result
         else:
-            guarded = guarded and reply.guarded
-            results.append({**_decision_answer(shield, decision.id, reply), "repeated": reply.repeated})
-    return DecisionResponse({"results": results}, headers=_guard_headers(shield, guarded))
+            answers.append({**_decision_answer(shield, decision.id, result), "repeated": result.repeated})
+    return DecisionResponse({"results": answers}, headers=_guard_headers(shield))
 
 
 @router.post(
@@ -330,7 +326,7 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
         ) from None
     certificate = result.answer["certificate"]
     answer = {"id": payload.id, "bias": certificate["bias"], "certificate": certificate, "number": result.number}
-    return JSONResponse(answer, headers=_guard_headers(shield, True, result.repeated))
+    return JSONResponse(answer, headers=_guard_headers(shield, result.repeated))
 
 
 def add_decision_routes(app: FastAPI) -> None:
@@ -371,34 +367,37 @@ async def get_shield(name: str, context: RequestContext) -> JSONResponse:
     return JSONResponse(summary)
 
 
-def _decision_operation(payload: DecisionRequest) -> dict[str, Any]:
-    operation: dict[str, Any] = {
+async def _decide(context: ServiceContext, shield: ServedShield, payload: DecisionRequest) -> OperationResult:
+    """Decide on one individual."""
+    name, cost = shield.entry.name, {} if payload.cost is None else {"cost": payload.cost}
+    operation = {
         "op": "decide",
         "id": payload.id,
         "group": payload.group,
         "recommendation": payload.recommendation,
+        **cost,
     }
-    if payload.cost is not None:
-        operation["cost"] = payload.cost
-    return operation
+    with trace_span(context.ledger.tracing, "evenhand.decide", name) as record:
+        result = await context.ledger.ask(name, operation, id=payload.id)
+        record(intervened=bool(result.answer["intervened"]), repeated=result.repeated)
+        return result
 
 
-def _decision_answer(shield: ServedShield, id: str, reply: DecisionReply) -> dict[str, Any]:
-    answer = reply.answer
-    certificate, reason = answer["certificate"], answer["reason"]
+def _decision_answer(shield: ServedShield, id: str, result: OperationResult) -> dict[str, Any]:
+    answer = result.answer
     return {
         "id": id,
         **answer,
-        "guarded": reply.guarded and not shield.advisory,
-        "explanation": DecisionReason(reason).words if reply.guarded else UNGUARDED_EXPLANATION,
-        "bias": None if certificate is None else certificate["bias"],
-        "number": reply.number,
+        "guarded": not shield.entry.advisory,
+        "explanation": DecisionReason(answer["reason"]).words,
+        "bias": answer["certificate"]["bias"],
+        "number": result.number,
     }
 
 
-def _guard_headers(shield: ServedShield, guarded: bool, repeated: bool | None = None) -> dict[str, str]:
-    """Return the headers that tell whether the shield decided, and whether the request was repeated."""
-    headers = {"x-evenhand-guarded": "true" if guarded and not shield.advisory else "false"}
+def _guard_headers(shield: ServedShield, repeated: bool | None = None) -> dict[str, str]:
+    """Return the headers that tell whether the shield decides, and whether the request was repeated."""
+    headers = {"x-evenhand-guarded": "false" if shield.entry.advisory else "true"}
     return headers if repeated is None else {**headers, "x-evenhand-repeated": str(repeated).lower()}
 
 

@@ -14,7 +14,6 @@ const REASONS = {
   rejected: "rejected against the recommendation",
   "would-accept": "followed; a shield in force would have accepted",
   "would-reject": "followed; a shield in force would have rejected",
-  unguarded: "unguarded: the store was unavailable, and the recommendation was followed",
 };
 
 const KINDS = [
