@@ -76,7 +76,7 @@ def test_walking_is_following_every_run(case):
     layers, overrides, cost = followed(policy)
     assert found.expected_cost == pytest.approx(cost, abs=1e-12)
     assert found.expected_cost == pytest.approx(policy.expected_cost, abs=1e-9)
-    np.testing.assert_allclose(found.overrides.sum(axis=1), overrides, atol=1e-12)
+    np.testing.assert_allclose(found.overrides_by_gap.sum(axis=1), overrides, atol=1e-12)
     assert found.reached == sum(len(layer) for layer in layers[:-1])
     overriding = [
         [policy.action(t, state, group) != 0 for group in (0, 1)]
@@ -144,5 +144,5 @@ def test_the_cost_of_all_runs_is_the_cost_that_synthesis_found(horizon, kappa, r
     found = walk_reachable_states(policy)
     assert found.expected_cost == pytest.approx(policy.expected_cost, abs=1e-7)
     assert found.fair
-    assert found.overrides.shape == (horizon, GAP_BINS, 2, 3)
-    np.testing.assert_allclose(found.overrides[..., 0].sum(axis=(1, 2)), 1.0)
+    assert found.overrides_by_gap.shape == (horizon, GAP_BINS, 2, 3)
+    np.testing.assert_allclose(found.overrides_by_gap[..., 0].sum(axis=(1, 2)), 1.0)
