@@ -118,24 +118,6 @@ def test_where_a_metric_is_not_defined_is_said():
     assert "no one has the other label" in women.reason
 
 
-def test_in_the_audit_of_a_model():
-    frame = people()
-
-    def model(given):
-        return (given["score"] > 0.5).astype(int)
-
-    found = evenhand.audit(
-        model,
-        frame[["score", "sex"]],
-        frame["true"],
-        protected=["sex"],
-        metrics={"cost": cost},
-        searched=0,
-        samples=1,
-    )
-    assert found.groups.overall["cost"].value == pytest.approx(cost(frame["true"], model(frame)))
-
-
 def test_percentiles_of_a_mean_are_students_interval():
     """Draws of a mean are normal; the ends are those of Student's t, up to what 200,000 draws leave open."""
     values = np.random.default_rng(0).normal(size=12)

@@ -128,28 +128,6 @@ def test_counted_rows_have_the_numbers_of_rows_in_memory(seed, known):
         )
 
 
-@settings(max_examples=scaled(15), deadline=None)
-@given(st.integers(0, 10**6), st.booleans(), st.booleans())
-def test_true_labels_do_not_move_selection_rates_and_unlabelled_people_do_not_move_error_rates(
-    seed, selective, weighted
-):
-    frame = people(seed, selective=selective)
-    options = {"sample_weight": "weight"} if weighted else {}
-    with_truth, without = audit(frame, **options), audit(frame, truth=False, **options)
-    only = audit(frame[frame["true"].notna()].reset_index(drop=True), **options)
-    assert_same(with_truth.overall["selection_rate"], without.overall["selection_rate"])
-    for name in ("demographic_parity_difference", "demographic_parity_ratio"):
-        assert_same(with_truth.breakdowns[0].gap(name).value, without.breakdowns[0].gap(name).value)
-    for gap in only.breakdowns[0].gaps:
-        if gap.metric == "selection_rate" or set(selected_groups(only)) != set(selected_groups(with_truth)):
-            continue
-        other = with_truth.breakdowns[0].gap(gap.name)
-        assert_same(other.value, gap.value)
-        assert (other.best, other.worst, other.not_assessable) == (gap.best, gap.worst, gap.not_assessable)
-    for name in ERROR_RATES:
-        assert_same(with_truth.overall[name], only.overall[name])
-
-
 def assert_same(quantity, other):
     assert quantity.kind == other.kind
     if isinstance(quantity, Observed):

@@ -84,22 +84,6 @@ def test_gaps_subgroups_and_words_are_weighted():
     assert "weighted" not in audit(frame.drop(columns="wt")).to_markdown()
 
 
-def test_a_model_is_audited_by_weights_and_says_what_is_not():
-    frame = people()
-    result = evenhand.audit(
-        lambda table: 2.0 * table["age"] + 50 * (table["sex"] == "F"),
-        frame.assign(age=np.arange(len(frame)) % 60)[["sex", "age", "true", "wt"]],
-        target="true",
-        protected=["sex"],
-        sample_weight="wt",
-        kind="number",
-        samples=50,
-    )
-    assert result.groups.weights == "wt"
-    shown = 2.0 * (np.arange(len(frame)) % 60) + 50 * (frame["sex"] == "F")
-    assert result.groups.overall["mean"].value == pytest.approx(np.average(shown, weights=frame["wt"]))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("related", [False, True], ids=["unrelated", "by number"])
 def test_weighted_intervals_of_numbers_hold(related):

@@ -95,34 +95,3 @@ def test_a_contrast_with_nine_people_is_refused_and_says_why() -> None:
         assert isinstance(each, Finding)
         assert each.found
         assert each.high < 0
-
-
-def test_ten_women_are_refused_and_two_hundred_men_are_judged() -> None:
-    first, second, third = judged("german")
-    assert isinstance(first, RefusedRuleSet)
-    assert isinstance(second, RefusedRuleSet)
-    assert "10" in first.reason
-    assert "12" in second.reason
-    assert isinstance(third, Finding)
-
-
-def test_a_floor_of_nine_lets_the_published_contrast_through_without_a_finding_to_trust() -> None:
-    # 7 of the 9 subscribed: even where somebody lowers the floor, the interval says how little that is.
-    first = judged("bank", min_size=9)[0]
-    assert isinstance(first, Finding)
-    assert first.rest_positives == 7
-    assert first.high - first.low > 0.4
-
-
-def test_judged_intervals_are_those_of_the_counts() -> None:
-    people = everybody("census")
-    first = judged("census")[0]
-    assert isinstance(first, Finding)
-    frame = people.frame
-    inside = (
-        (frame["sex"] == "Male") & frame["age"].between(40, 79) & frame["race"].isin(["White", "Asian-Pac-Islander"])
-    )
-    rate, rest = (frame.loc[who, "income"].eq(">50K").mean() for who in (inside, ~inside))
-    assert first.rate == pytest.approx(rate)
-    assert first.rest_rate == pytest.approx(rest)
-    assert first.low < first.plain_low < first.gap < first.plain_high < first.high
