@@ -250,12 +250,6 @@ def _distinct_numbers(numbers: Integers, counts: Integers | None = None) -> tupl
     """Count the people with each number."""
     if len(numbers) == 0:
         return numbers, numbers
-    if counts is not None:
-        values, code = np.unique(numbers, return_inverse=True)
-        return values, np.bincount(code, weights=counts, minlength=len(values)).astype(np.int64)
     lowest, highest = int(numbers.min()), int(numbers.max())
-    if highest - lowest > 4 * len(numbers):  # too sparse to count by position
-        return np.unique(numbers, return_counts=True)
-    sizes = np.bincount(numbers - lowest)
-    present = np.flatnonzero(sizes)
-    return present + lowest, sizes[present]
+    codes, keys = number_combinations([(numbers - lowest, highest - lowest + 1)])
+    return keys[:, 0] + lowest, np.bincount(codes, weights=counts).astype(np.int64)

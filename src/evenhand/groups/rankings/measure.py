@@ -81,7 +81,7 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     measured = Measured({}, [], 0)
     for measure, table in below.items():
         values = _divide(above[measure].sum(axis=0), table.sum(axis=0))
-        numbers, compared = _describe_numbers(ranked, measure, values), _find_compared(ranked, measure, values)
+        compared, intervals = _find_compared(ranked, measure, values), np.full((2, *values.shape), np.nan)
         ends: dict[int, tuple[float, float]] = {}
         if compared.any():
             lists = _count_lists(ranked, measure, table)[compared]
@@ -94,14 +94,15 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
             # intervals sufficiently, so the number of added lists is capped.
             needed = min(reach, 1.5 * float(normal_quantile(ranked.config.confidence)))
             ratios = clustered_ratios(sums, critical=needed)
-            limits = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
-            for (column, place), ends_of in zip(np.argwhere(compared).tolist(), limits.T.tolist(), strict=True):
-                numbers[column][place] = numbers[column][place].within(*ends_of)
+            intervals[:, compared] = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
             ends = _gap_ends(ranked, measure, np.nonzero(compared)[1], ratios, reach, rng)
-        measured.numbers[measure] = numbers
-        for place, gap in enumerate(_find_gaps(ranked, measure, values[None])):
-            number = gap.number
-            measured.gaps.append(number.within(*ends[place]) if number.value is not None and place in ends else number)
+        measured.numbers[measure] = _describe_numbers(ranked, measure, values, low=intervals[0], high=intervals[1])
+        for place, (number, _) in enumerate(_find_gaps(ranked, measure, values[None])):
+            if number.value is not None and place in ends:
+                low_end, high_end = ends[place]
+                limits = {"low": min(low_end, number.value), "high": max(high_end, number.value)}
+                number = number.model_copy(update=limits)
+            measured.gaps.append(number)
     return measured
 
 
@@ -198,19 +199,14 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
         above = [numerators(codes) for codes in orders]
         for measure, table in below.items():
             values = _divide(np.array([sums[measure][0] for sums in above]), table[0])
-            numbers, compared = (
-                _describe_numbers(ranked, measure, values[0]),
-                _find_compared(ranked, measure, values[0]),
-            )
+            compared, ranges = _find_compared(ranked, measure, values[0]), np.full((3, *values[0].shape), np.nan)
             if count and compared.any():
                 even = even_orders(values[0][compared], values[1:, compared], confidence)
                 limits = np.clip((even.low, even.high), 0.0, 1.0 if measure in SHARES else np.inf)
-                columns = zip(np.argwhere(compared).tolist(), *limits.tolist(), even.p.tolist(), strict=True)
-                for i, ((column, place), low, high, p) in enumerate(columns):
-                    if even.high[i] > even.low[i]:
-                        ends = {"even_low": low, "even_high": high, "p": p}
-                        numbers[column][place] = numbers[column][place].model_copy(update=ends)
-            measured.numbers[measure] = numbers
+                ranges[:, compared] = np.where(even.high > even.low, (*limits, even.p), np.nan)
+            measured.numbers[measure] = _describe_numbers(
+                ranked, measure, values[0], even_low=ranges[0], even_high=ranges[1], p=ranges[2]
+            )
             for number, drawn in _find_gaps(ranked, measure, values):
                 drawn = drawn[1:][~np.isnan(drawn[1:])]
                 if number.value is not None and len(drawn) and np.ptp(drawn) > 0:
@@ -243,18 +239,18 @@ def _list_places(ranked: RankedLists, measure: str) -> tuple[int | None, ...]:
     return ranked.at if measure == SELECTION else (None,)
 
 
-def _describe_numbers(ranked: RankedLists, measure: str, values: Floats) -> list[list[RankedNumber]]:
-    """Build the numbers of a measure, without intervals."""
-    reason = "these lists have no candidates to compare"
-    return [
-        [
-            RankedNumber(name=measure, at=at, value=None, reason=reason)
-            if np.isnan(value)
-            else RankedNumber(name=measure, at=at, value=value)
-            for at, value in zip(_list_places(ranked, measure), row, strict=True)
-        ]
-        for row in values.tolist()
-    ]
+def _describe_numbers(ranked: RankedLists, measure: str, values: Floats, **ends: Floats) -> list[list[RankedNumber]]:
+    """Build the numbers of a measure, with the given ends where they are known, shape (groups or pairs, places)."""
+
+    def build(at: int | None, value: float, *limits: float) -> RankedNumber:
+        if np.isnan(value):
+            reason = "these lists have no candidates to compare"
+            return RankedNumber(name=measure, at=at, value=None, reason=reason)
+        known = {name: limit for name, limit in zip(ends, limits, strict=True) if not np.isnan(limit)}
+        return RankedNumber(name=measure, at=at, value=value, **known)
+
+    rows, places = np.stack([values, *ends.values()], axis=-1).tolist(), _list_places(ranked, measure)
+    return [[build(at, *cell) for at, cell in zip(places, row, strict=True)] for row in rows]
 
 
 def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[_Gap]:

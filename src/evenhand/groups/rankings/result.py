@@ -59,11 +59,6 @@ class RankedNumber(ResultPart):
     best: str = ""
     worst: str = ""
 
-    def within(self, low: float, high: float) -> Self:
-        """Add an interval to a known number, extended to contain it."""
-        assert self.value is not None
-        return self.model_copy(update={"low": min(low, self.value), "high": max(high, self.value)})
-
     def scaled(self, name: str, factor: float, highest: float = math.inf) -> Self:
         """Multiply the number and its ends by a factor.
 
