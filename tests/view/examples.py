@@ -355,7 +355,6 @@ def subgroups(**more: object) -> SubgroupResult:
             "seconds": 0.3,
             "method": "exact",
             "measure": "favourable",
-            "against": "rest",
             "control": "max-t",
             "confidence": 0.95,
             "critical": 2.91,
