@@ -403,7 +403,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     ),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
-    "premiums": (premiums, {"overview", "number quantiles", "subgroup gaps"}),
+    "premiums": (premiums, {"overview", "subgroup gaps"}),
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "mitigation": (mitigation, {"candidates", "before and after"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -17,8 +17,8 @@ from evenhand.groups.engine import TENTHS, GroupCounts, Sample, measure_sample
 from evenhand.groups.estimators import Computed, Estimator, SkewedMean
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import HALVES, count_labels
-from evenhand.groups.membership import DecidedPeople, Membership, Partition, group_people
-from evenhand.groups.result import GroupMetrics, NumberOutcome, QuantileCurve
+from evenhand.groups.membership import DecidedPeople, Membership, group_people
+from evenhand.groups.result import GroupMetrics, NumberOutcome
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
@@ -32,9 +32,6 @@ from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 QUANTILES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
 """Compared quantiles, with the share of people below."""
-
-CURVE = tuple(share / 20 for share in range(1, 20))
-"""Shares of people at which quantile curves are drawn."""
 
 ORDERED = "order statistics (binomial)"
 EFFECTIVE = ", of effective sample sizes (weights)"
@@ -208,18 +205,6 @@ def _measure(
         metrics,
         started=started,
         favourable=str(target.favourable),
-        outcome=NumberOutcome(name=target.name, unit=target.unit, curves=tuple(_trace_quantiles(sample))),
+        outcome=NumberOutcome(name=target.name, unit=target.unit),
         kept=KeptDecisions.keep(people, kept) if config.keep_decisions else None,
     )
-
-
-def _trace_quantiles(sample: NumberSample) -> Iterator[QuantileCurve]:
-    """Yield the quantile curve of each group by each attribute."""
-    for membership in sample.memberships:
-        partition = Partition.of([membership])
-        people = np.bincount(partition.codes, minlength=len(partition.values))
-        parts = OrderedParts.of(sample.at(partition.known), partition.codes, people)
-        for i, label in enumerate(partition.labels):
-            weights = None if parts.weights is None else parts.weights[i]
-            values = tuple(sample_quantile(parts.numbers[i], share, weights) for share in CURVE)
-            yield QuantileCurve(by=membership.name, group=label, n=int(people[i]), shares=CURVE, values=values)

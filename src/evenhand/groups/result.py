@@ -38,35 +38,16 @@ class CalibrationBin(ResultPart):
     base_rate: Quantity
 
 
-class QuantileCurve(ResultPart):
-    """Quantiles of the numeric decisions of one group.
-
-    Attributes:
-        by, group: Protected attribute and group.
-        n: Number of people.
-        shares: Shares of the people.
-        values: Quantile for each share.
-    """
-
-    by: str
-    group: str
-    n: int
-    shares: tuple[float, ...]
-    values: tuple[float, ...]
-
-
 class NumberOutcome(ResultPart):
     """Numeric decisions.
 
     Attributes:
         name: Column of the numbers.
         unit: Unit of the numbers; None if it is unknown.
-        curves: Quantile curves of the groups by each single attribute.
     """
 
     name: str
     unit: str | None = None
-    curves: tuple[QuantileCurve, ...] = ()
 
 
 class GroupedResult(Result):
@@ -224,12 +205,8 @@ class GroupMetrics(GroupedResult):
         return None if self.overall else self.labels
 
     def _small_groups_hidden(self) -> dict[str, Any]:
-        outcome = self.outcome
-        if outcome is not None:
-            curves = tuple(curve for curve in outcome.curves if curve.n >= self.min_group_size)
-            outcome = outcome.model_copy(update={"curves": curves})
         calibration = tuple(part for part in self.calibration if part.n >= self.min_group_size)
-        return {**super()._small_groups_hidden(), "kept": None, "calibration": calibration, "outcome": outcome}
+        return {**super()._small_groups_hidden(), "kept": None, "calibration": calibration}
 
     def document(self) -> Document:
         """Build a document with the gaps between groups, then the metrics of each group."""

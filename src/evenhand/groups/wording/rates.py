@@ -180,15 +180,8 @@ def overview_figure(result: GroupMetrics) -> Iterator[Figure]:
 
 
 def _breakdown_figure(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Figure]:
-    """Yield a figure of the rates of the groups, or of the quantile curves of numeric decisions by one attribute."""
+    """Yield a figure of the rates of the groups; nothing for numeric decisions."""
     if result.outcome is not None:
-        if len(breakdown.by) == 1:
-            text = (
-                f"Quantile curves of {result.outcome.name} by {breakdown.by[0]}{unit_and_weights(result)}: the number "
-                f"that a given share of the people do not exceed. Groups of fewer than {result.min_group_size} people "
-                "are not drawn; of many groups, only the five largest are drawn."
-            )
-            yield Figure("number quantiles", text, result, breakdown.by)
         return
     text = DOTS + (BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else "") + DASHED
     text += "" if result.weights is None else f" Weighted by {result.weights}."

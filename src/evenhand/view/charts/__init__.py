@@ -82,7 +82,6 @@ FIGURES: dict[str, FigureSource] = {
     "language gaps": FigureSource("llm", "draw_language_gaps", "rows"),
     "longest gaps": FigureSource("generation", "draw_gaps", "svg"),
     "overview": FigureSource("groups", "draw_overview", "rows"),
-    "number quantiles": FigureSource("numbers", "draw_quantiles", "svg"),
     "prompts": FigureSource("assessment", "draw_prompts", "rows"),
     "proved shares": FigureSource("certification", "draw_shares", "rows"),
     "selection over places": FigureSource("rankings", "draw_selection", "svg"),

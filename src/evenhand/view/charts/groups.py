@@ -13,7 +13,6 @@ from evenhand.groups.wording.rates import DRAWN, FOUR_FIFTHS
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value
 from evenhand.view.charts.confusion import draw_group_confusions
-from evenhand.view.charts.numbers import draw_quantiles
 from evenhand.view.drawing.axis import Axis, percentages, spread
 from evenhand.view.drawing.rows import Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Tick, dot_for, together
 from evenhand.view.drawing.theme import Spec, stack_charts
@@ -40,11 +39,10 @@ WHOLE = Axis(0.0, 1.0, ((0.0, "0 %"), (0.25, ""), (0.5, "50 %"), (0.75, ""), (1.
 def plot_groups(result: GroupMetrics) -> Spec | RowChart:
     """All breakdowns above each other: selection, true and false positive rate of every group with its interval.
 
-    For numeric targets, quantile curves by each attribute; for several labels, confusion matrices.
+    For numeric targets, the mean of each group by each attribute; for several labels, confusion matrices.
     """
     if result.outcome is not None:
-        names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
-        return stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
+        return draw_overview(result)
     if result.by_label is not None:
         return plot_labels(result.by_label)
     return draw_groups(result)
