@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.schema.attribute import Attribute, NumberFormat
+from evenhand.schema.attribute import NumberFormat
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing, means_unknown, plain_value, truth_key
 from evenhand.schema.table import read_number as read_any_number
@@ -197,10 +197,12 @@ AS_READ = ColumnTypes()
 def plan_conversion(name: str, expected: ColumnInput, schema: Schema, column: Any) -> ColumnConversion:
     """Plan the conversion of a column of a text table."""
     attribute = schema[name] if name in schema.names else None
-    unknown = _unknown_words(attribute, schema)
+    declared: Sequence[Any] = () if attribute is None else attribute.unknown or ()
+    unknown = frozenset({*schema.missing_markers, *(word for word in declared if isinstance(word, str))})
     plan = ColumnConversion(name, expected, None if attribute is None else attribute.number_format, unknown)
     values = [value for value in column.dropna().unique().tolist() if not plan._is_unknown(value)]
-    if expected.type == "numbers" and values and all(_is_truth_word(value) for value in values):
+    truths = [isinstance(value, str) and value.strip().casefold() in ("true", "false") for value in values]
+    if expected.type == "numbers" and truths and all(truths):
         plan = ColumnConversion(name, ColumnInput("booleans", missing=True), plan.number_format, unknown)
     if column.dtype.kind == "f":
         integral = bool(column.isna().any()) and all(float(value).is_integer() for value in values)
@@ -248,12 +250,3 @@ def read_number(value: Any, number_format: NumberFormat | None = None) -> int | 
     number = math.nan if number_format is None else number_format.read(value)
     number = read_any_number(value) if math.isnan(number) else number
     return number if math.isfinite(number) else None
-
-
-def _is_truth_word(value: Any) -> bool:
-    return isinstance(value, str) and value.strip().casefold() in ("true", "false")
-
-
-def _unknown_words(attribute: Attribute | None, schema: Schema) -> frozenset[str]:
-    declared: Sequence[Any] = () if attribute is None else attribute.unknown or ()
-    return frozenset({*schema.missing_markers, *(word for word in declared if isinstance(word, str))})

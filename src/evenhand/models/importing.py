@@ -40,11 +40,16 @@ def import_object(source: str, folder: Path | None = None) -> Any:
         ) from None
     except (Exception, SystemExit) as error:
         raise _import_error(source, name, error) from error
-    _check_origin(name.partition(".")[0], place, source)
+    root = name.partition(".")[0]
+    spec, origin = PathFinder.find_spec(root, [place]), getattr(sys.modules[root], "__file__", None)
+    if spec and spec.origin and origin and Path(origin).resolve() != Path(spec.origin).resolve():
+        message = f"another module {root!r} is already imported from {origin}"
+        raise ModelError(message, location=source, hint=f"rename {spec.origin}")
     value: Any = module
     for part in attribute.split("."):
         if not hasattr(value, part):
-            names = [name for name in dir(value) if not name.startswith("_") and _is_model(getattr(value, name))]
+            public = ((name, getattr(value, name)) for name in dir(value) if not name.startswith("_"))
+            names = [name for name, model in public if callable(model) or hasattr(model, "predict")]
             raise ModelError(
                 f"there is no {part!r} in {name}",
                 location=source,
@@ -52,23 +57,6 @@ def import_object(source: str, folder: Path | None = None) -> Any:
             )
         value = getattr(value, part)
     return value
-
-
-def _check_origin(name: str, place: str, source: str) -> None:
-    """Check that an imported module comes from the folder if the folder contains one of this name."""
-    spec = PathFinder.find_spec(name, [place])
-    origin = getattr(sys.modules[name], "__file__", None)
-    if spec is None or spec.origin is None or origin is None or Path(origin).resolve() == Path(spec.origin).resolve():
-        return
-    raise ModelError(
-        f"another module {name!r} is already imported from {origin}",
-        location=source,
-        hint=f"rename {spec.origin}",
-    )
-
-
-def _is_model(candidate: Any) -> bool:
-    return callable(candidate) or hasattr(candidate, "predict")
 
 
 def _import_error(source: str, module: str, error: BaseException) -> ModelError:

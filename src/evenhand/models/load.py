@@ -64,8 +64,16 @@ def open_model(source: Any, request: LoadRequest) -> Any:
     if request.output is not None:
         check_output(request.output)
     loaded = isinstance(source, Scorer)  # its labels were confirmed when it was loaded
-    if isinstance(source, str | Path):
-        source, request = _locate(source, request)
+    if isinstance(source, str) and is_path(source):
+        source = Path(source)
+    elif isinstance(source, str) and not is_url(source):
+        if not OBJECT_NAME.fullmatch(source):
+            hint = f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function"
+            raise ModelError(f"this is not a model: {source!r}", hint=hint)
+        from evenhand.models.importing import import_object
+
+        request = dataclasses.replace(request, name=request.name or source)
+        source = import_object(source)
     if isinstance(source, Path):
         model = _load_file(source, request)
     elif isinstance(source, str):
@@ -80,26 +88,6 @@ def open_model(source: Any, request: LoadRequest) -> Any:
     if request.confirm and not loaded and getattr(model, "guessed", False):
         return _check_guess(model, request.like)
     return model
-
-
-def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]:
-    """Find the file, URL or object that a source names, and name it in the request.
-
-    Raises:
-        ModelError: The text is none of these.
-    """
-    if isinstance(source, Path) or is_path(source):
-        return Path(source), request
-    if is_url(source):
-        return source, request
-    if OBJECT_NAME.fullmatch(source):
-        from evenhand.models.importing import import_object
-
-        return import_object(source), dataclasses.replace(request, name=request.name or source)
-    raise ModelError(
-        f"this is not a model: {source!r}",
-        hint=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
-    )
 
 
 def _check_guess(scorer: Scorer, like: Any) -> Scorer:
@@ -188,16 +176,12 @@ def _load_file(path: Path, request: LoadRequest) -> Any:
             "text classifier needs texts: `text_column=NAME`",
         )
     if loader is None:
-        raise ModelError(
-            f"a file that ends in {path.suffix!r} is not a known kind of model"
-            if path.suffix
-            else "the file has no suffix",
-            location=str(path),
-            hint=f"known kinds are {', '.join(LOADERS)}; anything else can be wrapped as module:function",
-        )
+        message = f"a file that ends in {path.suffix!r} is not a known kind of model"
+        hint = f"known kinds are {', '.join(LOADERS)}; anything else can be wrapped as module:function"
+        raise ModelError(message if path.suffix else "the file has no suffix", location=str(path), hint=hint)
     with _refuse_damage(path):
         scorer = loader(path, dataclasses.replace(request, name=request.name or path.name))
-    return _rename(scorer if loader is _load_stored else require_encodings(scorer), request.name)
+    return _with_fields(scorer if loader is _load_stored else require_encodings(scorer), name=request.name)
 
 
 @contextmanager
@@ -219,13 +203,13 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     schema, kind = request.schema, type(source).__name__
     is_number = schema.target.is_number
     if isinstance(source, Regressor if is_number else Scorer):
-        return _rename(_adopt_schema(source, schema), request.name)
+        return _with_fields(_adopt_schema(source, schema), name=request.name)
     family = type(source).__module__.partition(".")[0]
     if family in ("xgboost", "lightgbm") and kind == "Booster":
         from evenhand.models.readers.boosters import read_booster
 
         refuse_stated(request.output, request.name or kind)
-        return require_encodings(_rename(read_booster(source, schema), request.name))
+        return require_encodings(_with_fields(read_booster(source, schema), name=request.name))
     if not is_number and family == "onnx" and hasattr(source, "SerializeToString"):
         from evenhand.models.blackbox.onnx_model import open_onnx
 
@@ -245,8 +229,7 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     predicts = hasattr(source, "predict") and not isinstance(source, type)
     fitted = predicts and (hasattr(source, "classes_") or hasattr(source, "get_params"))
     if fitted or (is_number and (predicts or callable(source))):
-        if request.output is not None:
-            refuse_stated(request.output, request.name or kind)
+        refuse_stated(request.output, request.name or kind)
         return require_encodings(wrap_estimator(source, request))
     if predicts:
         request, source = dataclasses.replace(request, name=request.name or kind), source.predict
@@ -260,13 +243,10 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     )
 
 
-def _rename(scorer: Any, name: str | None) -> Any:
-    return scorer if name in (None, scorer.name) else _with_fields(scorer, name=name)
-
-
 def _with_fields(scorer: Any, **changes: Any) -> Any:
-    """Change fields of a model. A model of another library is returned unchanged."""
-    return dataclasses.replace(scorer, **changes) if hasattr(scorer, "__dataclass_fields__") else scorer
+    """Change the fields that are not None. A model of another library is returned unchanged."""
+    changes = {name: value for name, value in changes.items() if value is not None}
+    return dataclasses.replace(scorer, **changes) if hasattr(scorer, "__dataclass_fields__") and changes else scorer
 
 
 def _adopt_schema(scorer: Any, schema: Schema) -> Any:
@@ -285,12 +265,10 @@ def _adopt_schema(scorer: Any, schema: Schema) -> Any:
                 location=scorer.name,
                 hint="load the model with the schema it is audited with",
             )
-    if len(scorer.schema.attributes) != len(schema.attributes):
-        raise ModelError(
-            f"the model was loaded for {len(scorer.schema.attributes)} attributes, and the schema has "
-            f"{len(schema.attributes)}",
-            location=scorer.name,
-        )
+    own_count, count = len(scorer.schema.attributes), len(schema.attributes)
+    if own_count != count:
+        message = f"the model was loaded for {own_count} attributes, and the schema has {count}"
+        raise ModelError(message, location=scorer.name)
     changes: dict[str, Any] = {"schema": schema}
     if not schema.target.is_number:
         changes["classes"], changes["favourable"], _ = match_labels(schema, scorer.classes, location=scorer.name)

@@ -108,7 +108,8 @@ class OutputReading:
             return replies.label_reply(labels, len(classes))
         if outputs.shape[1] > 1:
             scores = outputs if self.kind == "probability" else softmax(outputs)
-            return replace(replies.score_reply(scores, len(classes), location=location), labels=_largest(outputs))
+            labels = np.argmax(outputs, axis=1).astype(np.int64)
+            return replace(replies.score_reply(scores, len(classes), location=location), labels=labels)
         _require_two(classes, location)
         values = outputs[:, 0]
         if self.kind == "probability" and not _are_probabilities(values):
@@ -127,10 +128,6 @@ class OutputReading:
 
 class _OpenReadingError(ValueError):
     """Reason why the meaning of an output is ambiguous."""
-
-
-def _largest(outputs: Floats) -> Integers:
-    return np.asarray(np.argmax(outputs, axis=1), dtype=np.int64)
 
 
 def _require_two(classes: Sequence[Value], location: str) -> None:
@@ -239,7 +236,14 @@ def read_outputs(
     if outputs.shape[1] > 1:
         reading = _read_columns(outputs, stated, location)
     elif stated is not None:
-        reading = _read_as_stated(outputs[:, 0], stated, location)
+        values = outputs[:, 0]
+        if stated == "probability" and not _are_probabilities(values):
+            raise ModelError(
+                f"expected probabilities, got values from {values.min():g} to {values.max():g}",
+                location=location,
+                hint="state `output=logit` or `output=score`, or divide percentages by 100",
+            )
+        reading = OutputReading(stated, "as stated", stated == "probability" and _are_zero_one(values))
     else:
         try:
             reading = _read_column(outputs[:, 0], truth, classes, position, location)
@@ -253,11 +257,17 @@ def read_outputs(
         return reading
     scores = reading.reply(outputs, classes, position, location=location).scores[:, favourable]
     support = association(scores, truth)
-    single = outputs.shape[1] == 1
     if not reading.evidence:
         return reading
+    single = outputs.shape[1] == 1
     if support <= -STANDARD_ERRORS or (single and _is_reverse(classes, position) and support < SUPPORT_ERRORS):
-        raise _direction_error(classes[favourable], single, support, location)
+        reason = "the true labels indicate the opposite" if support <= -STANDARD_ERRORS else "no true labels confirm it"
+        message = f"the model's output was interpreted as that of {classes[favourable]!r}"
+        hint = f"if this is correct, {ASK}; otherwise let the model return labels of the target"
+        if not single:
+            message = "the model's outputs were mapped to the target's labels in the order of its values"
+            hint = "list the target's `values` in the schema, in the order of the model's outputs"
+        raise ModelError(f"{message}, and {reason}", location=location, hint=hint)
     if support >= SUPPORT_ERRORS:
         reading = replace(reading, evidence=f"{reading.evidence}, and the true labels agree")
     return reading
@@ -318,16 +328,6 @@ def _are_zero_one(outputs: Floats) -> bool:
     return bool(np.isin(outputs, (0, 1)).all())
 
 
-def _read_as_stated(values: Floats, stated: OutputKind, location: str) -> OutputReading:
-    if stated == "probability" and not _are_probabilities(values):
-        raise ModelError(
-            f"expected probabilities, got values from {values.min():g} to {values.max():g}",
-            location=location,
-            hint="state `output=logit` or `output=score`, or divide percentages by 100",
-        )
-    return OutputReading(stated, "as stated", stated == "probability" and _are_zero_one(values))
-
-
 def _read_column(
     values: Floats, truth: Integers, classes: Sequence[Value], position: int, location: str
 ) -> OutputReading:
@@ -384,21 +384,6 @@ def first_reading(outputs: Floats, classes: Sequence[Value]) -> OutputReading:
     return OutputReading("labels" if labels else "score", "", labels)
 
 
-def _direction_error(label: Value, single: bool, support: float, location: str) -> ModelError:
-    reason = "the true labels indicate the opposite" if support <= -STANDARD_ERRORS else "no true labels confirm it"
-    if not single:
-        return ModelError(
-            f"the model's outputs were mapped to the target's labels in the order of its values, and {reason}",
-            location=location,
-            hint="list the target's `values` in the schema, in the order of the model's outputs",
-        )
-    return ModelError(
-        f"the model's output was interpreted as that of {label!r}, and {reason}",
-        location=location,
-        hint=f"if this is correct, {ASK}; otherwise let the model return labels of the target",
-    )
-
-
 def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int, ordered: bool, location: str) -> str:
     """Describe how a number returned by the model was interpreted as the favourable label.
 
@@ -415,23 +400,16 @@ def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int
             target's values are in a different order.
     """
     support, labelled = association(scores, truth), int((truth >= 0).sum())
+    sentence = f"The model returns numbers. {number} was interpreted as {label!r}"
     if support >= SUPPORT_ERRORS:
-        return (
-            f"The model returns numbers. {number} was interpreted as {label!r}: the true labels of "
-            f"{format_count(labelled, 'person', 'people')} agree."
-        )
+        return f"{sentence}: the true labels of {format_count(labelled, 'person', 'people')} agree."
     reason = "there are no true labels to confirm it"
     if labelled:
-        reason = (
-            "the true labels indicate the opposite"
-            if support <= -SUPPORT_ERRORS
-            else "the true labels are inconclusive"
-        )
-    if ordered and support > -SUPPORT_ERRORS:
-        return (
-            f"The model returns numbers. {number} was interpreted as {label!r}, by the order of the target's values; "
-            f"{reason}."
-        )
+        reason = "the true labels are inconclusive"
+    if support <= -SUPPORT_ERRORS:
+        reason = "the true labels indicate the opposite"
+    elif ordered:
+        return f"{sentence}, by the order of the target's values; {reason}."
     raise ModelError(
         f"the model returns numbers, and it is unclear whether {number} means {label!r}: {reason}",
         location=location,

@@ -160,14 +160,23 @@ def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable:
     Raises:
         ModelError: A value is not a label.
     """
-    positions = [_find_position(kind, classes, favourable) for kind in kinds]
+    positions = [next((i for i, label in enumerate(classes) if same_label(kind, label)), None) for kind in kinds]
+    if len(classes) == 2:
+        positions = [
+            (favourable if kind else 1 - favourable) if position is None and isinstance(kind, bool) else position
+            for kind, position in zip(kinds, positions, strict=True)
+        ]
     unknown = [kind for kind, position in zip(kinds, positions, strict=True) if position is None]
     if not unknown:
         return np.array(positions, dtype=np.int64)
     words = [kind for kind in unknown if isinstance(kind, bool) or not isinstance(kind, int | float)]
     if not words and any(isinstance(kind, bool | str) for kind in kinds):
         raise ModelError(f"the model returned both labels and numbers such as {unknown[0]!r}", location=location)
-    raise _unknown_label_error((words or unknown)[0], classes, location)
+    raise ModelError(
+        f"the model returned {(words or unknown)[0]!r}, which is not one of the labels {', '.join(map(repr, classes))}",
+        location=location,
+        hint="list the model's own labels in the schema's target, or return scores of the favourable label",
+    )
 
 
 def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) -> NDArray[Any]:
@@ -231,15 +240,6 @@ def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
     return Reply(scores, np.argmax(scores, axis=1).astype(np.int64), bool(np.isin(scores, (0, 1)).all()))
 
 
-def _find_position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
-    for i, label in enumerate(classes):
-        if same_label(reply, label):
-            return i
-    if isinstance(reply, bool) and len(classes) == 2:
-        return favourable if reply else 1 - favourable
-    return None
-
-
 def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
     """Return the distinct replies as Python values, and the position of each reply among them."""
     if array.dtype.kind in "biuf":
@@ -250,14 +250,6 @@ def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
     keys = [(type(value), value if value.__hash__ else repr(value)) for value in values]
     order = [positions.setdefault(key, len(positions)) for key in keys]
     return [value for _, value in positions], np.array(order, dtype=np.int64)
-
-
-def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) -> ModelError:
-    return ModelError(
-        f"the model returned {reply!r}, which is not one of the labels {', '.join(map(repr, classes))}",
-        location=location,
-        hint="list the model's own labels in the schema's target, or return scores of the favourable label",
-    )
 
 
 # Labels of the schema for a model's answers.

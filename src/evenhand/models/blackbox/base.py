@@ -190,16 +190,31 @@ class RowModel(ABC):
         return self.answer_rows(self.types.convert(table.to_native(), self.name), len(table))
 
     def input(self, individuals: Floats) -> Any:
-        """Build the rows for individuals (n, attributes)."""
-        return model_input(
-            self.schema,
-            individuals,
-            self.form,
-            like=self.like,
-            columns=self.columns,
-            types=self.types,
-            location=self.name,
-        )
+        """Convert individuals (n, attributes) to the form that the model accepts.
+
+        Raises:
+            ModelError: A value is missing without a code for missing values in the encoding, or required passthrough
+                columns are absent.
+        """
+        import narwhals as nw
+
+        schema, form, like, columns = self.schema, self.form, self.like, self.columns
+        if form == "numbers":
+            return plain_numbers(schema, individuals, location=self.name)
+        frame = decode(schema, individuals, like=like if form == "frame" or self.types else None, rows=like)
+        if columns is None and form == "words":
+            columns = schema.names
+        if columns is not None:
+            if like is None and any(name in schema.passthrough for name in columns):
+                raise ModelError(
+                    f"the model takes passthrough columns ({', '.join(schema.passthrough)}), which are available only "
+                    "in the data",
+                    location=self.name,
+                    hint="pass the data as well: `data=FILE`",
+                )
+            frame = nw.from_native(frame, eager_only=True).select(list(columns)).to_native()
+        frame = self.types.convert(frame, self.name)
+        return frame if form == "frame" else frame.to_numpy(dtype=object)
 
     def call(self, function: Callable[[Any], Any], rows: Any) -> Any:
         """Call a function of the model and convert exceptions to ``ModelError``."""
@@ -274,52 +289,6 @@ def probe_individuals(schema: Schema) -> Floats:
 
 
 # Rows of a model.
-
-
-def model_input(
-    schema: Schema,
-    individuals: Floats,
-    form: InputForm,
-    *,
-    like: Any,
-    columns: Sequence[str] | None = None,
-    types: ColumnTypes = AS_READ,
-    location: str,
-) -> Any:
-    """Convert individuals (n, attributes) to the form that a model accepts.
-
-    Args:
-        schema: Schema of the individuals.
-        individuals: The individuals.
-        form: Form of the rows.
-        like: Template for the form ``frame``.
-        columns: Columns of the data frame or string array, in order. Default: all attributes.
-        types: Column types that the model expects, for text tables.
-        location: Name of the model in messages.
-
-    Raises:
-        ModelError: A value is missing without a code for missing values in the encoding, or required passthrough
-            columns are absent.
-    """
-    if form == "numbers":
-        return plain_numbers(schema, individuals, location=location)
-    frame = decode(schema, individuals, like=like if form == "frame" or types.conversions else None, rows=like)
-    if columns is None and form == "words":
-        columns = schema.names
-    if columns is not None:
-        if like is None and any(name in schema.passthrough for name in columns):
-            raise ModelError(
-                f"the model takes passthrough columns ({', '.join(schema.passthrough)}), which are available only in "
-                "the data",
-                location=location,
-                hint="pass the data as well: `data=FILE`",
-            )
-        import narwhals as nw
-
-        frame = nw.from_native(frame, eager_only=True).select(list(columns)).to_native()
-    if types.conversions:
-        frame = types.convert(frame, location)
-    return frame if form == "frame" else frame.to_numpy(dtype=object)
 
 
 def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floats:
@@ -422,24 +391,18 @@ def settle_input(
             continue
         if form == "frame" and model.like is not None:
             _check_same_people(candidate)
-        if refused:
-            return add_caution(candidate, _describe_retry(form, forms[0], refused[0]))
+        if refused:  # array columns are matched by position, which cannot be verified
+            reason = refused[0].message.removeprefix(CANNOT_ASK)
+            return add_caution(
+                candidate,
+                f"The model was queried with {FORMS[form]}, columns in the order of the schema, because it failed with "
+                f"{FORMS[forms[0]]}: {reason}. If it expects other columns, all its results are wrong.",
+            )
         guessed = len(forms) > 1 and form != "frame" and learnt is None
         return add_caution(candidate, _describe_guess(candidate, forms[1])) if guessed else candidate
     attempts = [f"queried with {FORMS[form]}: {error.message}" for form, error in zip(forms, refused, strict=True)]
     message = refused[0].message if len(refused) == 1 else "; ".join(attempts)
     raise ModelError(message, location=model.name, hint=refused[0].hint)
-
-
-def _describe_retry(form: InputForm, likeliest: InputForm, error: ModelError) -> str:
-    """Describe why a model does not receive the most likely form. Array columns are matched by position, which cannot
-    be verified.
-    """
-    reason = error.message.removeprefix(CANNOT_ASK)
-    return (
-        f"The model was queried with {FORMS[form]}, columns in the order of the schema, because it failed with "
-        f"{FORMS[likeliest]}: {reason}. If it expects other columns, all its results are wrong."
-    )
 
 
 def _describe_guess(model: RowModel, other: InputForm) -> str:

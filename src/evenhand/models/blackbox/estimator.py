@@ -18,7 +18,7 @@ from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, match_labels
 from evenhand.models.scorer import check_numbers, check_scores, sigmoid, softmax
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
 REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
@@ -267,7 +267,9 @@ def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputFor
     if width is None:
         return ["frame", "numbers"]
     forms: list[InputForm] = []
-    if width == len(schema.attributes) and any(_has_text_values(attribute) for attribute in schema.attributes):
+    plain = [attribute for attribute in schema.attributes if attribute.encoding in (None, "code")]
+    listed = [value for attribute in plain if attribute.edges is None for value in attribute.values or ()]
+    if width == len(schema.attributes) and any(isinstance(value, str) for value in listed):
         forms.append("words")
     if width == schema.width:
         forms.insert(0 if learnt == "numbers" else len(forms), "numbers")
@@ -290,8 +292,3 @@ def learnt_form(model: Any, schema: Schema) -> InputForm | None:
     ]
     kinds = {column.type for column in learnt if column.values is not None}
     return "words" if kinds == {"words"} else "numbers" if kinds == {"numbers"} else None
-
-
-def _has_text_values(attribute: Attribute) -> bool:
-    values = attribute.values or ()
-    return attribute.edges is None and attribute.encoding in (None, "code") and any(isinstance(v, str) for v in values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,15 +131,14 @@ def _split_key(key: Any) -> tuple[str, ...]:
 
 def _fitting_columns(keys: Mapping[tuple[str, ...], Any], schema: Schema) -> list[tuple[str, ...]]:
     """Find the combinations of protected attributes whose values match the groups."""
-    values = {attribute.name: _words(attribute) for attribute in schema.attributes if attribute.protected}
+    values = {
+        attribute.name: set(map(word_of, attribute.values or attribute.domain().tolist()))
+        for attribute in schema.attributes
+        if attribute.protected
+    }
     width = len(next(iter(keys)))
     return [
         names
         for names in itertools.permutations(values, width)
         if all(word in values[column] for key in keys for word, column in zip(key, names, strict=True))
     ]
-
-
-def _words(attribute: Any) -> set[str]:
-    listed: Sequence[Any] = attribute.domain().tolist() if attribute.values is None else attribute.values
-    return {word_of(value) for value in listed}

@@ -31,7 +31,7 @@ from evenhand.models.readers.onnx_signature import (
 )
 from evenhand.models.replies import Answers, MatchedLabels, match_labels, same_label
 from evenhand.models.scorer import ask_in_batches, check_finite
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
 
@@ -157,7 +157,10 @@ def open_onnx(source: Path | bytes, request: LoadRequest) -> OnnxModel:
         labels = match_labels(schema, reads.names, location=name)
     else:
         classes, favourable = replies.target_labels(schema)
-        guessed = reads.position or (_gives_numbers(session, reads.label) and _lacks_zero_one(classes))
+        kinds = {output.name: output.type for output in session.get_outputs()}
+        gives_numbers = kinds.get(reads.label) not in (None, "tensor(string)", "tensor(bool)")
+        lists_numbers = any(same_label(number, label) for number in (0, 1) for label in classes)
+        guessed = reads.position or (gives_numbers and len(classes) == 2 and not lists_numbers)
         labels = MatchedLabels(classes, favourable, guessed)
     model = OnnxModel(
         schema=schema,
@@ -185,17 +188,6 @@ def open_onnx(source: Path | bytes, request: LoadRequest) -> OnnxModel:
         return _explain_labels(model, answers.labels, answers.outputs)
     truth = people.truth if reads.names is None else np.full_like(people.truth, -1)
     return settle_outputs(model, answers.outputs, truth, request.output)
-
-
-def _gives_numbers(session: Any, label: str | None) -> bool:
-    """Check whether the label output is numeric."""
-    kinds = {output.name: output.type for output in session.get_outputs()}
-    return kinds.get(label) not in (None, "tensor(string)", "tensor(bool)")
-
-
-def _lacks_zero_one(classes: Sequence[Value]) -> bool:
-    """Check whether there are exactly two labels, neither of them 0 or 1."""
-    return len(classes) == 2 and not any(same_label(number, label) for number in (0, 1) for label in classes)
 
 
 def _explain_labels(model: OnnxModel, labels: Integers, scores: Floats) -> OnnxModel:

@@ -114,7 +114,8 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
         return source
     name = str(source) if isinstance(source, str | Path) else getattr(source, "__name__", type(source).__name__)
     if isinstance(source, str) and is_url(source):
-        return connect_text_model(source)
+        connection = ModelConnection(source, redact_url(source))
+        return TextModel(connection.text_replies, None, connection.name, ENDPOINT_BATCH, connection.ledger)
     if isinstance(source, str) and OBJECT_NAME.fullmatch(source):
         source = import_object(source)
     elif isinstance(source, str | Path):
@@ -387,17 +388,3 @@ class TextAnswers:
             answers = interpret_replies(np.concatenate(self._replies), self.model, self.labels, self.favourable)
             self._read = len(self._replies), answers
         return self._read[1]
-
-
-def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5) -> TextModel:
-    """Connect to a text model behind an ``http://`` or ``https://`` URL.
-
-    Args:
-        url: URL of the model. It may contain a user name and a password.
-        timeout, retries, backoff: See ``ModelConnection``.
-
-    Raises:
-        ModelError: The URL is invalid.
-    """
-    connection = ModelConnection(url, redact_url(url), timeout, retries, backoff)
-    return TextModel(connection.text_replies, None, connection.name, ENDPOINT_BATCH, connection.ledger)

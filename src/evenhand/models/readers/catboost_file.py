@@ -54,7 +54,14 @@ def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     """
     path = Path(path)
     read_file(path)
-    return parse_catboost(_convert_file(path, schema), schema, location=path.name)
+    installed = False
+    with suppress(ImportError):
+        installed = find_spec("catboost") is not None
+    if not installed:
+        raise MissingExtraError("catboost", extra="catboost", purpose="to read a .cbm file")
+    words = json.dumps(_list_words(schema))
+    content = convert_file(path, [catboost_json.__file__], words=words, hint=SAVE_AGAIN_HINT)
+    return parse_catboost(content, schema, location=path.name)
 
 
 def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsemble:
@@ -83,17 +90,6 @@ def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeE
         path = Path(folder, "model.json")
         catboost_json.write_json(model, str(path), _list_words(schema))
         return parse_catboost(path.read_bytes(), schema, location=location)
-
-
-def _convert_file(path: Path, schema: Schema) -> bytes:
-    """Convert a file to JSON with its category strings."""
-    installed = False
-    with suppress(ImportError):
-        installed = find_spec("catboost") is not None
-    if not installed:
-        raise MissingExtraError("catboost", extra="catboost", purpose="to read a .cbm file")
-    words = json.dumps(_list_words(schema))
-    return convert_file(path, [catboost_json.__file__], words=words, hint=SAVE_AGAIN_HINT)
 
 
 def _list_words(schema: Schema) -> list[str]:

@@ -49,7 +49,7 @@ def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeE
     if has_trees and takes_inputs and not steps and not box.schema.target.is_number:
         # The library's categories are matched by name.
         refuse_passthrough(columns)
-        return _read_trees(model, box.schema)
+        return read_sklearn_trees(model, box.schema) if library is None else read_booster(model, box.schema)
     for step_name, step in steps:
         columns = transform_columns(step, columns, step_name, box.name)
     white_box: AdditiveNetwork | TreeEnsemble
@@ -81,12 +81,6 @@ def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
         location=name,
         hint=BLACK_BOX_HINT,
     )
-
-
-def _read_trees(model: Any, schema: Schema, *, encoded: bool = False) -> TreeEnsemble:
-    if booster_library(model) is not None:
-        return read_booster(model, schema)
-    return read_sklearn_trees(model, schema, encoded=encoded)
 
 
 def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | NumberModel) -> TreeEnsemble:
@@ -122,7 +116,10 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
     attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1, "encoding": "value"} for name in names]
     target = box.schema.target.model_dump() | {"name": target_name}
     plain_schema = Schema.parse({"target": target, "attributes": attributes})
-    trees = _read_trees(model, plain_schema, encoded=categorical is not None)
+    if booster_library(model) is not None:
+        trees = read_booster(model, plain_schema)
+    else:
+        trees = read_sklearn_trees(model, plain_schema, encoded=categorical is not None)
     classes, favourable = trees.classes, trees.favourable
     if classes:
         classes, favourable, _ = ensemble_labels(box.schema, list(classes), location=box.name)

@@ -95,7 +95,13 @@ def read_keras(
         MissingExtraError: h5py is not installed.
     """
     name = Path(path).name
-    last = _apply_layers(read_keras_layers(path), schema, name)
+    layers = read_keras_layers(path)
+    values: dict[str, Tensor] = dict(_enter_inputs(layers, schema, name))
+    for layer in layers:
+        inputs = [values[key] for key in layer.before] or [values[layer.key]]
+        with locate_errors(f"layer {layer.name!r} ({layer.kind})", location=name, hint=OWN_CODE_HINT):
+            values[layer.key] = _apply_layer(layer, inputs)
+    last = values[layers[-1].key]
     network = network_from_outputs([last], schema, name=name)
     people = reference_people(schema, data)
     outputs = (
@@ -140,16 +146,6 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
         if isinstance(error, ModelError | TrustError):
             raise
         raise ModelError(f"the file is not a Keras model, or it is truncated ({error})", location=name) from None
-
-
-def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> Tensor:
-    """Compute the output of layers in computation order."""
-    values: dict[str, Tensor] = dict(_enter_inputs(layers, schema, name))
-    for layer in layers:
-        inputs = [values[key] for key in layer.before] or [values[layer.key]]
-        with locate_errors(f"layer {layer.name!r} ({layer.kind})", location=name, hint=OWN_CODE_HINT):
-            values[layer.key] = _apply_layer(layer, inputs)
-    return values[layers[-1].key]
 
 
 def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> Iterator[tuple[str, Tensor]]:

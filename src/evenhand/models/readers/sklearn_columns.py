@@ -35,7 +35,7 @@ from evenhand.models.additive.cells import (
     refuse_passthrough,
 )
 from evenhand.models.additive.network import MonotoneCurve
-from evenhand.models.blackbox.base import model_input, refusal_error
+from evenhand.models.blackbox.base import refusal_error
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
@@ -95,10 +95,7 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
 
     def read(position: int, entries: Floats) -> Values:
         single = Schema(target=schema.target, attributes=(schema.attributes[position],))
-        name = schema.names[position]
-        inputs = model_input(
-            single, entries[:, None], box.form, like=box.like, columns=[name], types=box.types, location=box.name
-        )
+        inputs = replace(box, schema=single, columns=(schema.names[position],)).input(entries[:, None])
         return np.asarray(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)[:, 0]
 
     def column(name: str) -> Cell | PassthroughCell:

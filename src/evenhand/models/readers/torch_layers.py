@@ -33,15 +33,11 @@ def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind:
         ModelError: inputs or outputs do not fit the schema.
         NotAdditiveError: a layer is not supported; the message names it.
     """
-    return network_from_outputs([_read_sequential(model, schema, name)], schema, name=name, kind=kind)
-
-
-def _read_sequential(module: Any, schema: Schema, name: str) -> Any:
     import torch
 
-    if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
+    if any(part._forward_hooks or part._forward_pre_hooks for part in model.modules()):
         raise NotAdditiveError("it has hooks, which run custom code", location=name, hint=BLACK_BOX_HINT)
-    layers = list(_walk_layers(module, ""))
+    layers = list(_walk_layers(model, ""))
     first = next((layer for _, layer in layers if isinstance(layer, torch.nn.Linear)), None)
     if first is not None:
         check_width(first.in_features, schema, location=name)
@@ -50,7 +46,7 @@ def _read_sequential(module: Any, schema: Schema, name: str) -> Any:
     for path, layer in layers:
         with locate_errors(f"layer {path} ({type(layer).__name__})" if path else type(layer).__name__, location=name):
             value = _apply_layer(layer, value, dtype)
-    return value
+    return network_from_outputs([value], schema, name=name, kind=kind)
 
 
 def _walk_layers(module: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -110,7 +110,12 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
     columns = match_features(
         schema, parameters.integer("num_feature"), names, _read_categories(model), location=location
     )
-    trees = _read_trees(model, columns)
+    parts = model.parts("trees", "tree")
+    tree_outputs = model.integers("tree_info", len(parts)).tolist()
+    expected = model.part("gbtree_model_param").integer("num_trees")
+    if expected != len(parts):
+        raise model.error(f"expected {expected} trees in the file, got {len(parts)}")
+    trees = [_read_tree(part, columns, output) for part, output in zip(parts, tree_outputs, strict=True)]
     attributes = learner.fields.get("attributes") or {}
     from_classifier = "scikit_learn" in attributes
     if "best_iteration" in attributes and (from_classifier if stop_early is None else stop_early):
@@ -195,15 +200,6 @@ def _read_categories(model: Fields) -> dict[int, Sequence[Any]]:
         words = [text[a:b].decode("utf-8", errors="replace") for a, b in itertools.pairwise(ends)]
         categories |= {feature: words} if words else {}
     return categories
-
-
-def _read_trees(model: Fields, columns: FeatureColumns) -> list[DecisionTree]:
-    parts = model.parts("trees", "tree")
-    output = model.integers("tree_info", len(parts))
-    expected = model.part("gbtree_model_param").integer("num_trees")
-    if expected != len(parts):
-        raise model.error(f"expected {expected} trees in the file, got {len(parts)}")
-    return [_read_tree(part, columns, int(output[i])) for i, part in enumerate(parts)]
 
 
 def _read_tree(part: Fields, columns: FeatureColumns, output: int) -> DecisionTree:

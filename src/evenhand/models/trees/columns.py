@@ -86,11 +86,18 @@ def match_columns(
         ModelError: a feature is not an attribute, the number of columns differs, or it is unknown whether the model was
             trained on the numbers of a named feature or on their codes.
     """
-    columns = _column_names(schema)
+    columns: list[str] = []
+    for attribute in schema.attributes:
+        one_hot = attribute.encoding == "one-hot"
+        columns += [f"{attribute.name}_{value}" for value in attribute.values or ()] if one_hot else [attribute.name]
     if set(names) & set(columns) or not all(PLACEHOLDER.fullmatch(name) for name in names):
         if len(names) != features or len(set(names)) != features:
             raise ModelError(f"expected {features} different feature names, got {len(set(names))}", location=location)
-        matches = _name_positions(names, columns)
+        exact = {column: i for i, column in enumerate(columns)}
+        # LightGBM replaces spaces in names by underscores.
+        plain = {column.replace(" ", "_"): i for i, column in enumerate(columns)}
+        plain = {} if len(plain) < len(columns) else plain
+        matches = [exact.get(name, plain.get(name.replace(" ", "_"))) for name in names]
         if None not in matches:
             positions = np.array(matches, dtype=np.int64)
             _check_encodings(schema, positions, set(named_categories), location)
@@ -105,23 +112,6 @@ def match_columns(
             )
     check_width(features, schema, location=location)
     return np.arange(features, dtype=np.int64)
-
-
-def _column_names(schema: Schema) -> list[str]:
-    names = []
-    for attribute in schema.attributes:
-        one_hot = attribute.encoding == "one-hot"
-        names += [f"{attribute.name}_{value}" for value in attribute.values or ()] if one_hot else [attribute.name]
-    return names
-
-
-def _name_positions(names: Sequence[str], columns: Sequence[str]) -> list[int | None]:
-    exact = {column: i for i, column in enumerate(columns)}
-    # LightGBM replaces spaces in names by underscores.
-    plain = {column.replace(" ", "_"): i for i, column in enumerate(columns)}
-    if len(plain) < len(columns):
-        plain = {}
-    return [exact.get(name, plain.get(name.replace(" ", "_"))) for name in names]
 
 
 def _check_encodings(schema: Schema, columns: Integers, named_categories: set[int], location: str) -> None:
