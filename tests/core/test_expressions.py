@@ -159,6 +159,8 @@ def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
         ("a\n! b", "!", "unexpected"),
         ("-" * 51 + "1", "-", "at most 50 nested levels"),
         ("f(" * 51 + "1", "(", "at most 50 nested levels"),
+        ("(" * 51 + "a", "(", "at most 50 nested levels"),
+        ("not " * 5000 + "a", "not", "at most 50 nested levels"),
     ],
 )
 def test_faults_point_at_their_place(text: str, place: str, message: str) -> None:

@@ -100,29 +100,18 @@ def test_combined_as_in_python(pair):
 
 
 FAULTS = [
-    ("age >", 5),
-    ("age = 3", 4),
     ("height > 3", 0),
     ("education == Prof", 13),
-    ("education > 3 +", 15),
     ("rooms < 2", 6),
     ("education + 1 == 2", 0),
     ("code(age) == 2", 5),
     ("code(size) == 2", 5),
     ("sex == f", 0),
     ("age", 0),
-    ("age > 3 age", 8),
-    ("(age > 3", 8),
-    ("education in (Preschool)", 13),
-    ("education in {Preschool; x}", 23),
-    ("education == 'Prof", 13),
     ("age > 3 and __import__('os')", 12),
     ("", 0),
-    ("age > 17 ->", 11),
     ("age > 17 -> rooms", 12),
     ("age > 17 -> age > 16 -> age > 15", 21),
-    ("(" * 60 + "age > 1" + ")" * 60, 50),
-    ("not " * 5000 + "age > 1", 200),
 ]
 
 

@@ -321,16 +321,7 @@ def test_other_frames_are_read_alike(library, name):
         infer_schema(given, target="hired", protected=["sex"])
     schema = infer_schema(given, target="hired", protected=["sex"], accept_proposals=True)
     assert schema.passthrough == ("extra",)
-    settings = {
-        "target": "hired",
-        "protected": ["sex"],
-        "schema": schema,
-        "samples": 50,
-        "max_boxes": 10,
-        "searched": 0,
-    }
-    result = evenhand.audit(decide, given, **settings)
-    assert result.individual.rate(("sex",), "data").n == N
+    assert len(encode(schema, given).carried_columns()[0]) == N
 
 
 def test_an_audit_of_the_ugliest_table_is_that_of_the_tidy_one():

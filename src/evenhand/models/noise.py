@@ -228,7 +228,13 @@ def repeat_questions(
     scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
     labels = reply.labels.reshape(len(individuals), answers)
     counts = (labels[:, :, None] == np.arange(len(scorer.classes))).sum(axis=1)
-    # The most frequent label of each row; ties are resolved in favour of the earliest answer.
+    return RepeatedAnswers(Reply(scores, majority(labels, counts), scorer.label_only), counts)
+
+
+def majority(labels: Integers, counts: Integers) -> Integers:
+    """Return the most frequent label of each row of answers (n, answers), shape (n,), given the ``counts`` by label.
+
+    Ties are resolved in favour of the earliest answer.
+    """
     votes = np.take_along_axis(counts, labels, axis=1)
-    majority = np.take_along_axis(labels, votes.argmax(axis=1)[:, None], axis=1)[:, 0]
-    return RepeatedAnswers(Reply(scores, majority, scorer.label_only), counts)
+    return np.take_along_axis(labels, votes.argmax(axis=1)[:, None], axis=1)[:, 0]
