@@ -357,7 +357,7 @@ def confirm_flips(
     cost = 2 * fresh.answers
 
     def ask(individuals: Floats) -> Floats:
-        reply = repeat_questions(fresh.model, individuals, fresh.answers, ledger).reply
+        reply = repeat_questions(fresh.model, individuals, fresh.answers, ledger)
         return np.stack([reply.scores[:, scorer.favourable], reply.labels], axis=1)
 
     return repeat_pairs(

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Floats
 from evenhand.errors import BudgetError
 from evenhand.models.replies import Reply, join_replies
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, split_batches
+from evenhand.models.scorer import BATCH_ROWS, Scorer, split_batches
 
 
 @dataclass(eq=False)
@@ -72,37 +72,6 @@ def find_ledger(model: Any) -> QuestionLedger | None:
     """Find the ledger of a model. None for a model without one, such as a white box."""
     ledger = getattr(model, "ledger", None)
     return ledger if isinstance(ledger, QuestionLedger) else None
-
-
-class CountedScorer(WrappedScorer):
-    """Model wrapper that adds a ledger."""
-
-    def __init__(self, model: Scorer, ledger: QuestionLedger) -> None:
-        self.model, self._ledger = model, ledger
-
-    @property
-    def ledger(self) -> QuestionLedger:
-        """Ledger of the queries."""
-        return self._ledger
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Query the model's scores, shape (n, classes), and charge the ledger."""
-        self._ledger.charge(answers_per_row(self.model) * len(individuals))
-        return self.model.scores(individuals)
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Query the model's labels, shape (n,), and charge the ledger."""
-        self._ledger.charge(answers_per_row(self.model) * len(individuals))
-        return self.model.predict(individuals)
-
-
-def answers_per_row(scorer: Scorer) -> int:
-    """Count the queries per individual, more than 1 if several answers are averaged."""
-    while isinstance(scorer, WrappedScorer):
-        if hasattr(scorer, "answers"):
-            return int(scorer.answers)
-        scorer = scorer.model
-    return 1
 
 
 def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, Unpack
 
-import numpy as np
-
 from evenhand.core.http import redact_url
 from evenhand.core.text import list_some, summarize_error
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
@@ -96,12 +94,12 @@ def _check_guess(scorer: Scorer, like: Any) -> Scorer:
     Raises:
         ModelError: As ``describe_guess``.
     """
-    people = reference_people(scorer.schema, like, domain_rows=0).labelled
-    scores = favourable_score(scorer, people.individuals) if len(people.truth) else np.empty(0)
+    people = reference_people(scorer.schema, like, domain_rows=0)
+    labelled = people.truth >= 0
     caution = describe_guess(
         scorer.classes[scorer.favourable],
-        scores,
-        people.truth,
+        favourable_score(scorer, people.individuals[labelled]),
+        people.truth[labelled],
         number=scorer.favourable,
         ordered=scorer.classes == scorer.schema.target.values,
         location=scorer.name,

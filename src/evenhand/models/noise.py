@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -205,30 +204,16 @@ class FreshScorer(ReplyingScorer, WrappedScorer):
 
     def reply(self, individuals: Floats) -> Reply:
         """Return mean scores and majority labels of the same answers."""
-        return repeat_questions(self.model, individuals, self.answers).reply
+        return repeat_questions(self.model, individuals, self.answers)
 
 
-class RepeatedAnswers(NamedTuple):
-    """Combined answers about each individual.
-
-    Attributes:
-        reply: Mean scores and majority labels.
-        counts: Number of answers with each label, shape (n, classes).
-    """
-
-    reply: Reply
-    counts: Integers
-
-
-def repeat_questions(
-    scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None
-) -> RepeatedAnswers:
+def repeat_questions(scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None) -> Reply:
     """Query a model with each individual (n, attributes) several times. For the arguments, see ``ask_again``."""
     reply = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
     scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
     labels = reply.labels.reshape(len(individuals), answers)
     counts = (labels[:, :, None] == np.arange(len(scorer.classes))).sum(axis=1)
-    return RepeatedAnswers(Reply(scores, majority(labels, counts), scorer.label_only), counts)
+    return Reply(scores, majority(labels, counts), scorer.label_only)
 
 
 def majority(labels: Integers, counts: Integers) -> Integers:

@@ -34,11 +34,8 @@ matter."""
 ROUNDING = 1e-6
 """Tolerance of probabilities outside [0, 1]."""
 
-DOMAIN_PEOPLE = 256
-"""Number of individuals drawn from the schema's domain to inspect outputs."""
-
-DATA_PEOPLE = 500
-"""Number of data rows used to inspect outputs."""
+DOMAIN_PEOPLE, DATA_PEOPLE = 256, 500
+"""Number of individuals drawn from the schema's domain, and of data rows, to inspect outputs."""
 
 PROBE_COUNT = 32
 """Number of individuals drawn from the domain to test a model when it is loaded."""
@@ -49,11 +46,9 @@ PAID_PEOPLE = 100
 FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
 """Maximum number of individuals in queries to a model with a ledger before the analysis."""
 
-STANDARD_ERRORS = 4.0
-"""Number of standard errors above which true labels contradict an interpretation, or answers differ beyond noise."""
-
-SUPPORT_ERRORS = 2.0
-"""Number of standard errors above which true labels support an interpretation."""
+SUPPORT_ERRORS, STANDARD_ERRORS = 2.0, 4.0
+"""Number of standard errors above which true labels support an interpretation, and above which they contradict it or
+answers differ beyond noise."""
 
 PROBABILITY_SPAN = 0.9
 """Minimum span of values within [0, 1] that are probabilities regardless of the true labels."""
@@ -164,12 +159,6 @@ class ReferencePeople:
 
     individuals: Floats
     truth: Integers
-
-    @property
-    def labelled(self) -> ReferencePeople:
-        """The individuals with a true label."""
-        labelled = self.truth >= 0
-        return ReferencePeople(self.individuals[labelled], self.truth[labelled])
 
 
 def reference_people(

@@ -253,8 +253,12 @@ class _ColumnReview:
         self.dtype, self.name, self.target = table.frame[name].dtype, name, target
         self.groups, self.protected = groups, groups and varied
         coded = table[name]
-        # A copy, so that the table does not keep the distinct numbers of all its columns.
-        self.coded = coded.with_numbers() if coded.array is None else replace(coded)
+        if coded.array is None:
+            # A column is numeric if all its strings are canonical spellings of numbers.
+            parsed = list(map(parse_word, coded.values))
+            self.coded = coded if any(isinstance(value, str) for value in parsed) else coded.with_values(parsed)
+        else:
+            self.coded = replace(coded)  # so that the table does not keep the distinct numbers of all its columns
         missing = self.coded.missing()
         self.present, self.missing = count_people(~missing, coded.counts), count_people(missing, coded.counts)
         self.rows = self.present + self.missing

@@ -267,15 +267,12 @@ class CodedColumn:
             column = cls(series.name, words or _code_objects(cells), None, counts, locate)
         except TypeError:  # a cell is not hashable
             return cls(series.name, (tuple(cells), np.arange(len(cells))), None, counts, locate)
-        column = column.with_values(list(map(_empty_blanks, column.values)))
+        empty = [is_missing(value) or (isinstance(value, str) and not value.strip()) for value in column.values]
+        values = [None if gap else value for gap, value in zip(empty, column.values, strict=True)]
+        column = column.with_values(values)
         # Numbers stored as text: 1 and "1" are one value.
         numeric = words is None and any(is_number(value) for value in column.values)
         return column.with_values(list(map(parse_word, column.values))) if numeric else column
-
-    def with_numbers(self) -> CodedColumn:
-        """Convert the strings to numbers, if every string is the canonical spelling of a number."""
-        values = list(map(parse_word, self.values))
-        return self if any(isinstance(value, str) for value in values) else self.with_values(values)
 
     def as_words(self) -> CodedColumn:
         """Convert the values to text (see ``word_of``). Missing values are None."""
@@ -448,10 +445,6 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
     return (*words, *([None] if missing.any() else [])), np.where(missing, len(words), codes)
 
 
-def _empty_blanks(value: Any) -> Any:
-    return None if is_missing(value) or (isinstance(value, str) and not value.strip()) else value
-
-
 def parse_word(value: Any) -> Any:
     """Convert a string to the number of which it is the canonical spelling; other values are unchanged."""
     number = parse_number(value.strip()) if isinstance(value, str) else None
@@ -563,8 +556,7 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
     allowed = (str, int, np.integer) if numbers else (str,)
     texts = [str(name) for name in names]
     invalid = [name for name in names if not isinstance(name, allowed) or isinstance(name, bool)]
-    repeated = find_repeated(texts)
-    if not invalid and not repeated:
+    if not invalid and len(set(texts)) == len(texts):
         return texts
     expected, hint = "text as column names", "convert the names: frame.columns = frame.columns.astype(str)"
     if not invalid:
@@ -572,7 +564,7 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
     elif isinstance(invalid[0], tuple):
         expected = "single-level column names"
         hint = "join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]"
-    received = [*invalid, *repeated][0]
+    received = [*invalid, *find_repeated(texts)][0]
     raise DataError(f"expected {expected} in {quote_argument(argument)}, got {received!r}", hint=hint)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Integers, Progress, ignore_progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
-from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, find_ledger
+from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
-from evenhand.models.scorer import Regressor, Scorer, ask_numbers, find_caution
+from evenhand.models.scorer import Regressor, Scorer, WrappedScorer, ask_numbers, find_caution
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
@@ -70,21 +70,21 @@ def find_subgroups(
     rows = find_known_rows(people, config.attributes or people.schema.protected)
     complete = people.at(rows)
     ledger = find_ledger(scorer) or QuestionLedger()
-    counted_scorer: Scorer | None = None
+    repeats = 1
 
     def prepare_scorer() -> Scorer:
         """Check by queries whether the answers vary, and wrap the model so that all queries are counted."""
-        nonlocal noise, counted_scorer
+        nonlocal noise, repeats
         if noise is None:
             shuffled = complete.individuals[np.random.default_rng(config.seed).permutation(len(complete))]
             # The budget must also cover the answers for all people.
             affordable = int(max(0.0, min(len(complete), (ledger.left - config.repeats * len(complete)) / 2)))
             noise = check_noise(scorer, shuffled[:affordable], confidence=config.confidence, limit=limit)
         varies = noise is not None and (noise.noisy or config.repeats > 1)
-        counted_scorer = FreshScorer(scorer, config.repeats) if varies else scorer
-        counted_scorer = (
-            counted_scorer if find_ledger(counted_scorer) is not None else CountedScorer(counted_scorer, ledger)
-        )
+        repeats = config.repeats if varies else 1
+        counted_scorer: Scorer = FreshScorer(scorer, repeats) if varies else scorer
+        if find_ledger(counted_scorer) is None:
+            counted_scorer = _CountedScorer(counted_scorer, ledger, repeats)
         return counted_scorer
 
     def measure() -> MeasuredOutcomes:
@@ -108,10 +108,32 @@ def find_subgroups(
         "seconds": time.perf_counter() - started,
         "noise": noise,
         "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
-        "repeats": 1 if counted_scorer is None else answers_per_row(counted_scorer),
+        "repeats": repeats,
         "queries": ledger.settle(),
     }
     return result.model_copy(update=fields)
+
+
+class _CountedScorer(WrappedScorer):
+    """Model wrapper that charges a ledger for each answer of a model without one."""
+
+    def __init__(self, model: Scorer, ledger: QuestionLedger, answers: int) -> None:
+        self.model, self._ledger, self._answers = model, ledger, answers
+
+    @property
+    def ledger(self) -> QuestionLedger:
+        """Ledger of the queries."""
+        return self._ledger
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Query the model's scores, shape (n, classes), and charge the ledger."""
+        self._ledger.charge(self._answers * len(individuals))
+        return self.model.scores(individuals)
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Query the model's labels, shape (n,), and charge the ledger."""
+        self._ledger.charge(self._answers * len(individuals))
+        return self.model.predict(individuals)
 
 
 def find_subgroups_of_decisions(

@@ -303,14 +303,11 @@ def network_from_dense(
             parts.append(LineTerm(slope=slope * block[0], intercept=intercept * block[0]))
         else:
             parts.append(TableTerm(rows=attribute.inputs(attribute.domain()) @ block, first=attribute.first))
-    later_layers = tuple(
-        AffineLayer(np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)) for w, b in layers[1:]
-    )
     return AdditiveNetwork(
         schema=schema,
         parts=tuple(parts),
         bias=bias,
-        layers=later_layers,
+        layers=tuple(AffineLayer(*(np.asarray(array, dtype=np.float64) for array in layer)) for layer in layers[1:]),
         classes=(() if schema.target.is_number else binary_labels(schema)) if classes is None else classes,
         favourable=favourable,
         name=name,

@@ -73,7 +73,14 @@ def read_text_classifier(folder: Path) -> TextClassifier:
         MissingExtraError: transformers or PyTorch is not installed.
     """
     name = str(folder)
-    settings = [_read_json(folder / part) for part in DESCRIPTIONS if (folder / part).is_file()]
+    settings = []
+    for path in (folder / part for part in DESCRIPTIONS if (folder / part).is_file()):
+        try:
+            settings.append(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            raise ModelError(f"the file is not readable JSON ({error})", location=str(path)) from None
+        if not isinstance(settings[-1], dict):
+            raise ModelError(f"expected a JSON object, got {type(settings[-1]).__name__}", location=str(path))
     if any("auto_map" in part for part in settings):
         raise TrustError(
             "the model needs custom code (auto_map), which is not run",
@@ -134,13 +141,3 @@ def _open_network(folder: Path, name: str) -> TextClassifier:
         None if count == 1 else tuple(str(settings.id2label[i]) for i in range(count)),
         longest if longest < UNBOUNDED else None,
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the file is not readable JSON ({error})", location=str(path)) from None
-    if not isinstance(settings, dict):
-        raise ModelError(f"expected a JSON object, got {type(settings).__name__}", location=str(path))
-    return settings

@@ -151,7 +151,12 @@ class _Walk:
         return Columns([], aligned=False)
 
     def _visit_booster(self, step: Any, columns: Columns) -> Columns:
-        categories = _lightgbm_categories(step) if hasattr(step, "booster_") else _xgboost_categories(step)
+        if hasattr(step, "booster_"):
+            lists = step.booster_.pandas_categorical or []
+            places = step.booster_.params.get("categorical_column") or []
+            categories = dict(zip(places, lists, strict=True)) if len(places) == len(lists) else {}
+        else:
+            categories = _xgboost_categories(step)
         learnt = {i: ColumnInput("categories", tuple(values), missing=True) for i, values in categories.items()}
         self._state(columns, [learnt.get(i, NUMBER) for i in range(len(columns.names))])
         return Columns([], aligned=False)
@@ -184,12 +189,6 @@ def _classify(values: Sequence[Any]) -> ColumnInput | None:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in present):
         return ColumnInput("numbers", present, missing)
     return None
-
-
-def _lightgbm_categories(model: Any) -> dict[int, list[Any]]:
-    learnt = model.booster_.pandas_categorical or []
-    places = model.booster_.params.get("categorical_column") or []
-    return dict(zip(places, learnt, strict=True)) if len(places) == len(learnt) else {}
 
 
 def _xgboost_categories(model: Any) -> dict[int, list[Any]]:

@@ -32,7 +32,6 @@ from evenhand.models.readers.onnx_signature import (
 from evenhand.models.replies import Answers, MatchedLabels, match_labels, same_label
 from evenhand.models.scorer import ask_in_batches, check_finite
 from evenhand.schema.attribute import Attribute
-from evenhand.schema.schema import Schema
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -144,7 +143,10 @@ def open_onnx(source: Path | bytes, request: LoadRequest) -> OnnxModel:
         )
         reads = find_outputs(_read_graph(source), session, name)
         check_inputs(session, schema, name)
-        rows = _fixed_batch_size(session, schema)
+        first, shape = session.get_inputs()[0].name, session.get_inputs()[0].shape
+        rows = shape[0] if shape and isinstance(shape[0], int) else None
+        one_tensor = len(session.get_inputs()) == 1 and attribute_for_input(first, schema) is None
+        rows = 1 if one_tensor and input_layout(shape, schema.width) else rows
     except EvenhandError:
         raise
     except Exception as error:
@@ -213,11 +215,3 @@ def _read_graph(source: Path | bytes) -> Any:
     if isinstance(source, bytes):
         return onnx.load_model_from_string(source).graph
     return onnx.load(str(source), load_external_data=False).graph
-
-
-def _fixed_batch_size(session: Any, schema: Schema) -> int | None:
-    inputs = session.get_inputs()
-    shape = inputs[0].shape
-    if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None and input_layout(shape, schema.width):
-        return 1
-    return shape[0] if shape and isinstance(shape[0], int) else None

@@ -39,11 +39,8 @@ TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
 CHECK_SHARE = 0.1
 """Fraction of the time limit for repeating queries in more than one batch."""
 
-TEXT_BATCH = 4096
-"""Texts per call to a model."""
-
-ENDPOINT_BATCH = 1000
-"""Texts per request to an endpoint."""
+TEXT_BATCH, ENDPOINT_BATCH = 4096, 1000
+"""Texts per call to a model, and per request to an endpoint."""
 
 REPLY_HINT = "let the model return labels, or probabilities of the favourable label"
 

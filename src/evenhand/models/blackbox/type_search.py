@@ -9,59 +9,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import DataError, FetchError, ModelError
-from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes, needs_conversion, other_input
-from evenhand.models.ledger import QuestionLedger
+from evenhand.models.column_types import AS_READ, ColumnInput, needs_conversion, other_input
 from evenhand.models.outputs import STANDARD_ERRORS
 from evenhand.models.scorer import BATCH_ROWS
 from evenhand.schema.people import encode
 from evenhand.schema.schema import Schema
 
+ModelT = TypeVar("ModelT", bound=Any)
 
-class TypedModel(Protocol):
-    """Model whose column types are searched for: a dataclass with these fields."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def types(self) -> ColumnTypes: ...
-    @property
-    def ledger(self) -> QuestionLedger: ...
-    def answer_frame(self, frame: Any, /) -> Floats: ...
-    def probe(self, people: Floats, /) -> Any: ...
-
-
-ModelT = TypeVar("ModelT", bound=TypedModel)
-
-MAX_ROWS = 1000
-"""Number of data rows used to check whether a model depends on a column."""
-
-MIN_ROWS = 50
-"""Minimum number of rows. If the table width or the budget allows fewer, the check is skipped."""
+MIN_ROWS, MAX_ROWS = 50, 1000
+"""Number of data rows used to check whether a model depends on a column. If the table width or the budget allows fewer
+than the minimum, the check is skipped."""
 
 MAX_CELLS = 10_000_000
 """Maximum number of cells in the queries of this check."""
 
-MAX_QUESTIONS = 40
-"""Number of calls for each of the three checks."""
+MAX_QUESTIONS, MAX_ENDPOINT_QUESTIONS = 40, 8
+"""Maximum number of calls for each of the three checks, and to an endpoint, which may cost money."""
 
-MAX_COMPARED = 16
-"""Maximum number of columns compared with both types."""
-
-COMPARED_ROWS = 200
-"""Number of rows compared with both types."""
-
-MAX_ENDPOINT_QUESTIONS = 8
-"""Maximum number of calls to an endpoint, which may cost money."""
+MAX_COMPARED, COMPARED_ROWS = 16, 200
+"""Maximum number of columns, and number of rows, that are compared with both types."""
 
 BUDGET_SHARE = 0.25
 """Maximum fraction of the query budget for the checks."""

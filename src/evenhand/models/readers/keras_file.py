@@ -30,6 +30,7 @@ from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 
 MODELS = ("Sequential", "Functional", "Model")
+ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error)
 OWN_CODE_HINT = "wrap it as module:function that runs Keras in your own code; it can then be audited but not certified"
 SAVED_ORDER = {
     "Dense": ("kernel", "bias"),
@@ -132,17 +133,7 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
         raise ModelError("there is no such file", location=str(path))
     try:
         return _read_archive(Path(path), name) if zipfile.is_zipfile(path) else _read_hdf5(h5py.File(path, "r"), name)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, *ARCHIVE_ERRORS) as error:
         if isinstance(error, ModelError | TrustError):
             raise
         raise ModelError(f"the file is not a Keras model, or it is truncated ({error})", location=name) from None
@@ -224,15 +215,12 @@ def _read_archive(path: Path, name: str) -> list[KerasLayer]:
         for layer in _list_layers(description, name):
             folder = folders[layer.path]
             arrays = _read_arrays(file[folder]) if folder in file else {}
-            names = [weight for weight in SAVED_ORDER.get(layer.kind, ()) if _has_weight(layer.config, weight)]
+            switches = {"bias": "use_bias", "gamma": "scale", "beta": "center"}
+            order = SAVED_ORDER.get(layer.kind, ())
+            names = [weight for weight in order if layer.config.get(switches.get(weight, ""), True)]
             weights = {weight: arrays[str(i)] for i, weight in enumerate(names) if str(i) in arrays}
             layers.append(replace(layer, weights=weights))
     return layers
-
-
-def _has_weight(config: dict[str, Any], weight: str) -> bool:
-    switch = {"bias": "use_bias", "gamma": "scale", "beta": "center"}.get(weight)
-    return switch is None or bool(config.get(switch, True))
 
 
 def _storage_folders(

@@ -42,7 +42,12 @@ def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = N
     """
     name = "ONNX model" if isinstance(model, bytes) else Path(model).name
     graph, opsets = _load_graph(model, name)
-    constants = _graph_constants(graph, name)
+    from onnx import numpy_helper  # known to be installed now
+
+    try:
+        constants = {tensor.name: _decode_strings(numpy_helper.to_array(tensor)) for tensor in graph.initializer}
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise ModelError(f"the weights cannot be read ({error})", location=name) from None
     values: dict[str, Values | Tensor] = dict(constants)
     inputs = [item for item in graph.input if item.name not in constants]
     values.update([_input_columns(inputs, graph, schema, name)])
@@ -81,15 +86,6 @@ def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, in
     return proto.graph, opsets
 
 
-def _graph_constants(graph: Any, name: str) -> dict[str, Values]:
-    from onnx import numpy_helper
-
-    try:
-        return {tensor.name: _decode_strings(numpy_helper.to_array(tensor)) for tensor in graph.initializer}
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        raise ModelError(f"the weights cannot be read ({error})", location=name) from None
-
-
 def _decode_strings(array: Values) -> Values:
     # ONNX stores strings as bytes or objects.
     if array.dtype.kind != "O":
@@ -106,7 +102,8 @@ def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> 
             location=name,
             hint=BLACK_BOX_HINT,
         )
-    shape, dtype = _input_shape(inputs[0]), _input_dtype(inputs[0], name)
+    sizes = inputs[0].type.tensor_type.shape.dim
+    shape = [size.dim_value if size.HasField("dim_value") else None for size in sizes]
     if input_layout(shape, schema.width):
         raise NotAdditiveError(
             "the model takes a single row and has no batch axis",
@@ -123,12 +120,7 @@ def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> 
             location=name,
             hint=BLACK_BOX_HINT,
         )
-    return inputs[0].name, input_units(plain_inputs(schema, dtype))
-
-
-def _input_shape(item: Any) -> list[int | None]:
-    dimensions = item.type.tensor_type.shape.dim
-    return [size.dim_value if size.HasField("dim_value") else None for size in dimensions]
+    return inputs[0].name, input_units(plain_inputs(schema, _input_dtype(inputs[0], name)))
 
 
 def _input_dtype(item: Any, name: str) -> Any:

@@ -159,7 +159,11 @@ class _FittedStep:
         self.step = step
         self.columns: list[Cell] = list(columns)
         self.owners = _column_owners(step, len(columns))
-        self.example = [_example_value(column) for column in self.columns]
+        self.example: list[Values] = []  # one value of each column, shape (1,)
+        for column in self.columns:
+            line = column.curve if isinstance(column, CurveCell) else column
+            first = line.values[:1] if isinstance(line, ListedCell) else line.computed(np.array([line.low]))
+            self.example.append(np.asarray(first))
 
     def outputs(self) -> Cells:
         """Compute the output columns, each a function of its input column's attribute."""
@@ -354,14 +358,6 @@ class _FittedStep:
         return [ListedCell(line.attribute, values[:, o], cuts) for o in outputs]
 
 
-def _example_value(column: Cell) -> Values:
-    """Compute an example value of a column, shape (1,)."""
-    if isinstance(column, ListedCell):
-        return column.values[:1]
-    line = column.curve if isinstance(column, CurveCell) else column
-    return np.asarray(line.computed(np.array([line.low])))
-
-
 def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
     """Bound the distance between a computed column and a monotone function.
 
@@ -409,10 +405,12 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
     Raises:
         NotAdditiveError: the step mixes columns or is not supported.
     """
-    if is_kind(step, {"FunctionTransformer"}) and not _is_elementwise(step):
-        raise NotAdditiveError(
-            "it calls a custom function, which may mix attributes; NumPy functions such as np.log1p are supported"
-        )
+    if is_kind(step, {"FunctionTransformer"}):
+        elementwise = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
+        if not elementwise or getattr(np, step.func.__name__, None) is not step.func or step.kw_args:
+            raise NotAdditiveError(
+                "it calls a custom function, which may mix attributes; NumPy functions such as np.log1p are supported"
+            )
     if is_kind(step, COLUMN_BY_COLUMN):
         indicators = step.indicator_.features_.tolist() if getattr(step, "add_indicator", False) else []
         return [*range(inputs), *indicators]
@@ -430,9 +428,3 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
     else:
         raise NotAdditiveError("this type of step may mix attributes or run custom code")
     return [j for j, width in enumerate(widths) for _ in range(width)]
-
-
-def _is_elementwise(step: Any) -> bool:
-    """Check whether a FunctionTransformer applies an elementwise NumPy function."""
-    elementwise = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
-    return elementwise and getattr(np, step.func.__name__, None) is step.func and not step.kw_args

@@ -52,9 +52,7 @@ def tree_family(model: Any) -> TreeFamily | None:
     return _tree_families().get(type(model))
 
 
-def read_sklearn_trees(
-    estimator: Any, schema: Schema, *, name: str | None = None, encoded: bool = False
-) -> TreeEnsemble:
+def read_sklearn_trees(estimator: Any, schema: Schema, *, encoded: bool = False) -> TreeEnsemble:
     """Convert a fitted tree model to an ensemble with the same predictions. All but histogram boosting compare
     ``float32(x) <= threshold``. The ensemble's float64 thresholds select the same branch for every input.
 
@@ -62,7 +60,6 @@ def read_sklearn_trees(
         estimator: Decision tree, forest or boosted trees, fitted on ``schema.inputs`` or a data frame of the same
             columns.
         schema: Schema of the inputs.
-        name: Name in reports. Default: the type of the estimator.
         encoded: Whether the columns are outputs of histogram boosting's category encoder.
 
     Raises:
@@ -71,7 +68,7 @@ def read_sklearn_trees(
     """
     from sklearn.base import is_regressor
 
-    name = name or type(estimator).__name__
+    name = type(estimator).__name__
     number = schema.target.is_number
     family = tree_family(estimator)
     if family is None or is_regressor(estimator) != number:
@@ -91,7 +88,9 @@ def read_sklearn_trees(
     elif family == "gradient boosting":
         trees, base = _read_gradient_boosting(estimator, _match_columns(estimator, schema, name), name)
     else:
-        trees, base = _read_forest(estimator, _match_columns(estimator, schema, name))
+        columns = _match_columns(estimator, schema, name)
+        trees = [_read_tree(member.tree_, columns) for member in getattr(estimator, "estimators_", [estimator])]
+        base = np.zeros(trees[0].values.shape[1])
     boosted = family != "forest"
     link: Link = "logistic" if len(base) == 1 else "softmax"
     if number or not boosted:
@@ -107,13 +106,16 @@ def read_sklearn_trees(
         # Boosting with exponential loss yields half the log-odds.
         steepness=2.0 if getattr(estimator, "loss", None) == "exponential" else 1.0,
     )
-    takes_missing = family == "histogram boosting" or _accepts_missing(estimator)
+    takes_missing = True
+    if family != "histogram boosting":
+        try:
+            with warnings.catch_warnings():
+                # The model may have been fitted on a data frame.
+                warnings.filterwarnings("ignore", message="X does not have valid feature names")
+                estimator.predict(np.full((1, estimator.n_features_in_), np.nan))
+        except ValueError:
+            takes_missing = False
     return dataclasses.replace(ensemble, takes_missing=takes_missing)
-
-
-def _read_forest(estimator: Any, columns: Integers) -> tuple[list[DecisionTree], Floats]:
-    trees = [_read_tree(member.tree_, columns) for member in getattr(estimator, "estimators_", [estimator])]
-    return trees, np.zeros(trees[0].values.shape[1])
 
 
 def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tuple[list[DecisionTree], Floats]:
@@ -220,15 +222,3 @@ def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Int
         values=nodes["value"].astype(np.float64)[:, None],
         left_categories=left_categories,
     )
-
-
-def _accepts_missing(estimator: Any) -> bool:
-    """Check whether the model accepts a row of missing values."""
-    try:
-        with warnings.catch_warnings():
-            # The model may have been fitted on a data frame.
-            warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            estimator.predict(np.full((1, estimator.n_features_in_), np.nan))
-    except ValueError:
-        return False
-    return True
