@@ -270,26 +270,6 @@ def test_a_file_and_its_external_weights(tmp_path):
         load_model(path, CODES)
 
 
-def test_an_export_from_pytorch(tmp_path):
-    torch = pytest.importorskip("torch", reason="needs the extra torch")
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1), torch.nn.Sigmoid())
-    path = tmp_path / "net.onnx"
-    try:
-        torch.onnx.export(module, (torch.zeros(1, 6),), path, dynamo=False, dynamic_axes={"x": [0]}, input_names=["x"])
-    except DeprecationWarning:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the older exporter is deprecated, and needs no onnxscript
-            torch.onnx.export(
-                module, (torch.zeros(1, 6),), path, dynamo=False, dynamic_axes={"x": [0]}, input_names=["x"]
-            )
-    scorer = load_model(path, CODES)
-    with torch.no_grad():
-        expected = module(torch.tensor(CODES.inputs(PEOPLE), dtype=torch.float32)).numpy()[:, 0]
-    np.testing.assert_allclose(favourable_score(scorer, PEOPLE), expected, atol=1e-6)
-    np.testing.assert_array_equal(scorer.predict(PEOPLE), expected > 0.5)
-
-
 SMALL = graph([MATMUL, ("Sigmoid", ["logit"], ["p"], {})], [X], [("p", F)], [("w", W)]).SerializeToString()
 
 
