@@ -113,7 +113,7 @@ def test_saved_tests_fail_on_the_same_model_and_pass_on_a_constant_one(found, tm
 
 
 def test_replay_asks_about_exactly_these_people(found):
-    order = np.lexsort((-found.table.gap, ~found.table.profiles.valid))[:20]
+    order = np.lexsort((-found.table.pairs.gaps, ~found.table.profiles.valid))[:20]
     frame = found.table.to_frame().iloc[order][["grade", "region", "savings"]]
     said = replay_profiles(prefers_men, json.loads(SCHEMA.model_dump_json()), frame.to_dict("records"), ["sex"])
     assert all(set(one) == {"sex=f", "sex=m"} for one in said)

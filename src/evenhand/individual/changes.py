@@ -21,7 +21,7 @@ from evenhand.core.text import join_names
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.individual.analysis import VariationConfig
-from evenhand.individual.flips import FlipRate, Variants, attribute_sets, repeat_pairs
+from evenhand.individual.flips import FlipRate, Variants, attribute_sets, merge_by_unprotected, repeat_pairs
 from evenhand.individual.noise import rate_of
 from evenhand.individual.result import Profile, describe_pair
 from evenhand.models.noise import RepeatCheck, can_vary
@@ -284,18 +284,15 @@ def select_most_affected(
         protected: Attributes that vary.
         max_profiles: Maximum number of profiles.
     """
-    schema, variants = numbers.schema, numbers.variants
-    order = np.argsort(-numbers.change, kind="stable")
-    pairs: dict[bytes, int] = {}
-    for row in order[numbers.change[order] > 0].tolist():
-        if len(pairs) == max_profiles:
-            break
-        pairs.setdefault(variants.counterparts[row, numbers.ends[row]].tobytes(), row)
-
-    def build(row: int) -> ChangedPerson:
-        ends = numbers.ends[row]
-        values = numbers.numbers[row, ends]
-        pair = describe_pair(schema, protected, variants.counterparts[row, ends], values.tolist(), values)
-        return ChangedPerson(protected=protected, **pair)
-
-    return [build(row) for row in pairs.values()]
+    rows = np.argsort(-numbers.change, kind="stable")
+    rows = rows[numbers.change[rows] > 0][:, None]
+    ends = numbers.ends[rows[:, 0]]
+    sides, values = numbers.variants.counterparts[rows, ends], numbers.numbers[rows, ends]
+    first = merge_by_unprotected(sides.reshape(len(sides), -1), []).first[:max_profiles] if len(sides) else []
+    return [
+        ChangedPerson(
+            protected=protected,
+            **describe_pair(numbers.schema, protected, sides[row], values[row].tolist(), values[row]),
+        )
+        for row in first
+    ]

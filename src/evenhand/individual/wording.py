@@ -85,16 +85,10 @@ def noise_sentences(result: IndividualResult) -> Iterator[str]:
     for rate in result.rates:
         is_single = rate.over == "data" and len(rate.protected) == 1
         if rate.noise is not None and is_single and not isinstance(rate.headline.rate, Unknown):
-            yield noise_sentence(rate.noise, join_names(rate.protected))
+            yield _noise_sentence(rate.noise, rate.protected[0])
 
 
-def noise_sentence(noise: FlipNoise, name: str) -> str:
-    """State whether single answers differ more often than noise explains.
-
-    Args:
-        noise: The comparison with the noise.
-        name: The attributes that varied.
-    """
+def _noise_sentence(noise: FlipNoise, name: str) -> str:
     if isinstance(noise.excess, Unknown):
         return f"Whether single answers differ with {name} by more than the model's own noise is unknown."
     assert isinstance(noise.excess, Observed | Estimated)

@@ -95,7 +95,7 @@ class Findings:
 
 def profiles_from_table(table: ProfileTable) -> FoundProfiles:
     """Convert the profiles of a search."""
-    return FoundProfiles(table.protected, table.people(np.arange(len(table)), table.worse))
+    return FoundProfiles(table.protected, table.people(np.arange(len(table)), table.pairs.worse))
 
 
 def _merge_profiles(schema: Schema, protected: tuple[str, ...], rows: Floats) -> FoundProfiles:

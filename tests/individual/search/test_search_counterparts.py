@@ -99,9 +99,9 @@ def test_no_method_reports_anybody_who_breaks_a_rule(method):
     assert result.profiles
     table = result.table
     n = np.arange(len(table))
-    for which in (table.worse, table.better):
+    for which in (table.pairs.worse, table.pairs.better):
         assert SCHEMA.obeys_rules(table.people(n, which)).all()
-    labels = [predict_labels(model, table.people(n, which)) for which in (table.worse, table.better)]
+    labels = [predict_labels(model, table.people(n, which)) for which in (table.pairs.worse, table.pairs.better)]
     assert (labels[0] != labels[1]).all()
 
 

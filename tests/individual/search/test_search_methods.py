@@ -112,7 +112,7 @@ def test_the_moves_of_the_global_phase_by_hand(name):
     space = ProfileSpace(HAND)
     visited: list[list[list[float]]] = []
     oracle = Watching(model, space, visited)
-    load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(local=0))
+    load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(method=name, local=0))
     assert visited[:3] == [[[6, 2]], [[5, 3]], [[4, 4]]]
     assert oracle.findings.reportable().unprotected.tolist() == [[4, 4]]
 

@@ -292,7 +292,9 @@ class _Search:
             queries=self.account.settle(),
             rates=self.rates,
             examples=build_examples(table, table.by_gap[: config.most_examples]),
-            gaps=tuple(np.histogram(np.clip(table.gap, 0, 1), GAP_BINS, (0, 1))[0].tolist()) if len(table) else (),
+            gaps=tuple(np.histogram(np.clip(table.pairs.gaps, 0, 1), GAP_BINS, (0, 1))[0].tolist())
+            if len(table)
+            else (),
             favoured=table.favoured,
             interrupted=stopped_by == "interrupt",
             stopped_by=stopped_by,

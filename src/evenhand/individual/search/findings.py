@@ -156,31 +156,16 @@ class ProfileTable:
         """Best and worst treated assignment of each profile among those queried."""
         return find_widest_pairs(self.profiles.labels, self.scores, self.compared)
 
-    @property
-    def better(self) -> Integers:
-        """Best treated assignment of each profile, shape (n,)."""
-        return self.pairs.better
-
-    @property
-    def worse(self) -> Integers:
-        """Worst treated assignment of each profile among those with another label, shape (n,)."""
-        return self.pairs.worse
-
-    @property
-    def gap(self) -> Floats:
-        """Difference of the favourable scores of these two, shape (n,)."""
-        return self.pairs.gaps
-
     @cached_property
     def by_gap(self) -> Integers:
         """Positions of the profiles, plausible ones first, each in descending order of the gap, shape (n,)."""
-        return np.lexsort((-self.gap, ~self.profiles.valid))
+        return np.lexsort((-self.pairs.gaps, ~self.profiles.valid))
 
     @property
     def favoured(self) -> dict[str, int]:
         """Number of profiles by protected value of the best treated assignment, if its label is favourable."""
-        labels = self.profiles.labels[np.arange(len(self)), self.better]
-        values = self.assignments[self.better[labels == self.favourable]]
+        labels = self.profiles.labels[np.arange(len(self)), self.pairs.better]
+        values = self.assignments[self.pairs.better[labels == self.favourable]]
         counts: dict[str, int] = {}
         for i, name in enumerate(self.protected):
             entries, sizes = np.unique(values[:, i], return_counts=True)
@@ -207,7 +192,7 @@ class ProfileTable:
         import pandas as pd
 
         rows = np.arange(len(self))
-        sides = {"worse": self.worse, "better": self.better}
+        sides = {"worse": self.pairs.worse, "better": self.pairs.better}
         people = {side: self.people(rows, which) for side, which in sides.items()}
 
         def values(name: str, side: str) -> Any:
@@ -224,6 +209,6 @@ class ProfileTable:
         for side, which in sides.items():
             columns[f"label ({side})"] = [self.classes[label] for label in self.profiles.labels[rows, which]]
         columns |= {f"score ({side})": self.scores[rows, which] for side, which in sides.items()}
-        columns["gap"] = self.gap
+        columns["gap"] = self.pairs.gaps
         columns["valid"] = self.profiles.valid if self.with_data else np.full(len(self), None)
         return pd.DataFrame(columns)

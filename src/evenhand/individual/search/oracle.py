@@ -207,8 +207,7 @@ class Oracle:
             OptionError: The model has no gradients.
             BudgetExhausted: The budget or the time is not sufficient.
         """
-        if self._gradients is None:
-            self._gradients = find_gradients(self.scorer, self.space)
+        self._gradients = self._gradients or find_gradients(self.scorer, self.space)
         self._check_time()
         self._require(len(unprotected))
         self.ledger.charge(len(unprotected))

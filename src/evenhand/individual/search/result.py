@@ -131,7 +131,7 @@ class SearchResult(Result):
 
 def build_examples(table: ProfileTable, rows: Integers) -> tuple[Example, ...]:
     """Build examples from the profiles at some positions (n,) of a table."""
-    pairs = np.stack([table.worse, table.better], axis=1)[rows]
+    pairs = np.stack([table.pairs.worse, table.pairs.better], axis=1)[rows]
     sides = np.stack([table.people(rows, which) for which in pairs.T], axis=1)
     return tuple(
         Example(

@@ -169,7 +169,7 @@ class ProfileSpace:
 
     def is_admissible(self, unprotected: Floats) -> Booleans:
         """Check which profiles (n, U) a search may report, shape (n,)."""
-        return self._are_possible(unprotected, by_data=not self.allow_infeasible)
+        return self._are_possible(unprotected)
 
     def normalize(self, individuals: Floats) -> Floats:
         """Replace the unprotected part of each individual (n, attributes) by the first profile with the same people."""
@@ -212,13 +212,13 @@ class ProfileSpace:
             plausible[alive] = possible
         return plausible
 
-    def _are_possible(self, unprotected: Floats, *, by_data: bool) -> Booleans:
+    def _are_possible(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
         inside = [attribute.contains(unprotected[:, i]) for i, attribute in enumerate(self.attributes)]
         possible = np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
         possible[possible] = self._are_compared(unprotected[possible], by_data=by_data)
         return possible
 
-    def _are_compared(self, unprotected: Floats, *, by_data: bool) -> Booleans:
+    def _are_compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
         """Check which profiles (n, U) in the domain are the first with their people, and have two comparable people."""
         comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
@@ -385,7 +385,7 @@ class ProfileSpace:
         np.maximum(target, self.lower, out=target)
         if self.free:
             return target
-        outside = ~self._check_admissible(target)
+        outside = ~self._are_compared(target)
         if not outside.any():
             return target
         several = outside & ((target != unprotected).sum(axis=1) > 1)
@@ -399,14 +399,10 @@ class ProfileSpace:
                 continue
             trial = rows[changed]
             trial[:, column] = goal[changed, column]
-            admissible = self._check_admissible(trial)
+            admissible = self._are_compared(trial)
             rows[np.flatnonzero(changed)[admissible]] = trial[admissible]
         target[retried] = rows
         return target
-
-    def _check_admissible(self, inside: Floats) -> Booleans:
-        """Check which profiles inside the domain (n, U) are admissible, shape (n,)."""
-        return self._are_compared(inside, by_data=not self.allow_infeasible)
 
     def _draw_admissible(self, draw: Sampler, n: int, rng: np.random.Generator, *, walk: bool) -> Floats:
         """Draw admissible profiles from a product of distributions, (m, U) with m at most n.
@@ -430,7 +426,7 @@ class ProfileSpace:
             share = max(count / attempts if attempts else 1.0, 0.01)
             rows = self._normalize_profiles(draw(min(int(1.2 * (n - count) / share) + 16, MAX_DRAWN)))
             attempts += len(rows)
-            rows = rows[self._check_admissible(rows)]
+            rows = rows[self._are_compared(rows)]
             parts.append(rows)
             count += len(rows)
         if walk and count < n:
@@ -453,7 +449,7 @@ class ProfileSpace:
             for column in rng.permutation(self.width):
                 trial = rows.copy()
                 trial[:, column] = values[:, column]
-                admissible = self._check_admissible(trial)
+                admissible = self._are_compared(trial)
                 rows[admissible] = trial[admissible]
         return rows
 
@@ -473,8 +469,7 @@ def _step_size(attribute: Attribute) -> float:
 
 def _take_in_turns(cluster: Integers, n: int) -> Integers:
     """Return the positions of n rows, one of each cluster in turn: shape (m,), m at most n."""
-    turn = np.empty(len(cluster), dtype=np.int64)
-    for number in np.unique(cluster):
-        members = np.flatnonzero(cluster == number)
-        turn[members] = np.arange(len(members))
+    order = np.argsort(cluster, kind="stable")
+    turn = np.empty_like(order)
+    turn[order] = np.arange(len(order)) - np.searchsorted(cluster[order], cluster[order])
     return np.asarray(np.lexsort((cluster, turn))[:n], dtype=np.int64)

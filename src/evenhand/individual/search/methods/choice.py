@@ -14,13 +14,13 @@ from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.oracle import Oracle
 
 METHODS = {
-    "adf": "gradient:adf",
+    "adf": "gradient:search",
     "aequitas": "aequitas:search",
-    "eidig": "gradient:eidig",
-    "eidig-inf": "gradient:eidig_inf",
+    "eidig": "gradient:search",
+    "eidig-inf": "gradient:search",
     "frontier": "frontier:search",
-    "maft": "gradient:maft",
-    "maft-inf": "gradient:maft_inf",
+    "maft": "gradient:search",
+    "maft-inf": "gradient:search",
     "random": "undirected:sample_uniformly",
     "sg": "symbolic:search",
     "themis": "undirected:sample_until_known",

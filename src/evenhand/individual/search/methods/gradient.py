@@ -67,10 +67,12 @@ class SlopePlan:
     update: int | None
 
 
-def search_two_phases(
-    oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig, plan: SlopePlan
-) -> None:
-    """Run both phases from seeds (n, attributes), wave by wave."""
+def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
+    """Run both phases of ``config.method`` from seeds (n, attributes), wave by wave."""
+    slopes, decay, update = SCHEDULES[config.method]
+    plan = SlopePlan(
+        slopes(oracle, config.h), oracle.space.width if slopes is estimate_slopes else 1, decay=decay, update=update
+    )
     profiles, which = oracle.space.split(seeds)
     cost = MAX_MOVES * (len(oracle.space.assignments) + 2 * plan.cost)
     for wave in cut_into_waves(oracle, len(profiles), cost):
@@ -205,41 +207,6 @@ def _attribute_weights(plan: SlopePlan, profiles: Floats, which: Integers, answe
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))
 
 
-def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run ADF (Zhang et al., ICSE 2020): slopes of the loss, no momentum, new local weights after every success."""
-
-    def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
-        return -oracle.gradient(profiles, which, loss=True)
-
-    search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, cost=1, decay=0.0, update=1))
-
-
-def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run EIDIG (Zhang et al., ISSTA 2021): slopes of the output, with momentum, new weights every 5 successes."""
-    search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, UPDATE))
-
-
-def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run EIDIG-INF (same source): like EIDIG, but with the initial weights for the whole local walk."""
-    search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
-
-
-def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run MAFT (Wang et al., ICSE 2024): like EIDIG, but with slopes estimated from answers alone (zero-order)."""
-    slopes = estimate_slopes(oracle, config.h)
-    search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, UPDATE))
-
-
-def maft_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run MAFT with the schedule of EIDIG-INF, which is better with a budget, since every new weight costs queries."""
-    slopes = estimate_slopes(oracle, config.h)
-    search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, None))
-
-
-def _output_slopes(oracle: Oracle) -> Slopes:
-    return lambda profiles, which, scores: oracle.gradient(profiles, which)
-
-
 def estimate_slopes(oracle: Oracle, h: float) -> Slopes:
     """Estimate slopes by difference quotients of the predicted label's score over ``h`` steps, one query per attribute.
 
@@ -274,3 +241,26 @@ def estimate_slopes(oracle: Oracle, h: float) -> Slopes:
         return np.asarray(np.divide(rise, run, out=np.zeros_like(rise), where=run != 0))
 
     return slopes
+
+
+def _output_slopes(oracle: Oracle, h: float) -> Slopes:
+    return lambda profiles, which, scores: oracle.gradient(profiles, which)
+
+
+def _loss_slopes(oracle: Oracle, h: float) -> Slopes:
+    return lambda profiles, which, scores: -oracle.gradient(profiles, which, loss=True)
+
+
+SCHEDULES: dict[str, tuple[Callable[[Oracle, float], Slopes], float, int | None]] = {
+    "adf": (_loss_slopes, 0.0, 1),
+    "eidig": (_output_slopes, DECAY, UPDATE),
+    "eidig-inf": (_output_slopes, DECAY, None),
+    "maft": (estimate_slopes, DECAY, UPDATE),
+    "maft-inf": (estimate_slopes, DECAY, None),
+}
+"""Slopes of each method, with ``decay`` and ``update`` of its ``SlopePlan``.
+
+ADF uses the loss, without momentum, and new local weights after every success. MAFT is EIDIG with slopes estimated from
+answers alone. MAFT-INF, MAFT with the schedule of EIDIG-INF, is better with a budget, since every new weight costs
+queries.
+"""
