@@ -65,24 +65,29 @@ class FindingCollector:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def add(self, unprotected: Floats, labels: Integers, scores: Floats) -> Booleans:
+    def add(self, unprotected: Floats, labels: Integers, scores: Floats, which: Integers | None = None) -> Booleans:
         """Add the answers about profiles (n, U), and return a mask of the profiles whose label changes, shape (n,).
 
         Args:
             unprotected: The profiles.
-            labels: Labels, shape (n, A).
-            scores: Scores, shape (n, A, classes).
+            labels: Labels, shape (n, k).
+            scores: Scores, shape (n, k, classes).
+            which: The k assignments of each profile, shape (n, k). Others are marked as not queried. Default: all A.
         """
         flips = find_flips(labels)
-        if not flips.any():
-            return flips
-        rows = np.flatnonzero(flips)
-        new = []
+        rows, new = np.flatnonzero(flips), []
         for i, key in zip(rows.tolist(), self.space.keys(unprotected[rows]).tolist(), strict=True):
             if key not in self._seen:
                 self._seen.add(key)
                 new.append(i)
-        self._parts.append((unprotected[new], labels[new], scores[new]))
+        unprotected, labels, scores = unprotected[new], labels[new], scores[new]
+        if which is not None:
+            partial, which = (labels, scores), which[new]
+            labels = np.full((len(new), *self._parts[0][1].shape[1:]), NOT_QUERIED)
+            np.put_along_axis(labels, which, partial[0], axis=1)
+            scores = np.full((len(new), *self._parts[0][2].shape[1:]), np.nan)
+            np.put_along_axis(scores, which[:, :, None], partial[1], axis=1)
+        self._parts.append((unprotected, labels, scores))
         return flips
 
     def reportable(self) -> DiscriminatoryProfiles:

@@ -88,11 +88,7 @@ class ProfileNetwork:
         }
 
     def logits(self, unprotected: Floats) -> Floats:
-        """Compute the outputs for profiles (n, U) under every assignment or its substitute, shape (n, A, outputs)."""
-        if self._space.varies:
-            which = self._space.substitutes(unprotected)
-            repeated = np.repeat(unprotected, which.shape[1], axis=0)
-            return self.logits_at(repeated, which.ravel()).reshape(*which.shape, -1)
+        """Compute the outputs for profiles (n, U) under every assignment, without substitutes, (n, A, outputs)."""
         units = self._profile_units(unprotected)[:, None, :] + self._assigned
         values = units.reshape(-1, units.shape[2])
         for weights, bias in self._layers:

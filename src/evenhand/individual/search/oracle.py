@@ -10,8 +10,7 @@ import numpy as np
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
-from evenhand.individual.flips import find_flips
-from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
+from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import (
     ProfileNetwork,
     class_probabilities,
@@ -21,7 +20,6 @@ from evenhand.individual.search.gradients import (
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
-from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 
 MAX_ROWS = 65_536
@@ -136,26 +134,20 @@ class Oracle:
                 the budget covers, are still queried and added to the findings.
         """
         self._check_time()
-        slots, start = self._slots, len(self._slots)
-        keys = self.space.keys(unprotected).tolist()
-        if start + len(keys) > self._max_slots:
+        slots, keys = self._slots, self.space.keys(unprotected).tolist()
+        if len(slots) + len(keys) > self._max_slots:
             scores, labels = self._charge_and_query(unprotected)
-            return ModelAnswers(scores, labels, self._add(unprotected, scores, labels))
-        at = np.array([slots.setdefault(key, len(slots)) for key in keys], dtype=np.int64)
-        new = len(slots) - start
-        if new:
-            new_rows = np.empty(new, dtype=np.int64)
-            fresh = np.flatnonzero(at >= start)[::-1]
-            new_rows[at[fresh] - start] = fresh  # reversed, so that the first occurrence overwrites the others
-            try:
-                scores, labels = self._charge_and_query(unprotected[new_rows])
-            except BaseException:
-                for key in [keys[i] for i in new_rows.tolist()]:
-                    del slots[key]  # no answer was received
-                raise
-            self._store(start, scores, labels)
-        scores, labels = self._scores[at], self._labels[at]
-        return ModelAnswers(scores, labels, self._add(unprotected, scores, labels))
+        else:
+            first: dict[int, int] = {}
+            for i, key in enumerate(keys):
+                if key not in slots:
+                    first.setdefault(key, i)
+            if first:
+                self._store(*self._charge_and_query(unprotected[list(first.values())]))
+                slots.update(zip(first, range(len(slots), len(slots) + len(first)), strict=True))
+            at = [slots[key] for key in keys]
+            scores, labels = self._scores[at], self._labels[at]
+        return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores))
 
     def compare(self, unprotected: Floats, which: Integers) -> ModelAnswers:
         """Query profiles (n, U), each under some assignments only (n, k). Costs n k.
@@ -168,8 +160,7 @@ class Oracle:
         """
         self._check_time()
         scores, labels = self._charge_and_query(unprotected, which)
-        self._add(unprotected, scores, labels, which)
-        return ModelAnswers(scores, labels, find_flips(labels))
+        return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores, which))
 
     def scores_at(self, unprotected: Floats, which: Integers) -> Floats:
         """Query the scores of profiles (n, U), each under one assignment (n,), for slopes: shape (n, classes). Costs n.
@@ -214,26 +205,6 @@ class Oracle:
         self._report_progress()
         return self._gradients.gradient(unprotected, which, loss=loss)
 
-    def _add(self, unprotected: Floats, scores: Floats, labels: Integers, which: Integers | None = None) -> Booleans:
-        """Add answers to the findings, and return a mask of the profiles whose label changes, shape (n,).
-
-        Args:
-            unprotected: Profiles, shape (n, U).
-            scores: Scores, shape (n, k, classes).
-            labels: Labels, shape (n, k).
-            which: The k assignments of each profile, shape (n, k). Others are marked as missing. Default: all.
-        """
-        if which is None:
-            return self.findings.add(unprotected, labels, scores)
-        flips = find_flips(labels)
-        n = int(flips.sum())
-        all_labels = np.full((n, self._scores.shape[1]), NOT_QUERIED)
-        np.put_along_axis(all_labels, which[flips], labels[flips], axis=1)
-        all_scores = np.full((n, *self._scores.shape[1:]), np.nan)
-        np.put_along_axis(all_scores, which[flips][:, :, None], scores[flips], axis=1)
-        self.findings.add(unprotected[flips], all_labels, all_scores)
-        return flips
-
     def _charge_and_query(self, unprotected: Floats, which: Integers | None = None) -> tuple[Floats, Integers]:
         """Query profiles (n, U) under all assignments, or under the given ones (n, k).
 
@@ -258,31 +229,28 @@ class Oracle:
                 break
         if answered < n:
             done = slice(0, answered)
-            self._add(unprotected[done], scores[done], labels[done], None if which is None else which[done])
+            self.findings.add(unprotected[done], labels[done], scores[done], None if which is None else which[done])
             raise BudgetExhausted
         return scores, labels
 
     def _query(self, unprotected: Floats, which: Integers | None) -> tuple[Floats, Integers]:
         space, network = self.space, self._network
-        shape = (len(unprotected), len(space.assignments)) if which is None else which.shape
-        if network is not None:
-            self.ledger.charge(shape[0] * shape[1])
-        if which is None:
-            if network is None:
-                reply = ask_model(self.scorer, space.rows(unprotected), self.ledger)
-            else:
-                reply = _read_logits(network.logits(unprotected))
+        substitutes, every = space.substitutes(unprotected), which is None
+        which = substitutes if which is None else np.take_along_axis(substitutes, which, axis=1)
+        if network is None:
+            rows = space.rows_as(np.repeat(unprotected, which.shape[1], axis=0), which.ravel())
+            reply = ask_model(self.scorer, rows, self.ledger)
+            return reply.scores.reshape(*which.shape, -1), reply.labels.reshape(which.shape)
+        self.ledger.charge(which.size)
+        if every and not space.varies:
+            logits = network.logits(unprotected)
         else:
-            if space.varies:
-                which = np.take_along_axis(space.substitutes(unprotected), which, axis=1)
-            repeated = np.repeat(unprotected, shape[1], axis=0)
-            if network is None:
-                reply = ask_model(self.scorer, space.rows_as(repeated, which.ravel()), self.ledger)
-            else:
-                reply = _read_logits(network.logits_at(repeated, which.ravel()))
-        return reply.scores.reshape(*shape, -1), reply.labels.reshape(shape)
+            logits = network.logits_at(np.repeat(unprotected, which.shape[1], axis=0), which.ravel())
+        logits = logits.reshape(*which.shape, -1)
+        return class_probabilities(logits), labels_from_logits(logits)
 
-    def _store(self, start: int, scores: Floats, labels: Integers) -> None:
+    def _store(self, scores: Floats, labels: Integers) -> None:
+        start = len(self._slots)
         end = start + len(scores)
         if end > len(self._scores):
             size = max(end, 2 * len(self._scores))
@@ -301,7 +269,3 @@ class Oracle:
     def _check_time(self) -> None:
         if self._limit.passed():
             raise BudgetExhausted
-
-
-def _read_logits(logits: Floats) -> Reply:
-    return Reply(class_probabilities(logits), labels_from_logits(logits), False)

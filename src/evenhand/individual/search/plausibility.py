@@ -274,25 +274,21 @@ class _GroupedPeople:
 
     def find_pairs(self, columns: Sequence[int], group_start: Integers) -> NDArray[np.uint64]:
         """Find ``ValuePairs.together`` of the attributes in some columns."""
-        count = sum(-(-len(self.counts[i]) // 8) for i in columns)
-        together = np.full((8 * count, -(-count // 8) * 8), 255, dtype=np.uint8)
-        for position, i in enumerate(columns):
+        groups = self.groups[columns]
+        total = 8 * sum(-(-len(self.counts[i]) // 8) for i in columns)
+        width = -(-total // 64) * 64
+        members = np.bincount(groups.ravel(), minlength=width)
+        together = np.zeros((total, width // 8), dtype=np.uint8)
+        for i in columns:
             check_time()
-            for j in columns[: position + 1]:
-                size = len(self.counts[i]), len(self.counts[j])
-                counts = np.bincount(self.cells[i] * size[1] + self.cells[j], minlength=size[0] * size[1]).reshape(size)
-                unseen = bool(self.assigned[i] or self.assigned[j])
-                if i == j:
-                    block = np.full(size, True) if unseen else counts > 0
-                else:
-                    expected = np.outer(self.counts[i], self.counts[j]) / len(self.cells[i])
-                    block = expected <= self.limits[np.minimum(counts, len(self.limits) - 1)]
-                    if not unseen:
-                        block &= counts > 0
-                for pairs, row, column in ((block, i, j), (block.T, j, i)):
-                    bits = np.packbits(pairs, axis=1, bitorder="little")
-                    at = slice(group_start[row], group_start[row] + len(bits))
-                    together[at, group_start[column] // 8 :][:, : bits.shape[1]] = bits
+            size, own = len(self.counts[i]), slice(group_start[i], group_start[i] + len(self.counts[i]))
+            cells = (self.cells[i] * width + groups).ravel()
+            counts = np.bincount(cells, minlength=size * width).reshape(size, width)
+            expected = np.outer(self.counts[i], members) / len(self.cells[i])
+            unseen = np.resize(self.assigned[self.owner], width) | self.assigned[i]
+            occur = (expected <= self.limits[np.minimum(counts, len(self.limits) - 1)]) & (unseen | (counts > 0))
+            occur[:, own] = self.assigned[i] | (counts[:, own] > 0)
+            together[own] = np.packbits(occur, axis=1, bitorder="little")
         return together.view("<u8")
 
 
