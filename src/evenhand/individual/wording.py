@@ -38,6 +38,7 @@ from evenhand.stats.quantity import (
     explain_position,
     format_basis,
     format_quantity,
+    format_value,
     show_quantity,
 )
 
@@ -89,13 +90,13 @@ def noise_sentences(result: IndividualResult) -> Iterator[str]:
 
 
 def _noise_sentence(noise: FlipNoise, name: str) -> str:
-    if isinstance(noise.excess, Unknown):
+    single, own, excess = noise.single, noise.own, noise.excess
+    if isinstance(single, Unknown) or isinstance(own, Unknown) or not isinstance(excess, Observed | Estimated):
         return f"Whether single answers differ with {name} by more than the model's own noise is unknown."
-    assert isinstance(noise.excess, Observed | Estimated)
-    clearly = "more often" if noise.excess.low > 0 else "not significantly more often"
     return (
-        f"Single answers differ with {name} for {format_quantity(noise.single)} of people, {clearly} than in repeated "
-        f"queries about the same person: {format_quantity(noise.own)}; excess {format_quantity(noise.excess)}."
+        f"Single answers differ with {name} for {format_value(single, 'rate')} of people, "
+        f"{'' if excess.low > 0 else 'not significantly '}more often than in repeated queries about the same person "
+        f"({format_value(own, 'rate')}). The excess is {format_quantity(excess)}."
     )
 
 
