@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from evenhand.schema import Schema
+
 ROOT = Path(__file__).resolve().parent.parent
 FULL_EXAMPLES = 100
 """What Hypothesis tries where a test does not say how many: the measure of every profile."""
@@ -69,3 +71,25 @@ def leaves_but_clocks(found: Any, path: str = "") -> dict[str, Any]:
     else:
         return {path: found}
     return {key: leaf for place, value in items for key, leaf in leaves_but_clocks(value, place).items()}
+
+
+def small_schema(values: str = "no yes", *, target: str = "hired", **attributes: str | tuple[float, float]) -> Schema:
+    """Describe a target, whose last label is favourable, and attributes.
+
+    ``sex="f m *"`` has two categories and is protected, ``grade=(0, 4)`` is an integer, ``pay=(0.0, 1.0)`` is real.
+    """
+    labels = values.split()
+    described: list[dict[str, object]] = []
+    for name, domain in attributes.items():
+        if isinstance(domain, str):
+            words = domain.split()
+            categories = [word for word in words if word != "*"]
+            described.append(
+                {"name": name, "kind": "categorical", "values": categories, "protected": len(categories) < len(words)}
+            )
+        else:
+            kind = "integer" if isinstance(domain[0], int) else "real"
+            described.append({"name": name, "kind": kind, "lower": domain[0], "upper": domain[1]})
+    return Schema.parse(
+        {"target": {"name": target, "favourable": labels[-1], "values": labels}, "attributes": described}
+    )

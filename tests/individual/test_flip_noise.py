@@ -11,20 +11,11 @@ from evenhand import individual, population
 from evenhand.individual.flips import confirm_flips, first_difference
 from evenhand.individual.wording import noise_notes, noise_sentences
 from evenhand.models import load_model
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
 from serving import serving
-from support import scaled
+from support import scaled, small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 4},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(grade=(0, 4), sex="f m *", origin="a b c *")
 UNIFORM = population.uniform_population(SCHEMA)
 
 

@@ -17,18 +17,9 @@ from evenhand.models.additive.network import network_from_dense
 from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from evenhand.stats import Estimated, Observed
-from support import scaled, shared
+from support import scaled, shared, small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 4},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(grade=(0, 4), sex="f m *", origin="a b c *")
 
 
 def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:

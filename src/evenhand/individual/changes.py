@@ -288,11 +288,11 @@ def select_most_affected(
     rows = rows[numbers.change[rows] > 0][:, None]
     ends = numbers.ends[rows[:, 0]]
     sides, values = numbers.variants.counterparts[rows, ends], numbers.numbers[rows, ends]
-    first = merge_by_unprotected(sides.reshape(len(sides), -1), []).first[:max_profiles] if len(sides) else []
+    distinct = merge_by_unprotected(sides.reshape(len(sides), 2 * sides.shape[2]), [])
     return [
         ChangedPerson(
             protected=protected,
             **describe_pair(numbers.schema, protected, sides[row], values[row].tolist(), values[row]),
         )
-        for row in first
+        for row in distinct.first[:max_profiles]
     ]

@@ -29,8 +29,8 @@ from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import QuestionLedger
 from evenhand.models.additive.network import network_from_dense
-from evenhand.schema import People, Schema
-from support import scaled, shared
+from evenhand.schema import People
+from support import scaled, shared, small_schema
 
 
 @pytest.mark.parametrize("kind", ["network", "tree", "labels", "box"])
@@ -59,17 +59,7 @@ def test_with_enough_budget_nobody_is_left_out(kind, seed, constrained, allow_in
     assert result.queries <= 2 * len(admissible) + tried
 
 
-MANY = Schema.parse(
-    {
-        "target": {"name": "grade", "favourable": "A", "values": ["C", "B", "A"]},
-        "attributes": [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 7},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "y", "kind": "integer", "lower": 0, "upper": 7},
-            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-        ],
-    }
-)
+MANY = small_schema("C B A", x=(0, 7), sex="f m *", y=(0, 7), origin="a b c *")
 
 
 @settings(max_examples=scaled(15))
@@ -89,18 +79,7 @@ def test_several_classes_and_protected_attributes(seed):
     assert profiles(result) == expected
 
 
-TIED = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "education", "kind": "categorical", "values": ["school", "college", "university"]},
-            {"name": "years", "kind": "integer", "lower": 9, "upper": 11},
-            {"name": "rents", "kind": "integer", "lower": 0, "upper": 1},
-            {"name": "owns", "kind": "integer", "lower": 0, "upper": 1},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        ],
-    }
-)
+TIED = small_schema(education="school college university", years=(9, 11), rents=(0, 1), owns=(0, 1), sex="f m *")
 # education fixes years; nobody from university rents.
 ROWS = [[0, 9, 1, 0], [0, 9, 0, 1], [1, 10, 1, 0], [1, 10, 0, 1], [2, 11, 0, 1]]
 
@@ -116,14 +95,14 @@ def test_moves_by_hand():
     # Rents and owns move only together; so do education and years.
     rows = np.array([[0.0, 9, 1, 0], [2.0, 11, 0, 1]])
     codes = moves.codes(rows)
-    assert (moves.rows(codes) == rows).all()
+    assert (moves.levels[codes] == rows).all()
     reached = set()
     for profile, level in np.argwhere(moves.open(codes)).tolist():
         moved, recoded = moves.move(rows[[profile]], codes[[profile]], np.array([level]))
         assert (moves.codes(moved) == recoded).all()
         reached.add((profile, tuple(moved[0].tolist())))
     assert reached == {(0, (0, 9, 0, 1)), (0, (1, 10, 1, 0)), (1, (0, 9, 0, 1)), (1, (1, 10, 0, 1))}
-    assert {tuple(row) for row in moves.rows(moves.list_profiles(100)).tolist()} == {
+    assert {tuple(row) for row in moves.levels[moves.list_profiles(100)].tolist()} == {
         tuple(map(float, row)) for row in ROWS
     }
     assert moves.list_profiles(4) is None
@@ -145,7 +124,7 @@ def test_moves_lead_to_everybody_one_change_away_and_to_nobody_impossible(seed, 
     space = ProfileSpace(people(n, seed))
     moves = Moves.of(space)
     codes = moves.codes(space.people)
-    assert (moves.rows(codes) == space.people).all()
+    assert (moves.levels[codes] == space.people).all()
     profile, level = np.nonzero(moves.open(codes))
     moved, _ = moves.move(space.people[profile], codes[profile], level)
     alone = (moved != space.people[profile]).sum(axis=1) == 1
@@ -154,27 +133,18 @@ def test_moves_lead_to_everybody_one_change_away_and_to_nobody_impossible(seed, 
     for row in DOMAIN[space.is_admissible(DOMAIN)]:
         if ((row != space.people).sum(axis=1) == 1).any():
             assert tuple(row.tolist()) in reached
-    listed = {tuple(row) for row in moves.rows(moves.list_profiles(10_000)).tolist()}
+    listed = {tuple(row) for row in moves.levels[moves.list_profiles(10_000)].tolist()}
     assert listed == {tuple(row) for row in DOMAIN[space.is_admissible(DOMAIN)].tolist()}
 
 
 def test_numbers_with_many_values_move_between_those_of_the_data():
-    wide = Schema.parse(
-        {
-            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [
-                {"name": "income", "kind": "real", "lower": 0, "upper": 1e6},
-                {"name": "age", "kind": "integer", "lower": 0, "upper": 1000},
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            ],
-        }
-    )
+    wide = small_schema(income=(0.0, 1e6), age=(0, 1000), sex="f m *")
     rng = np.random.default_rng(0)
     rows = np.stack([rng.random(500) * 1e6, rng.integers(0, 1001, 500), rng.integers(0, 2, 500)], axis=1)
     data = People(wide, rows.astype(float), None, np.arange(500), None)
     moves = Moves.of(ProfileSpace(data))
-    assert [len(levels) for levels in moves.levels] == [64, 64]
-    assert set(moves.levels[0]) <= set(rows[:, 0])
+    assert np.bincount(moves.attribute).tolist() == [64, 64]
+    assert set(moves.levels[:64]) <= set(rows[:, 0])
     assert moves.list_profiles(10**6) is None
     model = network_from_dense(wide, [(np.array([[1e-6], [1e-3], [0.4]]), np.array([-1.2]))])
     result = search.search(model, data, budget=1500, samples=0)

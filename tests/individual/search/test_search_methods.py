@@ -27,8 +27,7 @@ from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import predict_labels
 from evenhand.models.additive.network import network_from_dense
-from evenhand.schema import Schema
-from support import scaled, shared
+from support import scaled, shared, small_schema
 
 GRADIENTS = {"adf", "eidig", "eidig-inf"}
 MODELS = {
@@ -92,16 +91,7 @@ def asked(model, space, **more):
     return Oracle(model, space, FindingCollector(space, 2), **more)
 
 
-HAND = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "a", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "b", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        ],
-    }
-)
+HAND = small_schema(a=(0, 9), b=(0, 9), sex="f m *")
 
 
 @pytest.mark.parametrize("name", ["adf", "eidig", "eidig-inf", "maft", "maft-inf"])

@@ -7,19 +7,11 @@ import pytest
 from evenhand.individual.search import SearchResult, search
 from evenhand.individual.search.confirmation import MOST_NOISY
 from evenhand.models import load_model
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
 from serving import serving
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 19},
-            {"name": "town", "kind": "categorical", "values": list("abcdef")},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(grade=(0, 19), town="a b c d e f", sex="f m *")
 
 
 def people(n=600):

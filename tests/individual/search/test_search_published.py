@@ -17,18 +17,10 @@ from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, QuestionLedger
 from evenhand.models.additive.network import network_from_dense
-from evenhand.schema import People, Schema
-from support import shared
+from evenhand.schema import People
+from support import shared, small_schema
 
-WIDE = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            *({"name": name, "kind": "integer", "lower": 0, "upper": 9} for name in "abcdefgh"),
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        ],
-    }
-)
+WIDE = small_schema(**dict.fromkeys("abcdefgh", (0, 9)), sex="f m *")
 """A hundred million profiles: no budget here asks about a noticeable part of them."""
 
 
@@ -112,15 +104,7 @@ def test_inf_finds_more_for_the_same_budget(method):
 
 def lone() -> AdditiveNetwork:
     """Of the profiles of three attributes 0..4 only (2, 2, 2) flips, by 6 - |a - 2| - |b - 2| - |c - 2| above 5.5."""
-    schema = Schema.parse(
-        {
-            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [
-                *({"name": name, "kind": "integer", "lower": 0, "upper": 4} for name in "abc"),
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            ],
-        }
-    )
+    schema = small_schema(**dict.fromkeys("abc", (0, 4)), sex="f m *")
     first = np.zeros((4, 7))
     for i in range(3):
         first[i, 2 * i], first[i, 2 * i + 1] = 1.0, -1.0

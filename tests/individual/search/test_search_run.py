@@ -11,7 +11,7 @@ from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import WhiteBoxScorer
 from evenhand.models import predict_labels
 from evenhand.models.additive.network import network_from_dense
-from evenhand.schema import Schema
+from support import small_schema
 
 
 def test_the_rate_comes_first_and_covers_the_truth():
@@ -116,16 +116,7 @@ def test_progress_rises_to_one():
     assert told[-1] == 1.0
 
 
-JOINT = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "perhaps", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-        ],
-    }
-)
+JOINT = small_schema("no perhaps yes", grade=(0, 9), sex="f m *", origin="a b c *")
 
 
 def joint_model():

@@ -135,7 +135,7 @@ def clash(space: ProfileSpace, moves: Moves, first: int, second: int) -> bool:
     for level in (first, second):
         part = moves.attribute[level]
         columns.append(space.columns[part])
-        row[0, columns[-1]] = moves.levels[part][level - moves.start[part]]
+        row[0, columns[-1]] = moves.levels[level]
     alone = [bool(space.pairs.all_pairs_occur(row, [column])[0]) for column in columns]
     return all(alone) and not space.pairs.all_pairs_occur(row, columns)[0]
 

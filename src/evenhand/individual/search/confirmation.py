@@ -118,10 +118,9 @@ def confirm_against_noise(
     order = np.lexsort((rng.random(len(profiles)), -gaps))
     order = order[differs[order]][: MOST_NOISY if noisy else None]
     pairs = np.stack([worse, better], axis=1)[order]
-    sides = space.rows_as(np.repeat(profiles.unprotected[order], 2, axis=0), pairs.ravel())
     again = confirm_flips(
         scorer,
-        sides.reshape(len(order), 2, sides.shape[1]),
+        space.sides(profiles.unprotected[order], pairs),
         profiles.labels[order[:, None], pairs],
         confidence=confidence,
         ledger=ledger,

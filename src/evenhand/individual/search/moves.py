@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +26,7 @@ class Moves:
     necessary: in the data, each level of the moved attribute occurs with only one level of the dependent one.
 
     Attributes:
-        levels: Entries of the levels of each attribute, shape (levels,).
+        levels: Entry of each level, shape (V,). Levels of an attribute are in ascending order.
         start: Index of each attribute's first level, shape (U,).
         attribute: Attribute of each level, shape (V,).
         clash: Bit of two levels of different attributes that never occur together, shape (V, words).
@@ -38,7 +37,7 @@ class Moves:
         complete: Whether the levels are the whole domain.
     """
 
-    levels: tuple[Floats, ...]
+    levels: Floats
     start: Integers
     attribute: Integers
     clash: NDArray[np.uint64]
@@ -57,7 +56,8 @@ class Moves:
         sizes = [len(entries) for entries in levels]
         start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         attribute = np.repeat(np.arange(space.width), sizes)
-        cell, clash = _find_clashes(space, levels, attribute)
+        entries = np.concatenate(levels)
+        cell, clash = _find_clashes(space, entries, attribute)
         possible = np.ones(len(attribute), dtype=np.bool_)
         if space.pairs is not None and not space.allow_infeasible:
             checked = cell >= 0
@@ -68,7 +68,7 @@ class Moves:
             # Indexed as [level that stays, level moved to].
             blocking[start[other] : start[other] + sizes[other], level >> 6] &= ~(np.uint64(1) << np.uint64(level & 63))
         return cls(
-            levels=levels,
+            levels=entries,
             start=start,
             attribute=attribute,
             clash=clash,
@@ -81,16 +81,9 @@ class Moves:
     def codes(self, unprotected: Floats) -> Integers:
         """Convert profiles (n, U) to the nearest level of every attribute, shape (n, U)."""
         codes = np.empty(unprotected.shape, dtype=np.int64)
-        for i, levels in enumerate(self.levels):
+        for i, levels in enumerate(np.split(self.levels, self.start[1:])):
             codes[:, i] = np.searchsorted((levels[1:] + levels[:-1]) / 2, unprotected[:, i])
         return codes + self.start
-
-    def rows(self, codes: Integers) -> Floats:
-        """Convert levels (n, U) to profiles (n, U)."""
-        rows = np.empty(codes.shape)
-        for i, levels in enumerate(self.levels):
-            rows[:, i] = levels[codes[:, i] - self.start[i]]
-        return rows
 
     def open(self, codes: Integers) -> Booleans:
         """Return the levels that profiles (n, U) can move to without a clash, shape (n, V)."""
@@ -106,18 +99,13 @@ class Moves:
         rows, codes, attributes = unprotected.copy(), codes.copy(), self.attribute[level]
         every = np.arange(len(rows))
         codes[every, attributes] = level
-        changes = [(every, attributes)]
         # A dependent attribute moves only if its level clashes with the new one.
         for other in np.flatnonzero((self.dependent_levels >= 0).any(axis=0)).tolist():
             target = self.dependent_levels[level, other]
             clashing = np.flatnonzero((target >= 0) & get_bits(self.clash, codes[:, other], level))
             codes[clashing, other] = target[clashing]
-            changes.append((clashing, np.full(len(clashing), other)))
-        for i, levels in enumerate(self.levels):
-            for changed, moved in changes:
-                selected = changed[moved == i]
-                if len(selected):
-                    rows[selected, i] = levels[codes[selected, i] - self.start[i]]
+            rows[clashing, other] = self.levels[target[clashing]]
+        rows[every, attributes] = self.levels[level]
         return rows, codes
 
     def list_profiles(self, max_profiles: int) -> Integers | None:
@@ -125,9 +113,8 @@ class Moves:
         if not self.complete:
             return None
         codes = np.empty((1, 0), dtype=np.int64)
-        for i, levels in enumerate(self.levels):
-            options = self.start[i] + np.arange(len(levels))
-            options = options[self.possible[options]]
+        for i in range(len(self.start)):
+            options = np.flatnonzero((self.attribute == i) & self.possible)
             allowed = np.ones((len(codes), len(options)), dtype=np.bool_)
             for column in codes.T:
                 allowed &= ~get_bits(self.clash, column[:, None], options)
@@ -156,9 +143,7 @@ def _unpack(words: NDArray[np.uint64], count: int) -> NDArray[np.uint8]:
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little", count=count)
 
 
-def _find_clashes(
-    space: ProfileSpace, levels: Sequence[Floats], attribute: Integers
-) -> tuple[Integers, NDArray[np.uint64]]:
+def _find_clashes(space: ProfileSpace, levels: Floats, attribute: Integers) -> tuple[Integers, NDArray[np.uint64]]:
     """Find the cell of each level, shape (V,), and ``Moves.clash``.
 
     A linked attribute has several values, so its levels have no cell (-1) and clash with no other: whether they occur
@@ -169,13 +154,13 @@ def _find_clashes(
     if space.allow_infeasible or space.pairs is None:
         return cell, clash
     pairs = space.pairs
-    for i, entries in enumerate(levels):
+    first = np.array([[described.first for described in space.schema.attributes]])
+    for i, column in enumerate(space.columns):
         if i not in space.moved:
-            rows = np.repeat(
-                np.array([[described.first for described in space.schema.attributes]]), len(entries), axis=0
-            )
-            rows[:, space.columns[i]] = entries
-            cell[attribute == i] = pairs.cells(rows)[:, space.columns[i]]
+            own = np.flatnonzero(attribute == i)
+            rows = np.repeat(first, len(own), axis=0)
+            rows[:, column] = levels[own]
+            cell[own] = pairs.cells(rows)[:, column]
     checked = np.flatnonzero(cell >= 0)
     for i in np.unique(attribute[checked]).tolist():
         check_time()

@@ -85,11 +85,10 @@ def _estimate_rate(
     check = None
     if can_vary(oracle.scorer) and flips.any():
         rows = np.flatnonzero(flips)
-        variants = space.rows(profiles[rows]).reshape(len(rows), len(space.assignments), -1)
         pairs = first_difference(labels[rows], compared[rows])
         confirmed, _, check = confirm_flips(
             oracle.scorer,
-            np.take_along_axis(variants, pairs[:, :, None], axis=1),
+            space.sides(profiles[rows], pairs),
             np.take_along_axis(labels[rows], pairs, axis=1),
             confidence=confidence,
             ledger=oracle.ledger,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import pprint
 from collections.abc import Mapping, Sequence
@@ -102,18 +101,22 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
     carried = {name: _require_literal(name, value) for name, value in table.carried.items()}
     profiles = [profile | carried for profile in _profile_values(table, order)]
     protected = " x ".join(result.protected)
-    schema = pprint.pformat(_describe_schema(table), width=118, sort_dicts=False)
+    schema = table.schema.model_dump(mode="json", exclude_none=True)
+    schema["target"]["values"] = list(table.classes)
     modules = sorted({type(value).__module__ for value in carried.values()} & IMPORTS.keys())
     program = _PROGRAM.format(
         title=f"Profiles whose decision changed with {protected} only. Does it still change?",
         found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
         f"{protected} changes the decision.",
         protected=list(result.protected),
-        schema=schema,
+        schema=pprint.pformat(schema, width=118, sort_dicts=False),
         profiles=pprint.pformat(profiles, width=118, sort_dicts=False),
         imports="".join(IMPORTS[module] for module in modules),
     )
-    _write_program(program, path)
+    try:
+        write_atomically(path, program)
+    except OSError as error:
+        raise OptionError(f"the tests cannot be written: {error.strerror or error}", location=str(path)) from None
     return len(order)
 
 
@@ -137,19 +140,6 @@ def _require_literal(name: str, value: Any) -> Any:
         location="save_tests",
         hint="do not save tests, or remove that column",
     )
-
-
-def _write_program(program: str, path: Path) -> None:
-    try:
-        write_atomically(path, program)
-    except OSError as error:
-        raise OptionError(f"the tests cannot be written: {error.strerror or error}", location=str(path)) from None
-
-
-def _describe_schema(table: ProfileTable) -> dict[str, Any]:
-    description: dict[str, Any] = json.loads(table.schema.model_dump_json(exclude_none=True))
-    description["target"]["values"] = list(table.classes)
-    return description
 
 
 def _profile_values(table: ProfileTable, order: Integers) -> list[dict[str, Any]]:

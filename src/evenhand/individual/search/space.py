@@ -264,6 +264,11 @@ class ProfileSpace:
         rows[:, self.protected_columns] = self.assignments[which]
         return rows
 
+    def sides(self, unprotected: Floats, pairs: Integers) -> Floats:
+        """Build individuals of profiles (n, U) under two assignments each (n, 2), shape (n, 2, attributes)."""
+        rows = self.rows_as(np.repeat(unprotected, 2, axis=0), pairs.ravel())
+        return rows.reshape(len(pairs), 2, rows.shape[1])
+
     def split(self, individuals: Floats) -> tuple[Floats, Integers]:
         """Split individuals into profiles (n, U) and the index of each individual's assignment (n,)."""
         own = individuals[:, self.protected_columns]

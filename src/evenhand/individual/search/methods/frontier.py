@@ -163,7 +163,7 @@ class FreshProfiles:
             codes = self._moves.list_profiles(MAX_LISTED)
             self._draws = codes is None
             if codes is not None:
-                rows = self._moves.rows(codes[self._rng.permutation(len(codes))])
+                rows = self._moves.levels[codes[self._rng.permutation(len(codes))]]
                 self._queue = rows[self._space.is_admissible(rows)]
         if self._draws:
             half = self._space.uniform(n // 2, self._rng)
@@ -304,7 +304,7 @@ class BoundarySearch:
 
         Without a flip, it is that of the nearest margin.
         """
-        surrogate, sizes = self._surrogate, [len(levels) for levels in self._moves.levels]
+        surrogate, sizes = self._surrogate, np.bincount(self._moves.attribute)
         base = answers[:, None] - surrogate.effects[codes]
         guesses = np.repeat(base, sizes, axis=1) + surrogate.effects
         margins = surrogate.margins(guesses.reshape(-1, answers.shape[1])).T

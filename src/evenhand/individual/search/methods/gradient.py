@@ -133,19 +133,16 @@ def move_along_boundary(
         raise BudgetExhausted
     starts, which = starts[:affordable], which[:affordable]
     n = len(starts)
-    start_weights = _attribute_weights(plan, starts, which, oracle.ask(starts))
+    rows, current, answers = np.arange(n), starts.copy(), oracle.ask(starts)
+    start_weights = _attribute_weights(plan, starts, which, answers, rows)
     weights = start_weights.copy()
-    current = starts.copy()
     successes = np.zeros(n, dtype=np.int64)
-    rows = np.arange(n)
-    answers: ModelAnswers | None = None
     for _ in range(moves):
         # Weights are slopes at an earlier profile. After some successes, the current profile is far from it.
         required = np.inf if plan.update is None else plan.update
         outdated = np.flatnonzero(successes >= required)[: _affordable_pairs(oracle, plan)]
-        if answers is not None and len(outdated):
-            chosen = ModelAnswers(answers.scores[outdated], answers.labels[outdated], answers.flips[outdated])
-            weights[outdated] = _attribute_weights(plan, current[outdated], which[outdated], chosen)
+        if len(outdated):
+            weights[outdated] = _attribute_weights(plan, current, which, answers, outdated)
             successes[outdated] = 0
         draw = rng.random((2, n))
         # Weights are cumulative, so that a uniform number selects each attribute with probability proportional to its
@@ -201,9 +198,12 @@ def _pair_slopes(plan: SlopePlan, profiles: Floats, which: Integers, partner: In
     return slopes.reshape(2, *profiles.shape)
 
 
-def _attribute_weights(plan: SlopePlan, profiles: Floats, which: Integers, answers: ModelAnswers) -> Floats:
-    """Compute cumulative weights of the attributes for the local phase, shape (n, U)."""
-    slopes = _pair_slopes(plan, profiles, which, flipping_assignment(answers.labels, which), answers.scores)
+def _attribute_weights(
+    plan: SlopePlan, profiles: Floats, which: Integers, answers: ModelAnswers, rows: Integers
+) -> Floats:
+    """Compute cumulative weights of the attributes for the local phase, of the profiles at some rows (n,): (n, U)."""
+    partner = flipping_assignment(answers.labels[rows], which[rows])
+    slopes = _pair_slopes(plan, profiles[rows], which[rows], partner, answers.scores[rows])
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))
 
 
