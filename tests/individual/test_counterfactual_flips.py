@@ -7,25 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from couples import CHILD, EVERYBODY, HUSBAND, SCHEMA, WIDOW, WIFE, possible
 from evenhand import individual, population
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import scaled
-
-DESCRIBED = {
-    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-    "attributes": [
-        {"name": "grade", "kind": "integer", "lower": 0, "upper": 3},
-        {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        {"name": "role", "kind": "categorical", "values": ["child", "husband", "wife", "widow"], "encoding": "one-hot"},
-        {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-    ],
-    "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
-    "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
-}
-SCHEMA = Schema.parse(DESCRIBED)
-EVERYBODY = np.array(list(itertools.product(range(4), range(2), range(4), range(3))), dtype=float)
-CHILD, HUSBAND, WIFE, WIDOW = range(4)
 
 
 def people(individuals: np.ndarray, schema: Schema = SCHEMA) -> People:
@@ -102,13 +88,6 @@ def test_as_published_changes_the_attribute_alone():
     assert published == plain
     assert published.counterfactual is None
     assert published.headline is published
-
-
-def possible(person: np.ndarray) -> bool:
-    grade, sex, role, _ = person.astype(int).tolist()
-    if role == HUSBAND and (sex == 0 or grade == 0):
-        return False
-    return not (role in (WIFE, WIDOW) and sex == 1)
 
 
 def counterparts(person: np.ndarray, columns: list[int]) -> list[np.ndarray]:

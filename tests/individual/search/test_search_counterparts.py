@@ -1,12 +1,11 @@
 """A search among people who can exist: linked attributes move along, rules and clear absences in the data leave out."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from couples import CHILD, EVERYBODY, HUSBAND, SCHEMA, WIDOW, WIFE, possible
 from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.plausibility import ValuePairs, error_limits
@@ -18,39 +17,11 @@ from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import scaled
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 3},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {
-                "name": "role",
-                "kind": "categorical",
-                "values": ["child", "husband", "wife", "widow"],
-                "encoding": "one-hot",
-            },
-            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-        ],
-        "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
-        "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
-    }
-)
-CHILD, HUSBAND, WIFE, WIDOW = range(4)
-EVERYBODY = np.array(list(itertools.product(range(4), range(2), range(4), range(3))), dtype=float)
-
 
 def network(seed: int) -> object:
     rng = np.random.default_rng(seed)
     layers = [(rng.normal(size=(7, 5)), rng.normal(size=5)), (rng.normal(size=(5, 1)), rng.normal(size=1))]
     return network_from_dense(SCHEMA, layers)
-
-
-def possible(person: np.ndarray) -> bool:
-    grade, sex, role, _ = person.astype(int).tolist()
-    if role == HUSBAND and (sex == 0 or grade == 0):
-        return False
-    return not (role in (WIFE, WIDOW) and sex == 1)
 
 
 def groups_of_counterparts(names: tuple[str, ...]) -> list[list[np.ndarray]]:
