@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import field_validator
@@ -156,11 +156,12 @@ def measure_flips(
         share = 1 / (len(parts) - step)
         rows = individuals[source]
         eligible = rows[_have_known_values(people.schema, rows, protected)]
-        count = meter.count(eligible, protected, source, limit.share(share), allowance.share(share))
-        interrupted = count.interrupted
-        if count.rate is not None:
+        rate, violators, interrupted = meter.count(
+            eligible, protected, source, limit.share(share), allowance.share(share)
+        )
+        if rate is not None:
             reached.append(eligible)
-            rates.append(count.rate.model_copy(update={"unknown": len(rows) - len(eligible)}))
+            rates.append(rate.model_copy(update={"unknown": len(rows) - len(eligible)}))
             max_examples = config.examples - sum(set(example.better.values) == set(protected) for example in examples)
             if not interrupted:
                 with suppress(BudgetError):  # the budget does not cover scores of examples
@@ -169,7 +170,7 @@ def measure_flips(
                         front,
                         people,
                         protected,
-                        count.violators,
+                        violators,
                         source=source,
                         max_examples=max_examples,
                         confidence=config.confidence,
@@ -177,9 +178,9 @@ def measure_flips(
         if interrupted:
             break
     if not interrupted and any(rate.unrepeated for rate in rates):
-        for i, (rate, rows) in enumerate(zip(rates, reached, strict=True)):
-            if rate.noise is None:
-                rates[i] = rate.model_copy(update={"noise": meter.measure_noise(rows, rate, allowance)})
+        for i, (measured, rows) in enumerate(zip(rates, reached, strict=True)):
+            if measured.noise is None:
+                rates[i] = measured.model_copy(update={"noise": meter.measure_noise(rows, measured, allowance)})
     return IndividualResult(
         rates=tuple(rates),
         examples=tuple(examples),
@@ -227,20 +228,6 @@ class _Allowance:
         return _Allowance(self._scorer, self.left * part)
 
 
-class _Count(NamedTuple):
-    """Flips of a set of people.
-
-    Attributes:
-        rate: The rate. None if a limit or an interrupt stopped the count before the first person.
-        violators: One individual per distinct profile that flips, (n, attributes).
-        interrupted: Whether an interrupt stopped the count.
-    """
-
-    rate: FlipRate | None
-    violators: Floats
-    interrupted: bool
-
-
 @dataclass(frozen=True)
 class _FlipMeter:
     """Queries a model about people under protected assignments, and counts flips.
@@ -268,8 +255,13 @@ class _FlipMeter:
 
     def count(
         self, individuals: Floats, protected: tuple[str, ...], source: Source, limit: TimeLimit, allowance: _Allowance
-    ) -> _Count:
-        """Count the flips of individuals (n, attributes) in random order, within a time limit and an allowance."""
+    ) -> tuple[FlipRate | None, Floats, bool]:
+        """Count the flips of individuals (n, attributes) in random order, within a time limit and an allowance.
+
+        Returns:
+            The rate, None if a limit or an interrupt stopped the count before the first person; one individual per
+            distinct profile that flips, (n, attributes); and whether an interrupt stopped the count.
+        """
         schema, model, varies = self.people.schema, self.model, self.varies
         recorder = NoiseRecorder(model, self.rng) if isinstance(model, FreshScorer) else None
         repeats = 1 if recorder is None else recorder.scorer.answers
@@ -307,9 +299,9 @@ class _FlipMeter:
                     break
                 variants, counterparts, flips = answers.add(slice(at, at + affordable), predict)
                 if recorder is not None:
-                    comparable = np.flatnonzero(flips.compared)
-                    labels, plausible = counterparts[comparable], variants.plausible[comparable]
-                    recorder.add(variants.counterparts[comparable], labels, plausible, find_flips(labels, plausible))
+                    compared = variants[np.flatnonzero(flips.compared)]
+                    labels, differ = counterparts[flips.compared], flips.flips[flips.compared]
+                    recorder.add(compared.counterparts, labels, compared.plausible, differ)
                 at += len(counterparts)
         except BudgetError:
             pass  # retries after failures cost more than expected
@@ -334,7 +326,7 @@ class _FlipMeter:
         # Only people before the first unanswered query count: they are a random sample.
         reached = len(individuals) if complete else int(distinct.first[at])
         if reached == 0:
-            return _Count(None, individuals[:0], interrupted)
+            return None, individuals[:0], interrupted
         of = distinct.of[:reached]
         totals = PersonFlips(*flags[of].sum(axis=0).tolist())
         population = self._population(source, complete=complete)
@@ -372,7 +364,7 @@ class _FlipMeter:
             )
         noise = None if recorder is None else recorder.result(self.config.confidence, sampled_from)
         rate = measure(0, reached, queries=queries, noise=noise, counterfactual=counterfactual)
-        return _Count(rate, distinct.individuals[PersonFlips(*flags.T).flips], interrupted)
+        return rate, distinct.individuals[PersonFlips(*flags.T).flips], interrupted
 
     def _population(self, source: Source, *, complete: bool) -> str:
         if source == "population":

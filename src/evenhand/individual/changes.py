@@ -64,16 +64,6 @@ class NumberChange(FlipRate):
     means: dict[str, float]
 
 
-class ChangedPerson(Profile):
-    """Person with the two protected values whose numbers differ most. The numbers are the scores of the two sides.
-
-    Attributes:
-        protected: Attributes that vary.
-    """
-
-    protected: tuple[str, ...]
-
-
 class ChangeResult(Result):
     """Individual effects on a number by protected attribute and jointly, with the people most affected.
 
@@ -81,14 +71,14 @@ class ChangeResult(Result):
         tolerance: Largest change that does not count as a flip.
         unit: Unit of the number, if the schema names it.
         changes: Effects of each protected attribute and of all together, over the data and the population.
-        examples: People in the data with the largest changes.
+        examples: People in the data with the largest changes. Their numbers are the scores of the two sides.
     """
 
     kind: Literal["changes"] = "changes"
     tolerance: float
     unit: str | None
     changes: tuple[NumberChange, ...]
-    examples: tuple[ChangedPerson, ...]
+    examples: tuple[Profile, ...]
 
     def _records_hidden(self) -> dict[str, Any]:
         return {"examples": ()}
@@ -151,7 +141,7 @@ def measure_changes(
     for protected in sets:
         schema.assignments(protected)  # refuse invalid sets before the first query
     changes: list[NumberChange] = []
-    examples: list[ChangedPerson] = []
+    examples: list[Profile] = []
     for step, protected in enumerate(sets):
         progress(f"changes with {' x '.join(protected)}", step / len(sets))
         numbers = AssignedNumbers.ask(regressor, schema, protected, people.individuals)
@@ -274,9 +264,7 @@ def _summarize(
     )
 
 
-def select_most_affected(
-    numbers: AssignedNumbers, protected: tuple[str, ...], max_profiles: int
-) -> list[ChangedPerson]:
+def select_most_affected(numbers: AssignedNumbers, protected: tuple[str, ...], max_profiles: int) -> list[Profile]:
     """Select the profiles with the largest changes, without duplicate pairs.
 
     Args:
@@ -290,9 +278,6 @@ def select_most_affected(
     sides, values = numbers.variants.counterparts[rows, ends], numbers.numbers[rows, ends]
     distinct = merge_by_unprotected(sides.reshape(len(sides), 2 * sides.shape[2]), [])
     return [
-        ChangedPerson(
-            protected=protected,
-            **describe_pair(numbers.schema, protected, sides[row], values[row].tolist(), values[row]),
-        )
+        describe_pair(numbers.schema, protected, sides[row], values[row].tolist(), values[row])
         for row in distinct.first[:max_profiles]
     ]

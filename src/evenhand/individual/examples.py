@@ -80,14 +80,12 @@ def find_clearest(
     if source == "population":
         order = order[~find_real(people, protected, counterparts[order], plausible[order])]
     return [
-        Profile(
-            **describe_pair(
-                schema,
-                protected,
-                counterparts[row, pair],
-                [model.classes[k] for k in labels[row, pair]],
-                scores[row, pair],
-            ),
+        describe_pair(
+            schema,
+            protected,
+            counterparts[row, pair],
+            [model.classes[k] for k in labels[row, pair]],
+            scores[row, pair],
             real=source == "data",
         )
         for row, pair in zip(order[:max_examples].tolist(), pairs[order[:max_examples]], strict=True)

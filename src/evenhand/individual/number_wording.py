@@ -21,7 +21,8 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import SIMULATED, join_names, list_some
-from evenhand.individual.changes import ChangedPerson, ChangeResult
+from evenhand.individual.changes import ChangeResult
+from evenhand.individual.result import Profile
 from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import show_quantity
 
@@ -96,7 +97,7 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
     unit = f", in {result.unit}" if result.unit else ""
     yield Table(f"Distribution of the changes{unit}", columns, rows)
     for protected in dict.fromkeys(change.protected for change in result.changes):
-        examples = [example for example in result.examples if example.protected == protected]
+        examples = [example for example in result.examples if tuple(example.better.values) == protected]
         if examples:
             yield Heading(f"People most affected by {join_names(protected)}", level=3)
         for example in examples:
@@ -107,6 +108,6 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
         yield Note("These are records of real people: handle this document as you handle the data.")
 
 
-def _build_pair(source: str, example: ChangedPerson, unit: str | None) -> Pair:
+def _build_pair(source: str, example: Profile, unit: str | None) -> Pair:
     worse, better = (Side(side.everything, format_number(side.score, unit)) for side in (example.worse, example.better))
     return Pair(f"{source}: a change by {format_number(example.gap, unit)}", worse, better, example.unprotected)

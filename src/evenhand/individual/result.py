@@ -43,13 +43,14 @@ class Assignment(ResultPart):
 
 
 class Profile(ResultPart):
-    """Unprotected attributes of a person, with two assignments that get different labels.
+    """Unprotected attributes of a person, with two assignments that get different labels, or different numbers.
 
     Attributes:
         unprotected: Value of each attribute that stays the same, as in the data.
         worse: Assignment with the lowest favourable score among those whose label differs from that of ``better``.
         better: Assignment with the highest favourable score.
         gap: Difference of the two scores.
+        valid: Whether every pair of its values occurs together in the data. None if this was not checked.
         real: Whether the profile reveals a person in the data (see ``find_real``). All others are synthetic.
     """
 
@@ -57,6 +58,7 @@ class Profile(ResultPart):
     worse: Assignment
     better: Assignment
     gap: float
+    valid: bool | None = None
     real: bool = False
 
     def row(self) -> dict[str, Any]:
@@ -73,9 +75,16 @@ class Profile(ResultPart):
 
 
 def describe_pair(
-    schema: Schema, protected: Sequence[str], sides: Floats, labels: Sequence[Value], scores: Floats
-) -> dict[str, Any]:
-    """Describe two people as the fields of ``Profile``.
+    schema: Schema,
+    protected: Sequence[str],
+    sides: Floats,
+    labels: Sequence[Value],
+    scores: Floats,
+    *,
+    valid: bool | None = None,
+    real: bool = False,
+) -> Profile:
+    """Describe two people as a profile.
 
     Args:
         schema: Schema of the people.
@@ -83,6 +92,7 @@ def describe_pair(
         sides: The worse and the better treated person, shape (2, attributes).
         labels: Label of each.
         scores: Favourable score of each, shape (2,).
+        valid, real: See ``Profile``.
     """
     sides = sides[:, : len(schema.attributes)]  # without the position of the passthrough row
     differs = (sides[0] != sides[1]) & ~np.isnan(sides).all(axis=0)
@@ -101,7 +111,8 @@ def describe_pair(
         for text, label, score in zip(texts, labels, scores, strict=True)
     )
     unprotected = {name: text for name, text in texts[1].items() if name not in (*protected, *moved)}
-    return {"unprotected": unprotected, "worse": worse, "better": better, "gap": float(scores[1] - scores[0])}
+    gap = float(scores[1] - scores[0])
+    return Profile(unprotected=unprotected, worse=worse, better=better, gap=gap, valid=valid, real=real)
 
 
 class IndividualResult(Result):

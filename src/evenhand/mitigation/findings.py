@@ -18,7 +18,7 @@ from evenhand.errors import DataError, EvenhandError
 from evenhand.individual.flips import Variants
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.result import Example, SearchResult
+from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.texts import TextSearchResult
 from evenhand.mitigation.split import Split
 from evenhand.schema.attribute import Attribute
@@ -154,7 +154,7 @@ def _list_findings(result: Result, schema: Schema, location: str) -> Iterator[Fo
         if len(result.table):
             yield profiles_from_table(result.table)
     elif isinstance(result, SearchResult | IndividualResult):
-        examples: Iterable[Example | Profile] = result.examples
+        examples: Iterable[Profile] = result.examples
         for number, example in enumerate(examples, start=1):
             unprotected = example.unprotected | example.worse.moved
             yield _parse_profile(schema, unprotected, example.worse.values, f"{location}, example {number}")

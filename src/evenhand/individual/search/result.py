@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Example(Profile):
-    """Profile found by a search.
-
-    Attributes:
-        valid: Whether every pair of its values occurs together in the data. None without data.
-    """
-
-    valid: bool | None
-
-
 class SearchResult(Result):
     """Profiles whose decision changes with a protected assignment.
 
@@ -65,7 +55,7 @@ class SearchResult(Result):
     valid: int | None
     queries: int
     rates: tuple[FlipRate, ...]
-    examples: tuple[Example, ...]
+    examples: tuple[Profile, ...]
     gaps: tuple[int, ...] = ()
     favoured: dict[str, int] = Field(default_factory=dict)
     interrupted: bool = False
@@ -129,19 +119,17 @@ class SearchResult(Result):
         return pd.DataFrame([example.row() | {"valid": example.valid} for example in self.examples])
 
 
-def build_examples(table: ProfileTable, rows: Integers) -> tuple[Example, ...]:
+def build_examples(table: ProfileTable, rows: Integers) -> tuple[Profile, ...]:
     """Build examples from the profiles at some positions (n,) of a table."""
     pairs = np.stack([table.pairs.worse, table.pairs.better], axis=1)[rows]
     sides = np.stack([table.people(rows, which) for which in pairs.T], axis=1)
     return tuple(
-        Example(
-            **describe_pair(
-                table.schema,
-                table.protected,
-                side,
-                [table.classes[label] for label in table.profiles.labels[row, pair]],
-                table.scores[row, pair],
-            ),
+        describe_pair(
+            table.schema,
+            table.protected,
+            side,
+            [table.classes[label] for label in table.profiles.labels[row, pair]],
+            table.scores[row, pair],
             valid=bool(table.profiles.valid[row]) if table.with_data else None,
             real=bool(table.real[row]),
         )

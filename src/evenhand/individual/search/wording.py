@@ -19,7 +19,8 @@ from evenhand.core.document import (
 )
 from evenhand.core.text import SIMULATED, format_count, format_level, format_percent, join_names
 from evenhand.individual.flips import FlipRate
-from evenhand.individual.search.result import Example, SearchResult
+from evenhand.individual.result import Profile
+from evenhand.individual.search.result import SearchResult
 from evenhand.individual.wording import build_pair, fold_pairs, pair_notes, repeat_notes
 from evenhand.stats.quantity import Estimated, show_quantity
 
@@ -173,7 +174,7 @@ def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool)
     yield from pair_notes(result, result.examples, scores=scores)
 
 
-def _describe_source(example: Example) -> str:
+def _describe_source(example: Profile) -> str:
     if example.real:
         return "A profile that reveals a person in the data"
     return "A synthetic profile, plausible" if example.valid else "A synthetic profile"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,16 +31,12 @@ WAVE_SHARE = 0.1
 """Maximum fraction of the budget for the global phase of one wave of more than one seed."""
 
 
-class SearchMethod(Protocol):
-    """Method that queries the oracle according to its plan. The oracle records all answers.
+SearchMethod: TypeAlias = Callable[[Oracle, Floats, np.random.Generator, SearchConfig], bool | None]
+"""Method that queries the oracle from seeds according to its plan. The oracle records all answers.
 
-    It may be called again with further seeds while budget is left, unless it returns False, which means that it cannot
-    find more. The end of the budget is raised as ``BudgetExhausted``, which the method does not catch.
-    """
-
-    def __call__(
-        self, oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig
-    ) -> bool | None: ...
+It may be called again with further seeds while budget is left, unless it returns False, which means that it cannot find
+more. The end of the budget is raised as ``BudgetExhausted``, which the method does not catch.
+"""
 
 
 def load_method(name: str) -> SearchMethod:
