@@ -144,10 +144,10 @@ def measure_changes(
     examples: list[Profile] = []
     for step, protected in enumerate(sets):
         progress(f"changes with {' x '.join(protected)}", step / len(sets))
-        numbers = AssignedNumbers.ask(regressor, schema, protected, people.individuals)
+        numbers = AssignedNumbers(regressor, schema, protected, people.individuals)
         changes.append(_summarize(regressor, numbers, protected, None, config))
         examples += select_most_affected(numbers, protected, config.examples)
-        numbers = AssignedNumbers.ask(regressor, schema, protected, sampled)
+        numbers = AssignedNumbers(regressor, schema, protected, sampled)
         changes.append(_summarize(regressor, numbers, protected, population.name, config))
     return ChangeResult(
         tolerance=config.tolerance,
@@ -164,7 +164,6 @@ class AssignedNumbers:
 
     Attributes:
         schema: Schema of the people.
-        individuals: The people, shape (n, attributes).
         variants: Variants of each person.
         numbers: Number that the model returns for each variant, shape (n, assignments). NaN for implausible variants.
         compared: Whether each person obeys the rules and has a counterpart, shape (n,).
@@ -172,30 +171,22 @@ class AssignedNumbers:
         change: Largest difference between two numbers of each person compared, else 0, shape (n,).
     """
 
-    def __init__(self, schema: Schema, individuals: Floats, variants: Variants, numbers: Floats) -> None:
-        self.schema, self.individuals = schema, individuals
-        self.variants, self.numbers = variants, numbers
-        plausible = variants.plausible
-        self.compared = np.asarray((plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals))
-        lowest = np.argmin(np.where(plausible, numbers, np.inf), axis=1)
-        highest = np.argmax(np.where(plausible, numbers, -np.inf), axis=1)
-        self.ends = np.stack([lowest, highest], axis=1)
-        low, high = np.take_along_axis(numbers, self.ends, axis=1).T
-        self.change = np.where(self.compared, high - low, 0.0)
-
-    @classmethod
-    def ask(
-        cls, regressor: Regressor, schema: Schema, protected: tuple[str, ...], individuals: Floats
-    ) -> AssignedNumbers:
+    def __init__(self, regressor: Regressor, schema: Schema, protected: tuple[str, ...], individuals: Floats) -> None:
         """Query a model about people (n, attributes)."""
-        variants = Variants.of(schema, protected, individuals)
-        numbers = np.full(variants.plausible.shape, np.nan)
-        rows = np.argwhere(variants.plausible)
+        self.schema, self.variants = schema, Variants.of(schema, protected, individuals)
+        plausible = self.variants.plausible
+        self.numbers = np.full(plausible.shape, np.nan)
+        rows = np.argwhere(plausible)
         for at in range(0, len(rows), CHUNK):
             check_time()
             row, assignment = rows[at : at + CHUNK].T
-            numbers[row, assignment] = ask_numbers(regressor, variants.counterparts[row, assignment])
-        return cls(schema, individuals, variants, numbers)
+            self.numbers[row, assignment] = ask_numbers(regressor, self.variants.counterparts[row, assignment])
+        self.compared = np.asarray((plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals))
+        lowest = np.argmin(np.where(plausible, self.numbers, np.inf), axis=1)
+        highest = np.argmax(np.where(plausible, self.numbers, -np.inf), axis=1)
+        self.ends = np.stack([lowest, highest], axis=1)
+        low, high = np.take_along_axis(self.numbers, self.ends, axis=1).T
+        self.change = np.where(self.compared, high - low, 0.0)
 
     def confirm(self, regressor: Regressor, *, tolerance: float, confidence: float) -> RepeatCheck | None:
         """Query both ends of each change again, and set changes that do not repeat to 0.

@@ -22,7 +22,6 @@ from evenhand.core.document import (
 from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import SIMULATED, join_names, list_some
 from evenhand.individual.changes import ChangeResult
-from evenhand.individual.result import Profile
 from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import show_quantity
 
@@ -101,13 +100,13 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
         if examples:
             yield Heading(f"People most affected by {join_names(protected)}", level=3)
         for example in examples:
-            yield _build_pair("A person in the data", example, result.unit)
+            worse, better = (
+                Side(side.everything, format_number(side.score, result.unit))
+                for side in (example.worse, example.better)
+            )
+            change = format_number(example.gap, result.unit)
+            yield Pair(f"A person in the data: a change by {change}", worse, better, example.unprotected)
     if result.people_left_out:
         yield Note(PEOPLE_HIDDEN)
     elif result.examples:
         yield Note("These are records of real people: handle this document as you handle the data.")
-
-
-def _build_pair(source: str, example: Profile, unit: str | None) -> Pair:
-    worse, better = (Side(side.everything, format_number(side.score, unit)) for side in (example.worse, example.better))
-    return Pair(f"{source}: a change by {format_number(example.gap, unit)}", worse, better, example.unprotected)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.cells import is_listed
-from evenhand.models.additive.network import AdditiveNetwork, LineTerm
+from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm
 from evenhand.models.scorer import Scorer
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema.attribute import Attribute
@@ -35,13 +33,7 @@ def find_gradients(scorer: Scorer, space: ProfileSpace) -> ProfileNetwork:
     )
 
 
-class _Term(Protocol):
-    """Contributions of an attribute to a network."""
-
-    def at(self, entries: Floats) -> Floats: ...
-
-
-def _central_difference(attribute: Attribute, term: _Term, step: float, entries: Floats) -> Floats:
+def _central_difference(attribute: Attribute, term: AttributeTerm, step: float, entries: Floats) -> Floats:
     """Compute central differences over one move at entries (n,), one-sided at the ends of the domain, shape (n, width).
 
     Args:

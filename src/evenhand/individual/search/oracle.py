@@ -116,11 +116,6 @@ class Oracle:
         return max(0.0, self.ledger.left)  # other analyses may have exceeded it
 
     @property
-    def affordable_profiles(self) -> float:
-        """Number of new profiles that the remaining budget covers. Infinite without a budget."""
-        return float(np.floor(self.queries_left / len(self.space.assignments)))
-
-    @property
     def fractions(self) -> Booleans:
         """Unprotected attributes that may be queried at values between whole numbers, shape (U,)."""
         real = np.array([attribute.kind == "real" for attribute in self.space.attributes])

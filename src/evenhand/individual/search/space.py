@@ -385,9 +385,7 @@ class ProfileSpace:
         All attributes move at once, up to the ends of the domain. If the result is not admissible, the attributes move
         one by one in random order, except for moves that lead outside.
         """
-        target: Floats = unprotected + directions * self.step
-        np.minimum(target, self.upper, out=target)
-        np.maximum(target, self.lower, out=target)
+        target: Floats = np.clip(unprotected + directions * self.step, self.lower, self.upper)
         if self.free:
             return target
         outside = ~self._are_compared(target)

@@ -73,7 +73,9 @@ GRADIENT_STEPS = 20
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> bool:
     """Query until the budget is spent or no profile is left. Without a budget, query ``local`` profiles per seed."""
-    plan = len(seeds) * max(1, config.local) if oracle.budget is None else oracle.affordable_profiles
+    plan: float = len(seeds) * max(1, config.local)
+    if oracle.budget is not None:
+        plan = float(np.floor(oracle.queries_left / len(oracle.space.assignments)))
     BoundarySearch(oracle, seeds, rng, plan).run(np.inf if oracle.budget is not None else plan)
     return False
 
@@ -142,15 +144,14 @@ class FreshProfiles:
         if space.people is not None:
             parts.append(space.people[rng.permutation(len(space.people))])
         self._queue = np.concatenate(parts)
-        self._listed = False
-        self._draws = False
+        self._draws: bool | None = None  # None while seeds or people are left
         self.over = False
 
     def take(self, n: int) -> Floats:
         """Return up to n profiles, shape (m, U). They may have been returned before."""
         if n <= 0:
             return np.empty((0, self._space.width))
-        if not self._listed:
+        if self._draws is None:
             # People are checked when their turn comes, since most searches end before.
             profiles = self._queue[:0]
             while len(profiles) < n and len(self._queue):
@@ -159,7 +160,6 @@ class FreshProfiles:
                 profiles = np.concatenate([profiles, rows[self._space.is_admissible(rows)]])
             if len(profiles):
                 return profiles
-            self._listed = True
             codes = self._moves.list_profiles(MAX_LISTED)
             self._draws = codes is None
             if codes is not None:
@@ -171,7 +171,7 @@ class FreshProfiles:
                 return half
             return np.concatenate([half, self._space.draw_near(n - len(half), self._rng, changes=3)])
         profiles, self._queue = self._queue[:n], self._queue[n:]
-        self.over = self._listed and len(self._queue) == 0
+        self.over = len(self._queue) == 0
         return profiles
 
 
