@@ -37,6 +37,7 @@ from evenhand.stats.quantity import (
     Unknown,
     explain_position,
     format_basis,
+    format_interval,
     format_quantity,
     format_value,
     show_quantity,
@@ -180,15 +181,23 @@ def _describe_published(rate: FlipRate) -> Iterator[str]:
     if counterfactual is None:
         return
     yield f"plausible counterparts: {counterfactual.n:,} of {rate.n:,}"
-    yield f"as published, only the attribute changes: {format_quantity(rate.rate)}"
+    if isinstance(rate.rate, Unknown):
+        return
+    yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
     if counterfactual.implausible:
         share = format_percent(counterfactual.implausible / rate.flips)
         yield f"{share} of these flips need a person who breaks a rule"
 
 
 def _describe_rate(rate: FlipRate) -> str:
-    published = "" if rate.counterfactual is None else f"; as published {format_quantity(rate.rate)}"
-    return f"of {_population(rate)}: {format_quantity(rate.headline.rate)}{published}"
+    quantity = rate.headline.rate
+    if isinstance(quantity, Unknown):
+        return f"of {_population(rate)}: unknown, {quantity.reason}"
+    value, interval = format_value(quantity, "rate"), format_interval(quantity, "rate")
+    published = ""
+    if rate.counterfactual is not None and not isinstance(rate.rate, Unknown):
+        published = f"; as published {format_value(rate.rate, 'rate')}"
+    return f"of {_population(rate)}: {value}, {quantity.kind}, {interval}{published}"
 
 
 def _population(rate: FlipRate) -> str:
