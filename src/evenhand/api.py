@@ -167,7 +167,7 @@ class CertifySettings(ModelSettings, total=False):
     counterexamples: int
     enumeration: bool
     jobs: int | None
-    device: str | None
+    arrays: bool
     certificate: Path | str | None
     workers: int | None
     compile_limit: float | None

@@ -1,4 +1,4 @@
-"""The linear method on whole arrays: the same bounds as the slow reference, sound proofs, wide networks, devices."""
+"""The linear method on whole arrays: the same bounds as the slow reference, sound proofs, wide networks."""
 
 from __future__ import annotations
 
@@ -13,28 +13,21 @@ from hypothesis import strategies as st
 from reference import linear_bounds
 
 from evenhand import certification
+from evenhand.certification.bounds.arrays import bounds
 from evenhand.certification.bounds.arrays import network as networks
 from evenhand.certification.bounds.arrays.bounds import BatchBounds
-from evenhand.certification.bounds.arrays.engine import ArrayEngine, device_for, plan_splits
+from evenhand.certification.bounds.arrays.engine import ArrayEngine, plan_splits, uses_arrays
 from evenhand.certification.bounds.arrays.events import decide_boxes
 from evenhand.certification.bounds.arrays.functions import margin_functions_of
-from evenhand.certification.bounds.arrays.network import ArrayBackend, ArrayNetwork, array_network_of, backend_of
+from evenhand.certification.bounds.arrays.network import ArrayNetwork, array_network_of
 from evenhand.certification.bounds.compiled.events import FAIR, OPEN, UNFAIR
 from evenhand.certification.bounds.compiled.problem import FunctionRoles
 from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, query_of
-from evenhand.errors import MissingExtraError, OptionError
+from evenhand.errors import OptionError
 from evenhand.models.additive.network import network_from_dense
 from support import scaled
-
-
-def backend(device: str) -> ArrayBackend:
-    if device != "numpy":
-        torch = pytest.importorskip("torch", reason="needs the extra torch")
-        if device == "cuda" and not torch.cuda.is_available():
-            pytest.skip("no GPU here, or a PyTorch that is built without it")
-    return backend_of(device)
 
 
 def varied(seed: int, *, real: bool = True, whole: bool | None = None) -> Query:
@@ -58,19 +51,18 @@ def bounded(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
 
 def dense(net: ArrayNetwork) -> SimpleNamespace:
     """What the reference reads: everything padded to one width, in the order of the columns' own layout."""
-    host = net.backend.host
     columns = np.empty((len(net.order), int(net.columns.shape[1])))
-    columns[net.order] = host(net.columns)
+    columns[net.order] = net.columns
     start, line, reach = net.axes.start, net.axes.line, net.axes.reach
     if net.apart is not None:
         start, line, reach = np.append(start, len(columns)), np.append(line, False), np.append(reach, 0.0)
-        columns = np.concatenate([columns, host(net.apart)])
+        columns = np.concatenate([columns, net.apart])
     most = max([*net.widths, net.outputs])
     weights, offsets = np.zeros((net.depth, most, most)), np.zeros((net.depth, most))
     for k, (weight, offset) in enumerate(zip(net.weights, net.offsets, strict=True)):
-        weights[k, : weight.shape[0], : weight.shape[1]] = host(weight)
-        offsets[k, : len(offset)] = host(offset)
-    wide = [np.pad(rows, ((0, 0), (0, most - rows.shape[1]))) for rows in (columns, host(net.biases))]
+        weights[k, : weight.shape[0], : weight.shape[1]] = weight
+        offsets[k, : len(offset)] = offset
+    wide = [np.pad(rows, ((0, 0), (0, most - rows.shape[1]))) for rows in (columns, net.biases)]
     held = SimpleNamespace(
         sizes=np.array([*net.widths, net.outputs]),
         columns=wide[0],
@@ -86,26 +78,25 @@ def dense(net: ArrayNetwork) -> SimpleNamespace:
 # Bounds.
 
 
-@pytest.mark.parametrize("device", ["numpy", "torch", "cuda"])
 @pytest.mark.parametrize("together", [False, True])
-def test_bounds_are_those_of_the_reference(device: str, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_are_those_of_the_reference(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients and constants of the first output, box by box and unit by unit, for every depth and attribute."""
     bounded(monkeypatch, together)
-    place, depths = backend(device), set()
+    depths = set()
     for seed in range(40):
         query = varied(seed, whole=False)
         if not query.layers:
             continue
         depths.add(len(query.layers))
         low, high = boxes_in(query, 3, np.random.default_rng(seed))
-        net = array_network_of(query, place)
+        net = array_network_of(query)
         assert (net.apart is not None) == together
         batch, slow = BatchBounds(net, low, high), dense(net)
         n = len(query.cells)
         for run in range(len(net.biases)):
             batch.bound(run)
             for flat, up in itertools.product((False, True), repeat=2):
-                coefficients, constants = (place.host(found) for found in batch.output(0, up, flat))
+                coefficients, constants = batch.output(0, up, flat)
                 for box in range(3):
                     extra = [] if net.apart is None else [net.roles.assignments - 1]
                     ends = np.append(low[box], 0 * np.array(extra, int)), np.append(high[box], np.array(extra, int))
@@ -120,16 +111,17 @@ def test_bounds_are_those_of_the_reference(device: str, together: bool, monkeypa
     assert depths == {1, 2, 3}
 
 
-@pytest.mark.parametrize("budget", [1, 1 << 20])
-def test_bounds_do_not_depend_on_what_fits_in_memory(budget: int) -> None:
+def test_bounds_do_not_depend_on_what_fits_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     query = _narrow(4)
     low, high = boxes_in(query, 40, np.random.default_rng(0))
     answers = []
-    for place in (ArrayBackend(np, None, budget), backend_of("numpy")):
-        functions, scores = margin_functions_of(array_network_of(query, place), low, high, scoring=True)
+    for budget in (networks.WORK_BYTES, 1 << 20, 1):
+        monkeypatch.setattr(bounds, "WORK_BYTES", budget)
+        functions, scores = margin_functions_of(array_network_of(query), low, high, scoring=True)
         answers.append((functions.constants, functions.coefficients, scores))
-    for one, other in zip(*answers, strict=True):
-        assert one == pytest.approx(other, rel=1e-9, abs=1e-9)
+    for wanted, *others in zip(*answers, strict=True):
+        for other in others:
+            assert other == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
 def _narrow(depth: int) -> Query:
@@ -159,7 +151,7 @@ def test_functions_bound_the_network_at_every_point(seed: int, together: bool, f
     with pytest.MonkeyPatch.context() as patch:
         bounded(patch, together)
         patch.setattr(networks, "FORWARD_GAIN", 0 if forward else np.inf)
-        net = array_network_of(query, backend_of("numpy"))
+        net = array_network_of(query)
     assert net.forward == forward
     functions, _ = margin_functions_of(net, low, high, scoring=False)
     for box in range(6):
@@ -183,7 +175,7 @@ def test_bounds_forward_are_close_to_those_backward(monkeypatch: pytest.MonkeyPa
     low, high = boxes_in(query, 60, np.random.default_rng(0))
     for gain in (0, np.inf):
         monkeypatch.setattr(networks, "FORWARD_GAIN", gain)
-        batch = BatchBounds(array_network_of(query, backend_of("numpy")), low, high)
+        batch = BatchBounds(array_network_of(query), low, high)
         batch.bound(0)
         answers[gain] = sum((layer.high.mean() - layer.low.mean()) for layer in batch.layers)
     assert answers[0] == pytest.approx(answers[np.inf], rel=0.2)
@@ -195,7 +187,7 @@ def test_bounds_go_forward_in_wide_networks_of_three_layers() -> None:
     for widths, forward in (([300] * 3, True), ([300] * 4, False), ([300] * 2, False), ([60] * 3, False)):
         layers = [(rng.normal(size=(a, b)), np.zeros(b)) for a, b in itertools.pairwise([6, *widths, 1])]
         query = query_of(network_from_dense(_narrow(1).network.schema, layers))
-        assert array_network_of(query, backend_of("numpy")).forward == forward
+        assert array_network_of(query).forward == forward
 
 
 # Verdicts.
@@ -208,7 +200,7 @@ def test_a_box_decided_as_a_whole_is_decided_at_every_point(seed: int, together:
     low, high = boxes_in(query, 30, np.random.default_rng(seed))
     with pytest.MonkeyPatch.context() as patch:
         bounded(patch, together)
-        kinds = margin_functions_of(array_network_of(query, backend_of("numpy")), low, high, scoring=False)[0].kind
+        kinds = margin_functions_of(array_network_of(query), low, high, scoring=False)[0].kind
     for box in np.flatnonzero(kinds != OPEN):
         cells = np.array(list(itertools.product(*map(range, low[box], high[box] + 1))))
         wins = margins_at(query, cells, np.zeros(cells.shape), np.float64)
@@ -256,17 +248,16 @@ def test_plans_by_hand() -> None:
 # Whole runs.
 
 
-def shares(query: Query, device: str, boxes: int = 3_000) -> tuple[tuple[float, float, float], int]:
+def shares(query: Query, boxes: int = 3_000) -> tuple[tuple[float, float, float], int]:
     """Certified, falsified and undecided on whole arrays, and how many boxes it took."""
-    engine = ArrayEngine(query, backend(device), 1)
+    engine = ArrayEngine(query, 1)
     tally = ProvedMass(query, 0.0)
     refine_boxes(engine, tally, SearchLimits(None, boxes, None), say=lambda share: None)
     return tally.shares(), tally.boxes
 
 
-@pytest.mark.parametrize("device", ["numpy", "torch", "cuda"])
 @pytest.mark.parametrize("together", [False, True])
-def test_sound_and_able_to_finish(device: str, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sound_and_able_to_finish(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against asking about everybody, models with more than two labels too."""
     bounded(monkeypatch, together)
     decided = labels = 0
@@ -275,7 +266,7 @@ def test_sound_and_able_to_finish(device: str, together: bool, monkeypatch: pyte
         query = query_of(case.network, None, case.population)
         if len(query.assignments) < 2:
             continue
-        (certified, falsified, undecided), boxes = shares(query, device)
+        (certified, falsified, undecided), boxes = shares(query)
         fair, unfair = true_shares(case)
         assert certified <= fair
         assert falsified <= unfair
@@ -286,21 +277,13 @@ def test_sound_and_able_to_finish(device: str, together: bool, monkeypatch: pyte
     assert labels >= 5
 
 
-@pytest.mark.parametrize("device", ["torch", "cuda"])
-def test_libraries_agree(device: str) -> None:
-    network = real_network("AC-8", "sex", "adult")
-    query = query_of(network)
-    one, other = shares(query, "numpy"), shares(query, device)
-    assert one[0] == pytest.approx(other[0], abs=1e-4)
-
-
 def test_a_real_network_nearly_as_well_as_with_the_compiled_kernels() -> None:
     """As many boxes, whose functions are one piece here, decide nearly as much, and contradict no sampled truth."""
     network = real_network("GC-1", "age", "german")
     sampled = expected("GC-1")["sampled_truth"]["age"]["unfair_pct"] / 100
     error = 4 * np.sqrt(sampled * (1 - sampled) / 400_000) + 1e-5
     compiled = prove(network, method="linear", max_boxes=4_000)
-    (certified, falsified, undecided), boxes = shares(query_of(network), "numpy", 4_000)
+    (certified, falsified, undecided), boxes = shares(query_of(network), 4_000)
     assert boxes <= 4_000
     assert certified <= 1 - sampled + error
     assert falsified <= sampled + error
@@ -309,10 +292,10 @@ def test_a_real_network_nearly_as_well_as_with_the_compiled_kernels() -> None:
 
 def test_remembered_functions_prove_what_fresh_ones_prove() -> None:
     query = query_of(real_network("GC-1", "age", "german"))
-    engine = ArrayEngine(query, backend_of("numpy"), 2)
+    engine = ArrayEngine(query, 2)
     boxes, _ = engine.expand(engine.root(), 0.02, 500)
     kept = engine.prove(boxes, (384, 64))
-    fresh = ArrayEngine(query, backend_of("numpy"), 1).prove(boxes, (384, 64))
+    fresh = ArrayEngine(query, 1).prove(boxes, (384, 64))
     assert len(boxes) > 100
     assert kept == pytest.approx(fresh, abs=1e-9)
     assert kept.sum() > 1
@@ -321,7 +304,7 @@ def test_remembered_functions_prove_what_fresh_ones_prove() -> None:
 def test_a_record_accounts_for_every_part() -> None:
     """With ``recording`` the decided boxes come out as well, and all parts together are the whole."""
     query = query_of(real_network("GC-1", "age", "german"))
-    engine = ArrayEngine(query, backend_of("numpy"), 1)
+    engine = ArrayEngine(query, 1)
     boxes, totals = engine.expand(engine.root(), 1e-3, 2_000, recording=True)
     assert boxes.mass.sum() == pytest.approx(1, abs=1e-12)
     assert boxes.mass[boxes.kind == FAIR].sum() == pytest.approx(totals[0])
@@ -343,8 +326,8 @@ def wide_network(width: int) -> Query:
 
 def test_ten_thousand_units() -> None:
     query = wide_network(10_000)
-    assert device_for(query, None) == "numpy"
-    (certified, falsified, _), _ = shares(query, "numpy", 600)
+    assert uses_arrays(query)
+    (certified, falsified, _), _ = shares(query, 600)
     people = np.array(list(itertools.product(range(6), repeat=4)))
     margins = margins_at(query, people, np.zeros(people.shape), np.float64)[0]
     fair = float(((margins > 0)[0] == (margins > 0)[1]).mean())
@@ -352,37 +335,14 @@ def test_ten_thousand_units() -> None:
     assert 0 < falsified <= 1 - fair
 
 
-# Choice of the device.
+# Choice of the engine.
 
 
-def test_the_device_is_chosen_by_width() -> None:
-    assert device_for(_narrow(4), None) is None
-    assert device_for(_narrow(4), "numpy") == "numpy"
-
-
-@pytest.mark.parametrize("device", ["numpy", "torch", "cuda"])
-def test_a_run_on_a_device(device: str) -> None:
-    backend(device)
+def test_arrays_are_the_default_for_wide_networks_only() -> None:
+    assert not uses_arrays(_narrow(4))
     network = real_network("GC-1", "age", "german")
-    result = certification.certify(network, device=device, max_boxes=2_000, enumeration=False, jobs=2)
+    result = certification.certify(network, arrays=True, max_boxes=2_000, enumeration=False, jobs=2)
     assert result.method == "linear"
     assert result.certified > 0.3
-
-
-def test_what_a_device_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = _narrow(4).network
-    with pytest.raises(OptionError, match="there is no device 'abacus'"):
-        certification.certify(network, device="abacus")
     with pytest.raises(OptionError, match="intervals"):
-        certification.certify(network, device="numpy", method="interval")
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingExtraError, match="torch is required"):
-        backend_of("torch")
-
-
-def test_no_gpu_is_said_plainly() -> None:
-    torch = pytest.importorskip("torch", reason="needs the extra torch")
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
-    with pytest.raises(OptionError, match="PyTorch finds no device 'cuda' here"):
-        backend_of("cuda")
+        certification.certify(network, arrays=True, method="interval")

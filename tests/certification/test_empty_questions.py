@@ -22,7 +22,7 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"enumeration": False},
     {"enumeration": False, "method": "interval"},
-    {"enumeration": False, "device": "numpy"},
+    {"enumeration": False, "arrays": True},
     {"time_limit": 5.0, "enumeration": False},
 ]
 

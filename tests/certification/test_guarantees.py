@@ -355,10 +355,8 @@ def test_a_real_interrupt(method: str, min_progress: float | None, after: int, i
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("device", [None, "numpy"])
-def test_too_little_progress_ends_a_run_with_what_is_proved(
-    device: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("arrays", [False, True])
+def test_too_little_progress_ends_a_run_with_what_is_proved(arrays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     case = _deep()
     fair, unfair = true_shares(case)
     undecided: list[float] = []
@@ -368,7 +366,7 @@ def test_too_little_progress_ends_a_run_with_what_is_proved(
         return len(undecided) == 5
 
     monkeypatch.setattr(ProgressWatch, "stalled", stalled)
-    result = prove(case.network, enumeration=False, samples=100, min_progress=0.01, device=device, method="linear")
+    result = prove(case.network, enumeration=False, samples=100, min_progress=0.01, arrays=arrays, method="linear")
     assert result.stopped_by == "progress"
     assert 0 < result.certified <= fair
     assert 0 < result.falsified <= unfair

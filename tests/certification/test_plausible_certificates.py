@@ -32,7 +32,7 @@ from evenhand.stats import clopper_pearson
 from evenhand.stats.combined import OpenPart
 from support import scaled
 
-WAYS = [{"enumeration": True}, {"enumeration": False}, {"enumeration": False, "device": "numpy"}]
+WAYS = [{"enumeration": True}, {"enumeration": False}, {"enumeration": False, "arrays": True}]
 every_way = pytest.mark.parametrize("way", WAYS, ids=["enumeration", "compiled", "arrays"])
 
 

@@ -35,7 +35,6 @@ NOT_TYPED = [  # what a command matches from its beginning, why it is not typed 
     (r"evenhand llm", "asks a language model: the tutorial's are typed against a double"),
     (r".* adult( |$).*", "a large model and data set: minutes"),
     (r".*--example adult", "trains on the large data set: the first tutorial is run with a small one"),
-    (r".*--device cuda", "needs a GPU"),
     (r"evenhand mitigate .*--method logit-pairing", "trains many networks: tests/mitigation"),
     (r"evenhand monitor .*--follow", "does not end: tests/monitoring"),
 ]

@@ -86,7 +86,6 @@ def certify(
 
     Raises:
         OptionError: An option is invalid, or does not fit the schema.
-        MissingExtraError: The device needs PyTorch, which is not installed.
         SchemaError: An attribute is unknown.
         ModelError: The network's numbers are too large to bound their rounding.
         LimitError: The kernels are not compiled, and compiling them takes longer than ``compile_limit``.
@@ -237,8 +236,8 @@ def _question_of(
     from evenhand.certification.bounds.trees.differences import tree_difference_query_of
     from evenhand.certification.bounds.trees.question import tree_query_of
 
-    if config.device is not None:
-        raise OptionError("models of trees are certified on the processor", hint="leave the device out")
+    if config.arrays:
+        raise OptionError("models of trees are not certified on arrays", hint="leave `arrays=` out")
     if config.tolerance is not None:
         return tree_difference_query_of(model, config.tolerance, config.protected, population, where=config.where)
     return tree_query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]
@@ -267,14 +266,14 @@ def _choose_proof(
 
         compilation.require("trees")
         engine = compile_tree_engine(question, threads, recording=recorder is not None)  # type: ignore[arg-type]
-        return method, lambda run: _refine(run, engine, refine_trees, method, None, recorder, workers)
-    if recorder is None and (method, config.device) == ("linear", None) and has_one_score(question):
+        return method, lambda run: _refine(run, engine, refine_trees, method, False, recorder, workers)
+    if recorder is None and method == "linear" and not config.arrays and has_one_score(question):
         return method, lambda run: run.prove_by_score(method)
     reason = unsupported_reason(question)
     if method == "linear" and reason is None:
-        device = compilation.device_for(question, config.device)
-        bounder = choose_bounder(question, device, threads)
-        return method, lambda run: _refine(run, bounder, refine_boxes, method, device, recorder, workers)
+        arrays = compilation.uses_arrays(question, config.arrays)
+        bounder = choose_bounder(question, arrays, threads)
+        return method, lambda run: _refine(run, bounder, refine_boxes, method, arrays, recorder, workers)
     if config.tolerance is not None or question.least > 2:
         raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
 
@@ -312,7 +311,7 @@ def _refine(
     bounder: Any,
     refine: Callable[..., tuple[BoxSet, Floats, Stop]],
     method: str,
-    device: str | None,
+    arrays: bool,
     recorder: CertificateWriter | None,
     workers: int | None,
 ) -> ProofOutcome:
@@ -324,4 +323,4 @@ def _refine(
         )
     from evenhand.certification.parts import refine_in_parts
 
-    return ProofOutcome(*refine_in_parts(run, bounder, device=device, workers=workers, recorder=recorder), method)
+    return ProofOutcome(*refine_in_parts(run, bounder, arrays=arrays, workers=workers, recorder=recorder), method)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
 from typing import Literal, Self
 
@@ -25,8 +24,7 @@ class CertifyConfig(Config):
 
     The time limit covers everything except compiling the prover on its first use on a machine; a prover that takes
     longer to compile than half the time limit is not compiled. Without any limit the linear method stops after
-    ``DEFAULT_BOXES``. Without a time limit the result depends neither on the machine nor on ``jobs`` (except for
-    rounding with PyTorch, which distributes single operations).
+    ``DEFAULT_BOXES``. Without a time limit the result depends neither on the machine nor on ``jobs``.
     """
 
     protected: tuple[str, ...] | None = setting(
@@ -73,26 +71,17 @@ class CertifyConfig(Config):
     counterexamples: int = setting(100, "counterexamples listed, at most", ge=0)
     enumeration: bool = setting(True, "enumerate small domains instead of proving boxes")
     jobs: int | None = setting(None, "threads; by default one per available processor", ge=1)
-    device: str | None = setting(
-        None, "compute on whole arrays: numpy, torch, cuda or cuda:1; by itself for wide networks"
-    )
+    arrays: bool = setting(False, "bound networks by matrix products, the default for wide ones")
 
     @property
     def seconds(self) -> float | None:
         """The time limit or, without one, the effort."""
         return self.effort if self.time_limit is None else self.time_limit
 
-    @field_validator("device")
-    @classmethod
-    def _check_device(cls, device: str | None) -> str | None:
-        if device is not None and not re.fullmatch(r"numpy|torch|cuda(:\d+)?", device):
-            raise OptionError(f"there is no device {device!r}", hint="numpy, torch, cuda or cuda:1")
-        return device
-
     @model_validator(mode="after")
     def _check_method(self) -> Self:
-        if self.device is not None and self.method == "interval":
-            raise OptionError("symbolic intervals have no device to choose", hint="method linear, or leave device out")
+        if self.arrays and self.method == "interval":
+            raise OptionError("symbolic intervals are not computed on arrays", hint="leave `arrays=` or `method=` out")
         conflicts = [
             name
             for name, is_set in (

@@ -80,9 +80,9 @@ def certify_counterparts(
             )
         from evenhand.certification.bounds.orbits import OrbitBounder
 
-        device = compilation.device_for(question.query, config.device)
+        arrays = compilation.uses_arrays(question.query, config.arrays)
         threads = config.jobs or count_processors()
-        bounder = OrbitBounder(question, lambda query: choose_bounder(query, device, threads))
+        bounder = OrbitBounder(question, lambda query: choose_bounder(query, arrays, threads))
     run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     if enumerated or question.constant:
         return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)

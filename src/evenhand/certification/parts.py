@@ -51,7 +51,7 @@ class Part:
 
     Attributes:
         query: Question.
-        device: Device of linear bounds. None: compiled kernels.
+        arrays: Whether linear bounds are computed on whole arrays.
         boxes: Boxes of the part.
         proved_mass: Empty account of the part.
         limits: Limits of the part.
@@ -61,7 +61,7 @@ class Part:
     """
 
     query: Question
-    device: str | None
+    arrays: bool
     boxes: Frontier
     proved_mass: ProvedMass
     limits: SearchLimits
@@ -129,7 +129,7 @@ def refine_in_parts(
     bounder: LinearBounder | TreeEngine,
     *,
     workers: int,
-    device: str | None = None,
+    arrays: bool = False,
     recorder: BoxRecorder | None = None,
 ) -> tuple[BoxSet, Floats, Stop]:
     """Refine the parts of the domain on workers.
@@ -138,7 +138,7 @@ def refine_in_parts(
         run: Question, limits, and account of the proved mass.
         bounder: Bounds boxes of the question in this process.
         workers: Number of workers; see ``evenhand.core.parallel.run_parts``.
-        device: Device of linear bounds. None: compiled kernels.
+        arrays: Whether linear bounds are computed on whole arrays.
         recorder: Recorder of the final boxes with their proved shares.
 
     Returns:
@@ -162,7 +162,7 @@ def refine_in_parts(
     parts = [
         Part(
             run.query,
-            device,
+            arrays,
             part,
             proved_mass.fork(),
             _part_limits(limits, proved_mass.boxes, at, number, _open_mass(part) / total),
@@ -251,7 +251,7 @@ def refine_part(part: Part) -> PartResult:
             assert isinstance(part.query, Query)
             assert isinstance(boxes, BoxFrontier)
             undecided, shares, stop = refine_boxes(
-                choose_bounder(part.query, part.device, 1),
+                choose_bounder(part.query, part.arrays, 1),
                 proved_mass,
                 limits,
                 say=_ignore,

@@ -205,12 +205,12 @@ def _enumerate(query: Question) -> Enumeration:
     return enumerate_cells(query)  # type: ignore[arg-type]
 
 
-def choose_bounder(query: Query, device: str | None, jobs: int) -> ReusableBounder:
-    """Select the engine of linear bounds for a device; None selects the compiled kernels."""
-    from evenhand.certification.bounds.arrays.engine import array_engine_for
+def choose_bounder(query: Query, arrays: bool, jobs: int) -> ReusableBounder:
+    """Build the engine of linear bounds: whole arrays, or compiled kernels."""
+    from evenhand.certification.bounds.arrays.engine import compile_array_engine
     from evenhand.certification.bounds.compiled.engine import compile_bounder
 
-    return compile_bounder(query, jobs) if device is None else array_engine_for(query, device, jobs)
+    return compile_array_engine(query, jobs) if arrays else compile_bounder(query, jobs)
 
 
 def count_processors() -> int:
@@ -258,19 +258,17 @@ class Compilation:
             )
         self._say("preparing" if _has_kernels(prover) else COMPILING, 0.0)
 
-    def device_for(self, query: Query, device: str | None) -> str | None:
-        """Select the device of linear bounds: NumPy if the compiled kernels may not be compiled.
+    def uses_arrays(self, query: Query, requested: bool) -> bool:
+        """Check whether arrays are requested, are the default, or replace kernels that may not be compiled.
 
         Raises:
             LimitError: Neither is compiled, and the time limit is too short for that.
         """
         from evenhand.certification.bounds.arrays import engine
 
-        place = engine.device_for(query, device)
-        if place is None and not self.allows("linear"):
-            place = "numpy"
-        self.require("linear" if place is None else "arrays")
-        return place
+        arrays = requested or engine.uses_arrays(query) or not self.allows("linear")
+        self.require("arrays" if arrays else "linear")
+        return arrays
 
 
 def _has_kernels(prover: Prover) -> bool:
@@ -288,13 +286,13 @@ def _has_kernels(prover: Prover) -> bool:
     return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)
 
 
-def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> bool:
+def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, *, arrays: bool = False) -> bool:
     """Check whether the kernels are compiled, in this process or in the cache on disk.
 
     Args:
         model: Model to certify. Default: a network.
-        device: Device of linear bounds. None: compiled kernels.
+        arrays: Whether linear bounds are computed on whole arrays.
     """
     if model is not None and not isinstance(model, AdditiveNetwork):
         return _has_kernels("trees")
-    return _has_kernels("linear" if device is None else "arrays")
+    return _has_kernels("arrays" if arrays else "linear")

@@ -191,7 +191,6 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
         "time_limit",
         "max_boxes",
         "target_undecided",
-        "device",
     ),
     parsed={"bands": lambda options: parse_edges(options)},
 )

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.certification.bounds.arrays.network import Array, ArrayNetwork
+from evenhand.certification.bounds.arrays.network import WORK_BYTES, ArrayNetwork
 from evenhand.certification.bounds.relu import ReluRelaxation, relax_constant, relax_relu, relax_weights
-from evenhand.core.typing import Integers
+from evenhand.core.typing import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class LayerBounds:
         lines: Lines around the ReLU of mixed units, shape (boxes, mixed).
     """
 
-    live: Array
+    live: Integers
     mixed: int
-    low: Array
-    high: Array
-    error: Array
+    low: Floats
+    high: Floats
+    error: Floats
     lines: ReluRelaxation
 
 
@@ -49,38 +49,35 @@ class BatchBounds:
     """
 
     def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
-        self.network, self.backend, self.xp = network, network.backend, network.backend.xp
+        self.network = network
         # The range of a line is c * middle -/+ |c| * radius, so that one matrix product covers all boxes and signs of
         # c. The range of a table is given by its extremes over the cells inside. Sums of both are exact.
-        put = self.backend.put
         lo = low[:, network.lines].astype(np.float64)
         hi = high[:, network.lines] + network.reach
-        self.middle, self.radius = put((lo + hi) / 2), put((hi - lo) / 2)
-        self.span = put((high - low)[:, network.lines].astype(np.float64))
+        self.middle, self.radius = (lo + hi) / 2, (hi - lo) / 2
+        self.span = (high - low)[:, network.lines].astype(np.float64)
         self.inside = [
-            put((cells >= low[:, [i]]) & (cells <= high[:, [i]]))
+            (cells >= low[:, [i]]) & (cells <= high[:, [i]])
             for i, cells in ((each.attribute, np.arange(each.end - each.begin)[None, :]) for each in network.tables)
         ]
-        self.ranges = [
-            each.extremes(low[:, each.attribute], high[:, each.attribute], self.backend) for each in network.tables
-        ]
+        self.ranges = [each.extremes(low[:, each.attribute], high[:, each.attribute]) for each in network.tables]
         columns = network.columns[: len(network.lines)]
-        centre, spread = self.middle @ columns, self.radius @ self.xp.abs(columns)
+        centre, spread = self.middle @ columns, self.radius @ np.abs(columns)
         self.first_low, self.first_high = centre - spread, centre + spread
         for low_terms, high_terms in self.ranges:
             self.first_low = self.first_low + low_terms
             self.first_high = self.first_high + high_terms
         self.layers: list[LayerBounds] = []
-        self.inner: list[Array] = []
+        self.inner: list[Floats] = []
         self.bias = network.biases[0]
         self.below = self.above = network.columns[None, :, :]
 
     def __len__(self) -> int:
         return int(self.middle.shape[0])
 
-    def bound(self, run: int) -> Array:
+    def bound(self, run: int) -> Floats:
         """Bound all hidden units, with the bias of one run; gives float32 errors of outputs, shape (boxes, outputs)."""
-        net, xp = self.network, self.xp
+        net = self.network
         self.bias = net.biases[run]
         self.layers, self.inner = [], []
         # Invariant: low and high bound the units of layer k before ReLU in float64, and error bounds the float32 error
@@ -88,7 +85,7 @@ class BatchBounds:
         low, high = self.first_low + self.bias, self.first_high + self.bias
         # Assignments bounded together: a first unit differs by ``apart`` among them, whose extremes join the interval.
         if net.apart is not None:
-            low, high = low + xp.amin(net.apart, 0), high + xp.amax(net.apart, 0)
+            low, high = low + np.amin(net.apart, 0), high + np.amax(net.apart, 0)
         error = net.first_error[None, :]
         for k in range(net.depth):
             if k:
@@ -100,7 +97,7 @@ class BatchBounds:
                 self.inner.append(net.weights[k - 1][self.layers[k - 1].live, :][:, self.layers[k].live])
         return self._error(net.depth) if self.layers else error
 
-    def output(self, o: int, up: bool, flat: bool) -> tuple[Array, Array]:
+    def output(self, o: int, up: bool, flat: bool) -> tuple[Floats, Floats]:
         """Functions below an output, or above: coefficients (boxes, columns), constants (boxes, assignments).
 
         Args:
@@ -108,9 +105,9 @@ class BatchBounds:
             up: above it.
             flat: with slope 0 below ReLUs instead of the adaptive one.
         """
-        net, xp = self.network, self.xp
+        net = self.network
         if not self.layers:
-            ones, chosen = xp.ones_like(self.first_low[:, :1]), slice(o, o + 1)
+            ones, chosen = np.ones_like(self.first_low[:, :1]), slice(o, o + 1)
             bias_changes = None if net.apart is None else net.apart[:, chosen]
             return self._expand_to_attributes(ones, 0.0, net.columns[:, chosen], self.bias[chosen], bias_changes)
         # The start of the substitution: the output is offset + sum_h w_h relu(z_h) over the last hidden layer.
@@ -123,74 +120,73 @@ class BatchBounds:
             len(self.layers) - 1, part, weights[:, top.mixed :], constant + moved, up, below, None
         )
 
-    def scores(self) -> Array:
+    def scores(self) -> Floats:
         """Compute the share of the relaxation gap that each attribute's width causes, shape (boxes, attributes).
 
         A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights
         through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
         """
-        net, xp = self.network, self.xp
-        columns = [None] * (len(net.lines) + len(net.tables))
+        net = self.network
+        columns: list[Floats] = [np.zeros(0)] * (len(net.lines) + len(net.tables))
         if not self.layers:
-            weights, live = xp.ones_like(self.first_low), slice(None)
+            weights, live = np.ones_like(self.first_low), slice(None)
         else:
             weights, live = self._gaps(), self.layers[0].live
         if len(net.lines):
-            moved = weights @ xp.abs(net.columns[: len(net.lines)][:, live]).T * self.span
+            moved = weights @ np.abs(net.columns[: len(net.lines)][:, live]).T * self.span
             for q, i in enumerate(net.lines):
                 columns[i] = moved[:, q]
         for table, (low_terms, high_terms) in zip(net.tables, self.ranges, strict=True):
-            columns[table.attribute] = xp.sum((high_terms[:, live] - low_terms[:, live]) * weights, 1)
-        return xp.stack(columns, 1)
+            columns[table.attribute] = np.sum((high_terms[:, live] - low_terms[:, live]) * weights, 1)
+        return np.stack(columns, 1)
 
-    def lower_extreme(self, coefficients: Array, boxes: Array | None = None) -> Array:
+    def lower_extreme(self, coefficients: Floats, boxes: Floats | None = None) -> Floats:
         """Return the smallest value over the boxes of additive functions, but for their constants, shape (rows,)."""
         return -self._upper_extreme(-coefficients, boxes)
 
-    def _upper_extreme(self, coefficients: Array, boxes: Array | None) -> Array:
+    def _upper_extreme(self, coefficients: Floats, boxes: Floats | None) -> Floats:
         # Terms are independent in a box: a line is greatest at middle + radius or at middle - radius, by the sign of
         # its slope, and a table at the greatest of its cells inside.
-        net, xp = self.network, self.xp
+        net = self.network
         lines = len(net.lines)
         slopes = coefficients[:, :lines]
         middle, radius = (self.middle, self.radius) if boxes is None else (self.middle[boxes], self.radius[boxes])
-        total = xp.sum(slopes * middle, 1) + xp.sum(xp.abs(slopes) * radius, 1)
+        total = np.sum(slopes * middle, 1) + np.sum(np.abs(slopes) * radius, 1)
         for table, inside in zip(net.tables, self.inside, strict=True):
             cells = coefficients[:, lines + table.begin : lines + table.end]
-            total = total + xp.amax(xp.where(inside if boxes is None else inside[boxes], cells, -np.inf), 1)
+            total = total + np.amax(np.where(inside if boxes is None else inside[boxes], cells, -np.inf), 1)
         return total
 
-    def _relax_layer(self, low: Array, high: Array, error: Array) -> LayerBounds:
-        backend, xp = self.backend, self.xp
+    def _relax_layer(self, low: Floats, high: Floats, error: Floats) -> LayerBounds:
         # In use: units that may be on in some box, or that the deployed float32 unit may take for on.
-        alive = xp.any(high + error > 0, 0)
-        on = xp.all(low >= 0, 0)
-        mixed, always = (backend.nonzero(chosen)[0] for chosen in (alive & ~on, alive & on))
-        live = xp.concatenate([mixed, always])
+        alive = np.any(high + error > 0, 0)
+        on = np.all(low >= 0, 0)
+        mixed, always = (np.nonzero(chosen)[0] for chosen in (alive & ~on, alive & on))
+        live = np.concatenate([mixed, always])
         count = int(mixed.shape[0])
         low, high = low[:, live], high[:, live]
-        lines = relax_relu(low[:, :count], high[:, :count], xp)
+        lines = relax_relu(low[:, :count], high[:, :count], np)
         return LayerBounds(live=live, mixed=count, low=low, high=high, error=error[:, live], lines=lines)
 
-    def _interval_bounds(self, k: int) -> tuple[Array, Array]:
+    def _interval_bounds(self, k: int) -> tuple[Floats, Floats]:
         """Return the interval arithmetic for layer k."""
         net, layer = self.network, self.layers[-1]
         # relu(z_h) is in [max(l, 0), max(u, 0)]: middles times weights, half widths times absolute weights.
-        low, high = self.backend.positive(layer.low), self.backend.positive(layer.high)
+        low, high = _positive(layer.low), _positive(layer.high)
         centre = ((low + high) / 2) @ net.weights[k - 1][layer.live] + net.offsets[k - 1]
         spread = ((high - low) / 2) @ net.sizes[k - 1][layer.live]
         return centre - spread, centre + spread
 
-    def _error(self, k: int) -> Array:
+    def _error(self, k: int) -> Floats:
         """Return float32 error of layer k (see ``RoundingError.after``)."""
         net, layer = self.network, self.layers[-1]
         # e_j = gamma * |offset_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where ReLU passes on e'_h.
         gamma = float(net.gammas[k])
-        passed = self.backend.positive(self.xp.minimum(layer.error, layer.high + layer.error))
-        carried = passed + gamma * (self.backend.positive(layer.high) + passed)
+        passed = _positive(np.minimum(layer.error, layer.high + layer.error))
+        carried = passed + gamma * (_positive(layer.high) + passed)
         return carried @ net.sizes[k - 1][layer.live] + gamma * net.offset_sizes[k - 1]
 
-    def _refine_layer(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
+    def _refine_layer(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return the bounds of layer k, the open ones tightened by backward substitution."""
         if self.network.forward:
             return self._continue_forward(k, low, high)
@@ -198,45 +194,45 @@ class BatchBounds:
             return self._refine_second_layer(low, high)
         # The lower bounds first: a unit that they show to be on needs no upper one.
         for up in (False, True):
-            boxes, units = self.backend.nonzero((low < 0) & (high > 0))
+            boxes, units = np.nonzero((low < 0) & (high > 0))
             rows = self._rows()
             for at in range(0, int(boxes.shape[0]), rows):
                 b, j = boxes[at : at + rows], units[at : at + rows]
                 bounds = self._unit_bounds(k, b, j, up)
                 if up:
-                    high[b, j] = self.xp.minimum(high[b, j], bounds)
+                    high[b, j] = np.minimum(high[b, j], bounds)
                 else:
-                    low[b, j] = self.xp.maximum(low[b, j], bounds)
+                    low[b, j] = np.maximum(low[b, j], bounds)
         return low, high
 
-    def _refine_second_layer(self, low: Array, high: Array) -> tuple[Array, Array]:
+    def _refine_second_layer(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """The same for the second layer, one step away from the attributes: all boxes and units in three products."""
         # z_j = offset_j + sum_h w_hj relu(z_h). Below, w+ goes with the lower line's slope b and w- with the chord's s:
         # w+ b + w- s = w b + w- (s - b), where w b is common to both directions; above the same with w+. So three
         # products.
-        net, xp, backend, layer = self.network, self.xp, self.backend, self.layers[0]
-        units = backend.nonzero(xp.any((low < 0) & (high > 0), 0))[0]
+        net, layer = self.network, self.layers[0]
+        units = np.nonzero(np.any((low < 0) & (high > 0), 0))[0]
         m, count, lines = layer.mixed, int(units.shape[0]), len(net.lines)
         if count == 0:
             return low, high
         ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
-        adds = xp.concatenate(ends)[:, layer.live]
+        adds = np.concatenate(ends)[:, layer.live]
         columns, rows = int(net.columns.shape[0]), int(adds.shape[0])
         weights = net.weights[0][layer.live, :][:, units]
         shared = adds[:, m:] @ weights[m:]
         weights = weights[:m]
-        plus = backend.positive(weights)
+        plus = _positive(weights)
         minus = weights - plus
         offset = net.offsets[0][units]
-        step = max(1, backend.budget // (8 * rows * (2 * m + 4 * count)))
+        step = max(1, WORK_BYTES // (8 * rows * (2 * m + 4 * count)))
         for at in range(0, len(self), step):
             boxes = slice(at, min(at + step, len(self)))
             below, slope, shift = layer.lines.adaptive[boxes], layer.lines.slope[boxes], layer.lines.shift[boxes]
             n = int(below.shape[0])
 
-            def through(factor: Array, by: Array, n: int = n) -> Array:
-                scaled = xp.reshape(adds[None, :, :m] * factor[:, None, :], (n * rows, m))
-                return xp.reshape(scaled @ by, (n, rows, count))
+            def through(factor: Floats, by: Floats, n: int = n) -> Floats:
+                scaled = np.reshape(adds[None, :, :m] * factor[:, None, :], (n * rows, m))
+                return np.reshape(scaled @ by, (n, rows, count))
 
             base = through(below, weights) + shared
             for up, part in ((False, minus), (True, plus)):
@@ -248,36 +244,36 @@ class BatchBounds:
                 here_low, here_high = low[boxes][:, units], high[boxes][:, units]
                 still = (here_low < 0) & (here_high > 0)
                 if up:
-                    high[boxes, units] = xp.where(still, xp.minimum(here_high, bounds), here_high)
+                    high[boxes, units] = np.where(still, np.minimum(here_high, bounds), here_high)
                 else:
-                    low[boxes, units] = xp.where(still, xp.maximum(here_low, bounds), here_low)
+                    low[boxes, units] = np.where(still, np.maximum(here_low, bounds), here_low)
         return low, high
 
-    def _continue_forward(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
+    def _continue_forward(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return the same by functions below and above every unit, carried forward layer by layer."""
-        net, xp, layer = self.network, self.xp, self.layers[-1]
+        net, layer = self.network, self.layers[-1]
         # Invariant: each unit of the layer is between the functions ``below`` and ``above``, rows of coefficients of
         # the attributes' columns and then one constant per assignment. They grow with the columns, not with the depth.
         columns, lines, m = int(net.columns.shape[0]), len(net.lines), layer.mixed
         if k == 1:
             ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
-            self.below = xp.concatenate(ends)[None, :, layer.live]
+            self.below = np.concatenate(ends)[None, :, layer.live]
             self.above = self.below
         else:
             self.below, self.above = self.below[:, :, layer.live], self.above[:, :, layer.live]
-        every = xp.zeros_like(layer.low[:, None, m:])
-        lower = xp.concatenate(
+        every = np.zeros_like(layer.low[:, None, m:])
+        lower = np.concatenate(
             [self.below[:, :, :m] * layer.lines.adaptive[:, None, :], self.below[:, :, m:] + every], 2
         )
-        upper = xp.concatenate([self.above[:, :, :m] * layer.lines.slope[:, None, :], self.above[:, :, m:] + every], 2)
+        upper = np.concatenate([self.above[:, :, :m] * layer.lines.slope[:, None, :], self.above[:, :, m:] + every], 2)
         upper[:, columns:, :m] += layer.lines.shift[:, None, :]
         n, rows, units = (int(size) for size in lower.shape)
         weights, sizes = net.weights[k - 1][layer.live], net.sizes[k - 1][layer.live]
         # With lower <= relu(z) <= upper and w = w+ + w-, the next unit is between (total - apart) / 2 and (total +
         # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products instead of
         # four.
-        total = xp.reshape(xp.reshape(lower + upper, (n * rows, units)) @ weights, (n, rows, -1))
-        difference = xp.reshape(xp.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))
+        total = np.reshape(np.reshape(lower + upper, (n * rows, units)) @ weights, (n, rows, -1))
+        difference = np.reshape(np.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))
         total[:, columns:] += 2 * net.offsets[k - 1]
         self.below, self.above = (total - difference) / 2, (total + difference) / 2
         bounds = []
@@ -287,28 +283,27 @@ class BatchBounds:
                     functions[:, :lines], functions[:, lines:columns], functions[:, columns:], slice(None), up
                 )
             )
-        return xp.maximum(low, bounds[0]), xp.minimum(high, bounds[1])
+        return np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
 
-    def _function_extremes(self, slopes: Array, cells: Array, constants: Array, boxes: slice, up: bool) -> Array:
+    def _function_extremes(self, slopes: Floats, cells: Floats, constants: Floats, boxes: slice, up: bool) -> Floats:
         """Largest or smallest value of functions (boxes, terms, units) over their boxes, shape (boxes, units)."""
-        xp = self.xp
-        end, none = (xp.amax, -np.inf) if up else (xp.amin, np.inf)
+        end, none = (np.amax, -np.inf) if up else (np.amin, np.inf)
         # c * x over [m - r, m + r] is c * m -/+ |c| * r; of a table, the extreme of its cells inside the box.
-        spread = (self.radius[boxes][:, None, :] @ xp.abs(slopes))[:, 0, :]
+        spread = (self.radius[boxes][:, None, :] @ np.abs(slopes))[:, 0, :]
         total = (self.middle[boxes][:, None, :] @ slopes)[:, 0, :] + (spread if up else -spread) + end(constants, 1)
         for table, inside in zip(self.network.tables, self.inside, strict=True):
-            masked = xp.where(inside[boxes][:, :, None], cells[:, table.begin : table.end], none)
+            masked = np.where(inside[boxes][:, :, None], cells[:, table.begin : table.end], none)
             total = total + end(masked, 1)
         return total
 
     def _rows(self) -> int:
         """Return the rows that may go back at once."""
         widest = max([int(layer.live.shape[0]) for layer in self.layers] + [int(self.network.columns.shape[0])])
-        return max(16, self.backend.budget // (8 * 8 * max(1, widest)))
+        return max(16, WORK_BYTES // (8 * 8 * max(1, widest)))
 
-    def _unit_bounds(self, k: int, boxes: Array, units: Array, up: bool) -> Array:
+    def _unit_bounds(self, k: int, boxes: Floats, units: Floats, up: bool) -> Floats:
         """Return the lower bounds, or upper, of single units of layer k over single boxes, shape (rows,)."""
-        net, xp = self.network, self.xp
+        net = self.network
         layer = self.layers[-1]
         below = [each.lines.adaptive for each in self.layers]
         weights = net.weights[k - 1].T[units][:, layer.live]
@@ -318,22 +313,29 @@ class BatchBounds:
             k - 1, part, weights[:, layer.mixed :], constant, up, below, boxes
         )
         if up:
-            return xp.amax(constants, 1) + self._upper_extreme(coefficients, boxes)
-        return xp.amin(constants, 1) + self.lower_extreme(coefficients, boxes)
+            return np.amax(constants, 1) + self._upper_extreme(coefficients, boxes)
+        return np.amin(constants, 1) + self.lower_extreme(coefficients, boxes)
 
     def _through_relu(
-        self, layer: LayerBounds, weights: Array, up: bool, below: Array, boxes: Array | None
-    ) -> tuple[Array, Array]:
+        self, layer: LayerBounds, weights: Floats, up: bool, below: Floats, boxes: Floats | None
+    ) -> tuple[Floats, Floats]:
         """Replace mixed ReLUs by their lines, as the signs of their weights ask for; gives weights and constants."""
         slope, shift = layer.lines.slope, layer.lines.shift
         if boxes is not None:
             slope, shift, below = slope[boxes], shift[boxes], below[boxes]
-        carried = relax_weights(weights, slope, below, up=up, xp=self.xp)
-        return carried, relax_constant(weights, shift, up=up, xp=self.xp)
+        carried = relax_weights(weights, slope, below, up=up, xp=np)
+        return carried, relax_constant(weights, shift, up=up, xp=np)
 
     def _substitute_backward(
-        self, k: int, part: Array, always_on: Array, constant: Array, up: bool, below: list[Array], boxes: Array | None
-    ) -> tuple[Array, Array]:
+        self,
+        k: int,
+        part: Floats,
+        always_on: Floats,
+        constant: Floats,
+        up: bool,
+        below: list[Floats],
+        boxes: Floats | None,
+    ) -> tuple[Floats, Floats]:
         """From weights on layer k's mixed units and on those always on, behind ReLU no more, to the attributes."""
         net = self.network
         # Invariant: the bounded output is constant + part @ relu(mixed units of layer k, as lines) + rest @ (units
@@ -368,8 +370,8 @@ class BatchBounds:
         return from_mixed[0] + from_always[0], from_mixed[1] + from_always[1]
 
     def _expand_to_attributes(
-        self, weights: Array, constant: Array | float, columns: Array, bias: Array, bias_changes: Array | None
-    ) -> tuple[Array, Array]:
+        self, weights: Floats, constant: Floats | float, columns: Floats, bias: Floats, bias_changes: Floats | None
+    ) -> tuple[Floats, Floats]:
         """Return the weights on first units as coefficients of columns, and constants by assignment."""
         # sum_h w_h z_h = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i), and the assignments differ by sum_h w_h apart_h.
         constants = (weights @ bias + constant)[:, None]
@@ -377,28 +379,32 @@ class BatchBounds:
             constants = constants + weights @ bias_changes.T
         return weights @ columns.T, constants
 
-    def _gaps(self) -> Array:
+    def _gaps(self) -> Floats:
         """Gap per unit of width of each first unit, all layers' gaps gathered there, shape (boxes, live)."""
-        xp = self.xp
-        weights = xp.sum(xp.abs(self.network.weights[-1][self.layers[-1].live]), 1)[None, :]
-        weights = weights + xp.zeros_like(self.layers[-1].low)
-        gaps: list[Array] = []
+        weights = np.sum(np.abs(self.network.weights[-1][self.layers[-1].live]), 1)[None, :]
+        weights = weights + np.zeros_like(self.layers[-1].low)
+        gaps: list[Floats] = []
         for k in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[k]
             m = layer.mixed
             low, high = layer.low[:, :m], layer.high[:, :m]
             # The chord lies -l * u / (u - l) above ReLU at zero; divided by u - l, the gap per unit of width.
             open_ = (low < 0) & (high > 0)
-            weights = xp.concatenate([weights[:, :m] * layer.lines.slope, weights[:, m:]], 1)
-            gap = xp.where(open_, weights[:, :m] * -low / xp.where(open_, high - low, xp.ones_like(low)), 0.0)
-            gaps.append(xp.concatenate([gap, xp.zeros_like(weights[:, m:])], 1))
+            weights = np.concatenate([weights[:, :m] * layer.lines.slope, weights[:, m:]], 1)
+            gap = np.where(open_, weights[:, :m] * -low / np.where(open_, high - low, np.ones_like(low)), 0.0)
+            gaps.append(np.concatenate([gap, np.zeros_like(weights[:, m:])], 1))
             if k:
-                weights = weights @ xp.abs(self.inner[k - 1]).T
+                weights = weights @ np.abs(self.inner[k - 1]).T
         # A deeper unit's width comes from the units before it, by |w| * slope, and so does its gap per unit of width.
         gathered = gaps[0]
         for k in range(len(self.layers) - 1, 0, -1):
             layer = self.layers[k - 1]
             m = layer.mixed
-            gathered = gathered @ xp.abs(self.inner[k - 1]).T
-            gathered = xp.concatenate([gathered[:, :m] * layer.lines.slope, gathered[:, m:]], 1) + gaps[len(gaps) - k]
+            gathered = gathered @ np.abs(self.inner[k - 1]).T
+            gathered = np.concatenate([gathered[:, :m] * layer.lines.slope, gathered[:, m:]], 1) + gaps[len(gaps) - k]
         return gathered
+
+
+def _positive(array: Floats) -> Floats:
+    """Compute the positive part."""
+    return np.maximum(array, 0.0)

@@ -1,9 +1,8 @@
-"""Bound boxes by linear functions on whole arrays, for wide networks and GPUs."""
+"""Bound boxes by linear functions on whole arrays, for wide networks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.arrays.events import prove_boxes
 from evenhand.certification.bounds.arrays.functions import MarginFunctions, margin_functions_of
-from evenhand.certification.bounds.arrays.network import ArrayBackend, ArrayNetwork, array_network_of, backend_of
+from evenhand.certification.bounds.arrays.network import SINGLE_THREAD, WORK_BYTES, ArrayNetwork, array_network_of
 from evenhand.certification.bounds.compiled.events import FAIR, OPEN, UNFAIR
 from evenhand.certification.bounds.compiled.problem import _attribute_axes
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
@@ -40,28 +39,21 @@ CACHE_BYTES = 256 << 20
 """Maximum bytes of cached functions for proofs."""
 
 
-def device_for(query: Query, device: str | None) -> str | None:
-    """Choose where to compute the bounds of a query: on the given device, or by default on ``numpy`` for wide networks.
+def uses_arrays(query: Query) -> bool:
+    """Check whether arrays are the default for the bounds of a query: for wide networks.
 
-    None selects the compiled kernels. They work unit by unit, which is fast up to about ``WIDE`` units in neighbouring
-    layers, store all layers at the width of the widest, and check the clock after thousands of boxes. They bound
-    changes of a number more tightly, and are the default for such queries at any width.
+    The compiled kernels work unit by unit, which is fast up to about ``WIDE`` units in neighbouring layers, store all
+    layers at the width of the widest, and check the clock after thousands of boxes. They bound changes of a number more
+    tightly, and are the default for such queries at any width.
     """
-    if device is not None or query.demanded is not None:
-        return device
     widths = [len(layer.weights) for layer in query.layers]
-    wide = any(min(a, b) >= WIDE for a, b in pairwise(widths))
-    return "numpy" if wide or max(widths, default=0) >= WIDEST else None
+    wide = any(min(a, b) >= WIDE for a, b in pairwise(widths)) or max(widths, default=0) >= WIDEST
+    return query.demanded is None and wide
 
 
-def array_engine_for(query: Query, device: str, jobs: int) -> ArrayEngine:
-    """Build an engine for a query, with compiled kernels.
-
-    Raises:
-        MissingExtraError: PyTorch is not installed.
-        OptionError: The device is unknown.
-    """
-    engine = ArrayEngine(query, backend_of(device), jobs)
+def compile_array_engine(query: Query, jobs: int) -> ArrayEngine:
+    """Build an engine for a query, and compile its kernels."""
+    engine = ArrayEngine(query, jobs)
     engine.prove(engine.root(), COARSE)
     return engine
 
@@ -71,19 +63,17 @@ class ArrayEngine:
 
     Args:
         query: Question.
-        backend: Array library and device.
-        jobs: Number of threads. With NumPy, this is the number of concurrent calls, which does not affect results.
-            PyTorch parallelises each operation itself.
+        jobs: Number of concurrent calls, which does not affect results.
     """
 
     proofs_per_box = 1
 
-    def __init__(self, query: Query, backend: ArrayBackend, jobs: int) -> None:
-        self.network = array_network_of(query, backend)
+    def __init__(self, query: Query, jobs: int) -> None:
+        self.network = array_network_of(query)
         self.splitter = BoxSplitter(query)
         self.counts = query.counts
         self.plain = True  # arrays make no others
-        self.jobs, self.threads = (jobs, 1) if backend.place is None else (1, jobs)
+        self.jobs = jobs
         self.batch = batch_size(self.network)
         cost = box_cost(self.network)
         self.splits = int(np.clip(np.log2(max(2.0, NODE / cost)), 1, MAX_SPLITS))
@@ -105,7 +95,7 @@ class ArrayEngine:
     def beside(self, query: Query) -> ArrayEngine:
         """Build an engine of another query about the same network. Neither caches functions."""
         self.memory = FunctionCache(self.network, 0)
-        other = ArrayEngine(query, self.network.backend, max(self.jobs, self.threads))
+        other = ArrayEngine(query, self.jobs)
         other.memory = FunctionCache(other.network, 0)
         return other
 
@@ -129,7 +119,7 @@ class ArrayEngine:
         room = min(float(limit), float(self.most))
         each = 1 << self.splits
         todo, finished = boxes, []
-        with self.network.backend.threads(self.threads):
+        with SINGLE_THREAD:
             while len(todo) and totals[2] + each <= room and not is_interrupted():
                 count = max(1, int(min(room - totals[2], self.batch)) // each)
                 parts = self._bound_parts(self._split(todo[:count], recording), totals, recording)
@@ -151,7 +141,7 @@ class ArrayEngine:
             if is_interrupted(GRACE_SECONDS):
                 break  # nothing is proved of the boxes that are left
             batch = boxes[missing[at : at + self.batch]]
-            with self.network.backend.threads(self.threads):
+            with SINGLE_THREAD:
                 low, high = batch.lo.astype(np.int64), batch.hi.astype(np.int64)
                 functions, _ = margin_functions_of(self.network, low, high, scoring=False)
             shares[missing[at : at + self.batch]] = self._proved_shares(batch, functions, precision)
@@ -202,18 +192,9 @@ class ArrayEngine:
         shares = np.zeros((len(boxes), 2))
         net = self.network
         open_ = np.flatnonzero(functions.kind == OPEN)
-
-        def piece(chosen: NDArray[np.intp]) -> None:
-            if len(chosen) == 0:
-                return
-            inputs = functions.coefficients[chosen], functions.constants[chosen], functions.zscore[chosen]
-            shares[chosen] = prove_boxes(net.roles, net.axes, (low[chosen], high[chosen]), inputs, precision)
-
-        if self.threads == 1:
-            piece(open_)
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(piece, np.array_split(open_, self.threads)))
+        if len(open_):
+            inputs = functions.coefficients[open_], functions.constants[open_], functions.zscore[open_]
+            shares[open_] = prove_boxes(net.roles, net.axes, (low[open_], high[open_]), inputs, precision)
         shares[functions.kind == FAIR] = 1.0, 0.0
         shares[functions.kind == UNFAIR] = 0.0, 1.0
         return shares
@@ -301,4 +282,4 @@ def batch_size(network: ArrayNetwork) -> int:
         + 6 * max([1, *network.widths])
         + 8 * columns * network.roles.assignments * network.outputs
     )
-    return max(16, min(4096, network.backend.budget // each))
+    return max(16, min(4096, WORK_BYTES // each))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.arrays.bounds import BatchBounds
 from evenhand.certification.bounds.arrays.events import decide_boxes
-from evenhand.certification.bounds.arrays.network import Array, ArrayNetwork
+from evenhand.certification.bounds.arrays.network import ArrayNetwork
 from evenhand.certification.query.boxes import ArrayRows
 from evenhand.core.typing import Floats, Integers
 
@@ -63,7 +63,6 @@ def margin_functions_of(
         low, high: first and last cell of each attribute, shape (boxes, attributes).
         scoring: whether to compute the scores; else they are zero.
     """
-    backend, xp = network.backend, network.backend.xp
     batch = BatchBounds(network, low, high)
     chances = _FunctionMoments(network, low, high)
     n, p, outputs, runs = len(low), network.roles.assignments, network.outputs, len(network.biases)
@@ -71,10 +70,10 @@ def margin_functions_of(
     constants, zscore, least = (np.empty((n, 2 * outputs * p)) for _ in range(3))
     scores = np.zeros(low.shape)
     for run in range(runs):
-        slack = np.broadcast_to(network.slack.decision(backend.host(batch.bound(run))), (n, outputs))
+        slack = np.broadcast_to(network.slack.decision(batch.bound(run)), (n, outputs))
         for f in range(2 * outputs):
             side, o = divmod(f, outputs)
-            sign, lowered = 1.0 - 2.0 * side, backend.put(slack[:, o])[:, None]
+            sign, lowered = 1.0 - 2.0 * side, slack[:, o, None]
             # G = sign * function - slack: where G > 0 the deployed output has this sign. Both slopes are sound; per box
             # the one with the larger mean over deviation becomes the function, and the better least value counts.
             choices = []
@@ -82,18 +81,18 @@ def margin_functions_of(
                 slopes, offsets = batch.output(o, side == 1, flat)
                 slopes, offsets = sign * slopes, sign * offsets - lowered
                 centre, spread = chances.of(slopes)
-                z = (centre[:, None] + offsets) / (xp.sqrt(spread) + 1e-12)[:, None]
+                z = (centre[:, None] + offsets) / (np.sqrt(spread) + 1e-12)[:, None]
                 choices.append((slopes, offsets, z, batch.lower_extreme(slopes)[:, None] + offsets))
             (slopes, offsets, z, minimum), (slopes_, offsets_, z_, minimum_) = choices
             better = z_ > z
             places = slice(f * p + run, f * p + run + 1) if runs > 1 else slice(f * p, f * p + p)
-            chosen = backend.host(xp.where(better[:, :, None], slopes_[:, None, :], slopes[:, None, :]))
+            chosen = np.where(better[:, :, None], slopes_[:, None, :], slopes[:, None, :])
             coefficients[:, places, network.order] = chosen
-            constants[:, places] = backend.host(xp.where(better, offsets_, offsets))
-            zscore[:, places] = backend.host(xp.maximum(z, z_))
-            least[:, places] = backend.host(xp.maximum(minimum, minimum_))
+            constants[:, places] = np.where(better, offsets_, offsets)
+            zscore[:, places] = np.maximum(z, z_)
+            least[:, places] = np.maximum(minimum, minimum_)
         if scoring:
-            scores += backend.host(batch.scores())
+            scores += batch.scores()
         if network.apart is not None:
             # Bounded together, the assignments keep even a single person open: ask.
             single = np.flatnonzero((low == high).all(axis=1)) if not network.reach.any() else np.zeros(0, np.int64)
@@ -106,16 +105,16 @@ def margin_functions_of(
 
 def _cell_margins(network: ArrayNetwork, points: Integers) -> Floats:
     """Margins of single cells under every assignment, shape (points, outputs, assignments)."""
-    backend, n = network.backend, len(points)
-    terms = backend.put(points[:, network.lines].astype(np.float64)) @ network.columns[: len(network.lines)]
+    n = len(points)
+    terms = points[:, network.lines].astype(np.float64) @ network.columns[: len(network.lines)]
     for table in network.tables:
-        terms = terms + table.lows[0, backend.put(points[:, table.attribute])]
+        terms = terms + table.lows[0, points[:, table.attribute]]
     margins = np.empty((n, network.outputs, network.roles.assignments))
     for p in range(network.roles.assignments):
         units = terms + (network.biases[0] + network.apart[p] if network.apart is not None else network.biases[p])
         for weights, offsets in zip(network.weights, network.offsets, strict=True):
-            units = backend.positive(units) @ weights + offsets
-        margins[:, :, p] = backend.host(units)
+            units = np.maximum(units, 0.0) @ weights + offsets
+        margins[:, :, p] = units
     return margins
 
 
@@ -123,28 +122,24 @@ class _FunctionMoments:
     """Means and variances of additive functions over boxes, as the population has them."""
 
     def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
-        backend = network.backend
-        self.xp = backend.xp
-        _, mean, variance = box_moments(network, low, high)
-        self.mean, self.variance = backend.put(mean), backend.put(variance)
-        self.tables: list[tuple[slice, Array]] = []
+        _, self.mean, self.variance = box_moments(network, low, high)
+        self.tables: list[tuple[slice, Floats]] = []
         axes, lines = network.axes, len(network.lines)
         for table in network.tables:
             i, cells = table.attribute, np.arange(table.end - table.begin)
             weight = np.diff(axes.weight[axes.first[i] : axes.first[i] + len(cells) + 1])
             inside = np.where((cells >= low[:, [i]]) & (cells <= high[:, [i]]), weight, 0.0)
             inside /= np.maximum(inside.sum(axis=1, keepdims=True), 1e-300)
-            self.tables.append((slice(lines + table.begin, lines + table.end), backend.put(inside)))
+            self.tables.append((slice(lines + table.begin, lines + table.end), inside))
 
-    def of(self, coefficients: Array) -> tuple[Array, Array]:
+    def of(self, coefficients: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of each box's function, shape (boxes,)."""
         # Attributes are independent: means and variances of their terms add up.
-        xp = self.xp
         slopes = coefficients[:, : self.mean.shape[1]]
-        centre, spread = xp.sum(slopes * self.mean, 1), xp.sum(slopes * slopes * self.variance, 1)
+        centre, spread = np.sum(slopes * self.mean, 1), np.sum(slopes * slopes * self.variance, 1)
         for columns, chance in self.tables:
             cells = coefficients[:, columns]
-            means = xp.sum(cells * chance, 1)
-            spread = spread + xp.sum((cells - means[:, None]) ** 2 * chance, 1)
+            means = np.sum(cells * chance, 1)
+            spread = spread + np.sum((cells - means[:, None]) ** 2 * chance, 1)
             centre = centre + means
         return centre, spread

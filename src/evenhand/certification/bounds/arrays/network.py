@@ -1,16 +1,18 @@
-"""A query in arrays of the library in use: weights as they are, never padded to a common width."""
+"""A query in arrays: weights as they are, never padded to a common width.
+
+A sum of n products errs by at most ``gamma_n`` times the sum of their sizes in any order, with or without fused
+multiply-adds (Higham, chapter 3). So the pads of ``slack`` cover BLAS. Results on different processors may differ in
+the last digits; each of them is sound.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.certification.bounds.compiled.problem import (
     FunctionRoles,
@@ -22,8 +24,9 @@ from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.query.question import Query
 from evenhand.certification.query.rounding import RoundingError
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import MissingExtraError, OptionError
 
+WORK_BYTES = 32 << 20
+"""Approximate bytes of the work arrays of one step, to fit caches."""
 SEPARATE = 4
 """Maximum number of protected assignments that are bounded one by one, which is tighter than together."""
 TOGETHER_DEPTH = 3
@@ -49,17 +52,16 @@ class TableColumns:
     attribute: int
     begin: int
     end: int
-    lows: Array
-    highs: Array
+    lows: Floats
+    highs: Floats
 
-    def extremes(self, lo: Integers, hi: Integers, backend: ArrayBackend) -> tuple[Array, Array]:
+    def extremes(self, lo: Integers, hi: Integers) -> tuple[Floats, Floats]:
         """Compute the smallest and largest terms of cells lo..hi, shape (boxes, units). Two runs cover any range."""
         level = np.frexp(hi - lo + 1)[1] - 1
         second_run = hi + 1 - (1 << level)
-        size, a, b = (backend.put(x.astype(np.int64)) for x in (level, lo, second_run))
         return (
-            backend.xp.minimum(self.lows[size, a], self.lows[size, b]),
-            backend.xp.maximum(self.highs[size, a], self.highs[size, b]),
+            np.minimum(self.lows[level, lo], self.lows[level, second_run]),
+            np.maximum(self.highs[level, lo], self.highs[level, second_run]),
         )
 
 
@@ -85,20 +87,19 @@ class ArrayNetwork:
         slack: Rounding error.
     """
 
-    backend: ArrayBackend
-    columns: Array
+    columns: Floats
     lines: Integers
     reach: Floats
     tables: tuple[TableColumns, ...]
     order: Integers
-    biases: Array
-    apart: Array | None
-    weights: tuple[Array, ...]
-    sizes: tuple[Array, ...]
-    offsets: tuple[Array, ...]
-    offset_sizes: tuple[Array, ...]
-    pads: tuple[Array, ...]
-    first_error: Array
+    biases: Floats
+    apart: Floats | None
+    weights: tuple[Floats, ...]
+    sizes: tuple[Floats, ...]
+    offsets: tuple[Floats, ...]
+    offset_sizes: tuple[Floats, ...]
+    pads: tuple[Floats, ...]
+    first_error: Floats
     gammas: Floats
     roles: FunctionRoles
     forward: bool
@@ -121,7 +122,7 @@ class ArrayNetwork:
         return [int(weight.shape[0]) for weight in self.weights]
 
 
-def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
+def array_network_of(query: Query) -> ArrayNetwork:
     """Convert a query to arrays. ``problem.unsupported_reason`` must be None for it."""
     columns, start, line, reach, moved, missed = _term_columns(query.cells)
     lines = np.flatnonzero(line)
@@ -133,27 +134,26 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
         cells = np.arange(start[i], ends[i])
         order.append(cells)
         lows, highs = _run_extremes(columns[cells])
-        tables.append(TableColumns(int(i), begin, begin + len(cells), backend.put(lows), backend.put(highs)))
+        tables.append(TableColumns(int(i), begin, begin + len(cells), lows, highs))
         begin += len(cells)
     placed = np.concatenate(order)
     biases = query.biases + moved
     joint = len(biases) > SEPARATE or (len(query.layers) >= TOGETHER_DEPTH and len(biases) > 1)
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
     return ArrayNetwork(
-        backend=backend,
-        columns=backend.put(columns[placed]),
+        columns=columns[placed],
         lines=lines,
         reach=reach[lines],
         tables=tuple(tables),
         order=placed,
-        biases=backend.put(biases[:1] if joint else biases),
-        apart=backend.put(biases - biases[0]) if joint else None,
-        weights=tuple(backend.put(layer.weights) for layer in query.layers),
-        sizes=tuple(backend.put(sizes) for sizes in query.slack.weights),
-        offsets=tuple(backend.put(layer.bias) for layer in query.layers),
-        offset_sizes=tuple(backend.put(sizes) for sizes in query.slack.biases),
-        pads=tuple(backend.put(pads) for pads in query.slack.pads),
-        first_error=backend.put(query.slack.first(largest) + missed),
+        biases=biases[:1] if joint else biases,
+        apart=biases - biases[0] if joint else None,
+        weights=tuple(np.ascontiguousarray(layer.weights) for layer in query.layers),
+        sizes=query.slack.weights,
+        offsets=tuple(layer.bias for layer in query.layers),
+        offset_sizes=query.slack.biases,
+        pads=query.slack.pads,
+        first_error=query.slack.first(largest) + missed,
         gammas=query.slack.gammas,
         roles=function_roles_of(query, biases[:1] if joint else biases, joint),
         forward=_bound_forward([len(layer.weights) for layer in query.layers], len(columns) + len(biases)),
@@ -186,70 +186,6 @@ def _run_extremes(rows: Floats) -> tuple[Floats, Floats]:
     return np.stack(lows), np.stack(highs)
 
 
-# The array library in use: NumPy, or PyTorch on a processor or on CUDA.
-#
-# The code uses the part of the array API standard (https://data-apis.org/array-api) that both libraries share; the few
-# functions with another name in PyTorch are methods here. Everything is float64.
-#
-# Rounding. A sum of n products errs by at most ``gamma_n`` times the sum of their sizes in any order, with or without
-# fused multiply-adds (Higham, chapter 3). So the pads of ``slack`` cover BLAS, cuBLAS and any number of threads.
-# Reduced precision (TF32 and similar) only applies to float32 and is never used. Results of different libraries or
-# numbers of threads may differ in the last digits; each of them is sound.
-
-Array = Any
-"""An array of the library in use."""
-
-PROCESSOR_BYTES = 32 << 20
-DEVICE_BYTES = 1 << 30
-
-
-@dataclass(frozen=True)
-class ArrayBackend:
-    """An array library and a place to compute.
-
-    Attributes:
-        xp: Namespace of its functions.
-        place: PyTorch's device. None: NumPy.
-        budget: Approximate bytes of the work arrays of one step, to fit caches or to occupy a GPU.
-    """
-
-    xp: Any
-    place: Any
-    budget: int
-
-    def put(self, host: NDArray[Any]) -> Array:
-        """Convert a NumPy array to the library, without a copy if possible."""
-        host = np.require(host, requirements=["C", "W"])
-        return host if self.place is None else self.xp.as_tensor(host, device=self.place)
-
-    def host(self, array: Array) -> NDArray[Any]:
-        """Convert an array of the library to NumPy."""
-        return np.asarray(array if self.place is None else array.cpu().numpy())
-
-    def nonzero(self, mask: Array) -> tuple[Array, ...]:
-        """Find the true entries of a mask, with one array of indices per axis, the first axis slowest."""
-        indices = np.nonzero(mask) if self.place is None else self.xp.nonzero(mask, as_tuple=True)
-        return tuple(indices)
-
-    def positive(self, array: Array) -> Array:
-        """Compute the positive part."""
-        return self.xp.maximum(array, 0.0) if self.place is None else self.xp.clip(array, 0.0, None)
-
-    @contextmanager
-    def threads(self, jobs: int) -> Iterator[None]:
-        """Set the number of threads of each operation. NumPy always uses one, because batches run concurrently."""
-        if self.place is None:
-            with _SINGLE_THREAD:
-                yield
-            return
-        previous = self.xp.get_num_threads()
-        self.xp.set_num_threads(jobs)
-        try:
-            yield
-        finally:
-            self.xp.set_num_threads(previous)
-
-
 class _SingleThread:
     """Reentrant context that limits BLAS to one thread."""
 
@@ -275,33 +211,5 @@ class _SingleThread:
                 self._limits.restore_original_limits()
 
 
-_SINGLE_THREAD = _SingleThread()
-
-
-def numpy_backend() -> ArrayBackend:
-    """Build the NumPy backend."""
-    return ArrayBackend(np, None, PROCESSOR_BYTES)
-
-
-def backend_of(device: str) -> ArrayBackend:
-    """Select the array library of a device: ``numpy``, ``torch`` (processor), ``cuda`` or ``cuda:1``.
-
-    Raises:
-        MissingExtraError: PyTorch is not installed.
-        OptionError: The device is unknown.
-    """
-    if device == "numpy":
-        return numpy_backend()
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError("torch", extra="torch", purpose=f"to compute on device {device!r}") from error
-    if device == "torch":
-        return ArrayBackend(torch, torch.device("cpu"), PROCESSOR_BYTES)
-    number = device.partition(":")[2]
-    if not torch.cuda.is_available() or int(number or 0) >= torch.cuda.device_count():
-        raise OptionError(
-            f"PyTorch finds no device {device!r} here",
-            hint="device torch or numpy computes on the processor; a GPU takes a PyTorch that is built for it",
-        )
-    return ArrayBackend(torch, torch.device(device), DEVICE_BYTES)
+SINGLE_THREAD = _SingleThread()
+"""NumPy always uses one thread for an operation, because batches run concurrently."""
