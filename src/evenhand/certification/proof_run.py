@@ -283,7 +283,7 @@ def _has_kernels(prover: Prover) -> bool:
         return kernels.is_compiled(events._decide_boxes, events._prove_boxes)
     from evenhand.certification.bounds.compiled import expansion
 
-    return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)
+    return kernels.is_compiled(expansion.run_order)
 
 
 def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, *, arrays: bool = False) -> bool:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from evenhand.certification.bounds.compiled.expansion import prove_boxes, refine_stack
+from evenhand.certification.bounds.compiled.expansion import run_order
 from evenhand.certification.bounds.compiled.lanes import LANES
 from evenhand.certification.bounds.compiled.problem import (
+    BoundOrder,
     BoxArrays,
     CompiledProblem,
-    SplitOrder,
+    KernelWorkspace,
     _attribute_axes,
     compiled_problem_of,
     kernel_workspace,
     state_bytes,
 )
-from evenhand.certification.bounds.compiled.shares import AttributeAxes
+from evenhand.certification.bounds.compiled.shares import AttributeAxes, ScratchBuffers
 from evenhand.certification.bounds.frontier import (
     MAX_SPLITS,
     BoxFrontier,
@@ -79,11 +79,13 @@ class CompiledBounder:
             other._own = self._own
         return other
 
-    def _work(self) -> Any:
-        """Allocate or return the work arrays of this thread."""
+    def _work(self) -> tuple[KernelWorkspace, ScratchBuffers, BoxArrays, BoxArrays]:
+        """Allocate or return the work arrays of this thread, the last two for a stack and for output."""
         if not hasattr(self._own, "work"):
-            self._own.work = kernel_workspace(self.problem)
-        return self._own.work
+            rooms = (_box_room(self.problem, rows) for rows in (CALL_BOXES + 4096, OUTPUT_BOXES))
+            self._own.work = (*kernel_workspace(self.problem), *rooms)
+        work: tuple[KernelWorkspace, ScratchBuffers, BoxArrays, BoxArrays] = self._own.work
+        return work
 
     def root(self) -> BoxFrontier:
         """Build a box of the whole domain."""
@@ -98,12 +100,8 @@ class CompiledBounder:
             The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
             unfair, boxes bounded.
         """
-        p = self.problem
-        work, _ = self._work()
+        work, scratch, stack, out = self._work()
         size = len(boxes)
-        if not hasattr(self._own, "room"):
-            self._own.room = tuple(_box_room(p, room) for room in (CALL_BOXES + 4096, OUTPUT_BOXES))
-        stack, out = self._own.room
         stack.low[:size], stack.high[:size], stack.plan[:size] = boxes.lo[::-1], boxes.hi[::-1], boxes.plan[::-1]
         stack.state[:size] = 0
         totals = np.zeros(3)
@@ -111,15 +109,15 @@ class CompiledBounder:
         record = boxes.cells.dtype
         parts: list[BoxFrontier] = []
         while size and totals[2] + LANES <= limit and not is_interrupted():
-            order = SplitOrder(threshold, float(min(limit, totals[2] + STEP_BOXES)), recording, self.plain)
-            size, count = refine_stack(p, work, stack, size, order, out, totals)
+            order = BoundOrder(self.plain, threshold, float(min(limit, totals[2] + STEP_BOXES)), recording)
+            size, count = run_order(self.problem, work, scratch, stack, size, order, out, totals)
             cells = pack_cells(out.low[:count], out.high[:count], record)
             part = frontier_of(cells, out.mass[:count].copy(), out.open[:count], plan=out.plan[:count].copy())
             part.kind[:] = out.kind[:count]
             parts.append(part)
         if size:
             low, high = stack.low[:size], stack.high[:size]
-            mass = p.mass(low, high)
+            mass = self.problem.mass(low, high)
             # These boxes are not bounded yet. Half of each is assumed to be open.
             parts.append(frontier_of(pack_cells(low, high, record), mass, 0.5 * mass, plan=stack.plan[:size].copy()))
         frontier = BoxFrontier.concatenate(parts) if parts else boxes[:0]
@@ -128,15 +126,17 @@ class CompiledBounder:
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
-        shares = np.zeros((2, len(boxes)))
+        work, scratch, stack, out = self._work()
+        order, shares = BoundOrder(self.plain, precision=precision), np.zeros((len(boxes), 2))
         for at in range(0, len(boxes), STEP_BOXES):
             if is_interrupted(GRACE_SECONDS):
                 break  # nothing is proved of the boxes that are left
-            cells = (boxes.lo[at : at + STEP_BOXES], boxes.hi[at : at + STEP_BOXES])
-            part = np.zeros((2, len(cells[0])))  # contiguous: the kernel is compiled for each layout of its arrays
-            prove_boxes(self.problem, *self._work(), cells, precision, self.plain, part)
-            shares[:, at : at + STEP_BOXES] = part
-        return shares.T
+            low, high = boxes.lo[at : at + STEP_BOXES], boxes.hi[at : at + STEP_BOXES]
+            size = len(low)
+            stack.low[:size], stack.high[:size] = low, high
+            run_order(self.problem, work, scratch, stack, size, order, out, np.zeros(3))
+            shares[at : at + size] = out.share[:size]
+        return shares
 
 
 def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
@@ -148,6 +148,7 @@ def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
             "state": (rows, state_bytes(problem)),
             "plan": (rows, MAX_SPLITS),
             "open mass kind": rows,
+            "share": (rows, 2),
         },
     )
 

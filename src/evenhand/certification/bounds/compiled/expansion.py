@@ -22,7 +22,20 @@ from evenhand.core.kernels import compile_kernel
 MAX_OPEN_SHARE = 0.9
 """Maximum estimate of the open share of a box from which cells were cut off: a proof may decide the rest."""
 
-jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+compile_entry = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+
+@compile_entry
+def run_order(problem, work, d, stack, size, order, out, totals):
+    """Prove the boxes on the stack if the order has a precision, else split them.
+
+    One kernel for both, because they share nearly all of their code. Returns as ``refine_stack``.
+    """
+    if order.precision[0] > 0:
+        prove_boxes(problem, work, d, stack, size, order, out)
+        return 0, size
+    return refine_stack(problem, work, stack, size, order, out, totals)
 
 
 @jit
@@ -104,21 +117,17 @@ def refine_stack(problem, work, stack, size, order, out, totals):
 
 
 @jit
-def prove_boxes(problem, work, d, cells, precision, plain, shares):
-    """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each, (2, boxes).
-
-    With ``plain`` every function is one piece, as a certificate's checker has them.
-    """
+def prove_boxes(problem, work, d, stack, size, order, out):
+    """Bound the first boxes of the stack as they are, sixteen neighbours at a time, and prove the share of each."""
     net, roles, axes = problem.network, problem.roles, problem.axes
     b, s, events = work.lanes, work.relaxation, work.events
-    low, high = cells
-    grid, room = precision
+    low, high = stack.low, stack.high
+    grid, room = order.precision
     # Each share is a lower bound: 1 if the bounds decide the whole box, else the proved shares of the disjoint events.
     attributes = axes.first.shape[0]
     at = 0
-    size = low.shape[0]
     b.known[:] = UNKNOWN
-    b.plain[0] = plain
+    b.plain[0] = order.plain
     while at < size:
         count = min(LANES, size - at)
         # Unused lanes repeat the last box, which widens no hull and costs nothing.
@@ -148,6 +157,6 @@ def prove_boxes(problem, work, d, cells, precision, plain, shares):
                         unfair += d.share[e]
                     else:
                         fair += d.share[e]
-            shares[0, at + t] = fair
-            shares[1, at + t] = unfair
+            out.share[at + t, 0] = fair
+            out.share[at + t, 1] = unfair
         at += count

@@ -332,7 +332,7 @@ class KernelWorkspace(NamedTuple):
 
 
 class BoxArrays(NamedTuple):
-    """Boxes in rows, as a stack or as output; see ``BoxFrontier``."""
+    """Boxes in rows, as a stack or as output; see ``BoxFrontier``. ``share`` are the fair and unfair shares proved."""
 
     low: NDArray[np.int32]
     high: NDArray[np.int32]
@@ -341,17 +341,24 @@ class BoxArrays(NamedTuple):
     open: Floats
     mass: Floats
     kind: NDArray[np.int8]
+    share: Floats
 
 
-class SplitOrder(NamedTuple):
-    """Limits of a split: undecided mass and number of boxes; whether decided parts are kept; and whether every function
-    is one piece.
+class BoundOrder(NamedTuple):
+    """Order to split or to prove boxes.
+
+    Attributes:
+        plain: Whether every function is one piece, as in the checker.
+        threshold, limit: Undecided mass of a part, and number of bounded boxes, at which splitting ends.
+        recording: Whether decided parts are kept.
+        precision: Grid steps and enumerated joint values of a proof. Zeros split.
     """
 
-    threshold: float
-    limit: float
-    recording: bool
     plain: bool
+    threshold: float = 0.0
+    limit: float = 0.0
+    recording: bool = False
+    precision: tuple[int, int] = (0, 0)
 
 
 def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, ScratchBuffers]:
