@@ -76,7 +76,7 @@ def test_what_is_proved_quickly_is_true(seed: int, most: int, tmp_path_factory: 
     high[0] = counts - 1
     inside = [((cells >= a) & (cells <= b)).all(axis=1) for a, b in zip(low, high, strict=True)]
     true = np.array([mass[here & fair].sum() / mass[here].sum() for here in inside])
-    claims = BoxClaims(np.minimum(1, true + 1e-9), np.minimum(1, 1 - true + 1e-9), *np.zeros((3, 5)))
+    claims = BoxClaims(np.minimum(1, true + 1e-9), np.minimum(1, 1 - true + 1e-9), *np.zeros((2, 5)))
     prove_claims(net, box_question_of(form, 2, separate=seed % 2 == 0), low, high, claims, most)
     assert (claims.proved_fair <= true + 1e-12).all(), seed
     assert (claims.proved_unfair <= 1 - true + 1e-12).all(), seed
@@ -217,7 +217,7 @@ def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
     form = form_of(question)
     net = float_network_of(question, form)
     answer = certification.certify(network, samples=5)
-    claims = BoxClaims(np.array([answer.certified + 1e-6]), np.array([answer.falsified + 1e-6]), *np.zeros((3, 1)))
+    claims = BoxClaims(np.array([answer.certified + 1e-6]), np.array([answer.falsified + 1e-6]), *np.zeros((2, 1)))
     prove_claims(net, box_question_of(form, 2), np.zeros((1, 2), dtype=np.int64), np.array([[4, 5]]), claims, 64)
     assert claims.proved_fair[0] == pytest.approx(answer.certified, abs=1e-9)
     assert claims.proved_unfair[0] == pytest.approx(answer.falsified, abs=1e-9)

@@ -59,6 +59,52 @@ def append(boxes: Boxes, other: Boxes) -> None:
         setattr(boxes, name, np.concatenate([getattr(boxes, name), getattr(other, name)]))
 
 
+HEADERS: dict[str, dict[tuple[Any, ...], Any]] = {
+    "conditions_over_unrestricted_cells": {("where",): ["age >= 99"]},
+    "conditions_that_most_cells_do_not_meet": {("where",): ["age >= 5"]},
+    "conditions_that_cannot_be_read": {("where",): ["everybody"]},
+    "conditions_on_nothing_known": {("where",): ["income > 3"]},
+    "no_protected_values": {("protected",): {"group": []}},
+    "nothing_is_protected": {("protected",): {}},
+    "protected_values_twice": {("protected",): {"group": [0.0, 1.0, 1.0]}},
+    "protected_values_outside_the_domain": {("protected",): {"group": [0.0, 1.0, 2.0, 3.0]}},
+    "another_attribute_is_protected": {("protected",): {"hours": [0.0, 1.0]}},
+    "a_gap_in_the_domain": {("attributes", AGE, "values"): 2},
+    "an_attribute_of_another_name": {("attributes", HOURS, "name"): "pay"},
+    "another_form_of_cells": {("attributes", AGE, "form"): "even"},
+    "another_digest": {("model", "fingerprint"): "0" * 64},
+    "another_kind_of_model": {("model", "kind"): "trees"},
+    "a_threshold_beyond_one": {("threshold",): 1.5},
+    "a_threshold_that_is_no_number": {("threshold",): math.nan},
+    "an_infinite_tolerance": {("threshold",): None, ("tolerance",): math.inf},
+    "a_tolerance_beside_a_threshold": {("threshold",): 0.5, ("tolerance",): 0.1},
+    "bands_that_decrease": {("threshold",): None, ("bands",): [0.6, 0.3]},
+    "more_outcomes_than_are_counted": {("outcomes",): [2, 3]},
+    "rounding_of_another_arithmetic": {("slack", "unit"): 2.0**-53},
+    "no_slack_for_the_activation": {("slack", "activation"): 0.0},
+    "more_is_said_of_rounding": {("slack", "says"): "holds for every arithmetic"},
+    "a_method_of_its_own": {("method",): "confirmed by a notary"},
+    "one_more_field": {("confirmed",): True},
+    "another_format": {("format",): 2},
+    "shares_in_other_parts": {("whole",): 2**16},
+}
+"""Forged entries of the header, by their place in it. All are refused."""
+
+
+def enter_header(changes: dict[tuple[Any, ...], Any]) -> Lie:
+    def lie(it: Opened) -> None:
+        for (*path, last), value in changes.items():
+            place: Any = it.head
+            for key in path:
+                place = place[key]
+            place[last] = copy.deepcopy(value)
+
+    return lie
+
+
+KINDS |= {name: (enter_header(changes), REFUSED) for name, changes in HEADERS.items()}
+
+
 # Whom it is about, and what they weigh.
 
 
@@ -93,26 +139,6 @@ def masses_of_too_few_cells(it: Opened) -> None:
 
 
 @kind()
-def conditions_over_unrestricted_cells(it: Opened) -> None:
-    it.head["where"] = ["age >= 99"]
-
-
-@kind()
-def conditions_that_most_cells_do_not_meet(it: Opened) -> None:
-    it.head["where"] = ["age >= 5"]
-
-
-@kind()
-def conditions_that_cannot_be_read(it: Opened) -> None:
-    it.head["where"] = ["everybody"]
-
-
-@kind()
-def conditions_on_nothing_known(it: Opened) -> None:
-    it.head["where"] = ["income > 3"]
-
-
-@kind()
 def one_protected_value(it: Opened) -> None:
     it.head["protected"] = {"group": [0.0]}
     it.fair[:], it.unfair[:] = WHOLE, 0
@@ -133,31 +159,6 @@ def a_pair_is_dropped(it: Opened) -> None:
 def a_pair_is_dropped_with_its_condition(it: Opened) -> None:
     a_pair_is_dropped(it)
     it.head["where"] = ["group < 2"]
-
-
-@kind()
-def no_protected_values(it: Opened) -> None:
-    it.head["protected"] = {"group": []}
-
-
-@kind()
-def nothing_is_protected(it: Opened) -> None:
-    it.head["protected"] = {}
-
-
-@kind()
-def protected_values_twice(it: Opened) -> None:
-    it.head["protected"] = {"group": [0.0, 1.0, 1.0]}
-
-
-@kind()
-def protected_values_outside_the_domain(it: Opened) -> None:
-    it.head["protected"] = {"group": [0.0, 1.0, 2.0, 3.0]}
-
-
-@kind()
-def another_attribute_is_protected(it: Opened) -> None:
-    it.head["protected"] = {"hours": [0.0, 1.0]}
 
 
 @kind()
@@ -184,11 +185,6 @@ def a_wider_domain(it: Opened) -> None:
 
 
 @kind()
-def a_gap_in_the_domain(it: Opened) -> None:
-    it.head["attributes"][AGE]["values"] = 2
-
-
-@kind()
 def a_domain_that_begins_later(it: Opened) -> None:
     it.head["attributes"][HOURS]["first"] += 1
 
@@ -199,18 +195,8 @@ def an_attribute_twice(it: Opened) -> None:
 
 
 @kind()
-def an_attribute_of_another_name(it: Opened) -> None:
-    it.head["attributes"][HOURS]["name"] = "pay"
-
-
-@kind()
 def attributes_in_another_order(it: Opened) -> None:
     it.head["attributes"].reverse()
-
-
-@kind()
-def another_form_of_cells(it: Opened) -> None:
-    it.head["attributes"][AGE]["form"] = "even"
 
 
 @kind()
@@ -219,16 +205,6 @@ def fewer_cells_than_boxes_have(it: Opened) -> None:
 
 
 # Which model, and which question.
-
-
-@kind()
-def another_digest(it: Opened) -> None:
-    it.head["model"]["fingerprint"] = "0" * 64
-
-
-@kind()
-def another_kind_of_model(it: Opened) -> None:
-    it.head["model"]["kind"] = "trees"
 
 
 @kind()
@@ -249,46 +225,16 @@ def a_threshold_that_nobody_reaches(it: Opened) -> None:
     it.fair[:], it.unfair[:] = WHOLE, 0
 
 
-@kind()
-def a_threshold_beyond_one(it: Opened) -> None:
-    it.head["threshold"] = 1.5
-
-
-@kind()
-def a_threshold_that_is_no_number(it: Opened) -> None:
-    it.head["threshold"] = math.nan
-
-
 @kind(NAMED)
 def a_huge_tolerance(it: Opened) -> None:
     it.head["threshold"], it.head["tolerance"] = None, 1e9
     it.fair[:], it.unfair[:] = WHOLE, 0
 
 
-@kind()
-def an_infinite_tolerance(it: Opened) -> None:
-    it.head["threshold"], it.head["tolerance"] = None, math.inf
-
-
-@kind()
-def a_tolerance_beside_a_threshold(it: Opened) -> None:
-    it.head["threshold"], it.head["tolerance"] = 0.5, 0.1
-
-
 @kind(NAMED)
 def bands_instead_of_labels(it: Opened) -> None:
     it.head["threshold"], it.head["bands"] = None, [0.999]
     it.fair[:], it.unfair[:] = 0, 0
-
-
-@kind()
-def bands_that_decrease(it: Opened) -> None:
-    it.head["threshold"], it.head["bands"] = None, [0.6, 0.3]
-
-
-@kind()
-def more_outcomes_than_are_counted(it: Opened) -> None:
-    it.head["outcomes"] = [2, 3]
 
 
 @kind()
@@ -303,47 +249,9 @@ def a_question_is_dropped(it: Opened) -> None:
     it.questions = []
 
 
-# What is assumed, and what else is said.
-
-
-@kind()
-def rounding_of_another_arithmetic(it: Opened) -> None:
-    it.head["slack"]["unit"] = 2.0**-53
-
-
-@kind()
-def no_slack_for_the_activation(it: Opened) -> None:
-    it.head["slack"]["activation"] = 0.0
-
-
-@kind()
-def more_is_said_of_rounding(it: Opened) -> None:
-    it.head["slack"]["says"] = "holds for every arithmetic"
-
-
-@kind()
-def a_method_of_its_own(it: Opened) -> None:
-    it.head["method"] = "confirmed by a notary"
-
-
-@kind()
-def one_more_field(it: Opened) -> None:
-    it.head["confirmed"] = True
-
-
 @kind()
 def one_field_less(it: Opened) -> None:
     del it.head["bands"]
-
-
-@kind()
-def another_format(it: Opened) -> None:
-    it.head["format"] = 2
-
-
-@kind()
-def shares_in_other_parts(it: Opened) -> None:
-    it.head["whole"] = 2**16
 
 
 # What is claimed of boxes.

@@ -87,7 +87,7 @@ def check_certificate(
         box = model if isinstance(model, AdditiveNetwork | TreeEnsemble) else model(statement.schema)
         recorded, provers = _rebuild_question(statement, box, question)
         say("comparing boxes with the domain", 0.0)
-        parts = [_check_partition(recorded, part) for part in statement.partitions]
+        parts = [_check_partition(recorded, part.boxes) for part in statement.partitions]
         totals = [
             _recompute_totals(recorded, part, boxes) for part, boxes in zip(statement.partitions, parts, strict=True)
         ]
@@ -95,7 +95,7 @@ def check_certificate(
         return CertificateCheck(
             verdict="rejected",
             fault=fault.message,
-            boxes=0 if statement is None else sum(len(part.low) for part in statement.partitions),
+            boxes=0 if statement is None else sum(len(part.boxes.low) for part in statement.partitions),
             confidence=CONFIDENCE,
             seed=seed,
             seconds=time.perf_counter() - started,
@@ -148,7 +148,7 @@ def check_certificate(
         certified=float_below(certified),
         falsified=float_below(falsified),
         undecided=float(1 - certified - falsified),
-        boxes=sum(len(part.low) for part in statement.partitions),
+        boxes=sum(len(part.boxes.low) for part in statement.partitions),
         checked=checked,
         exact=isinstance(box, TreeEnsemble),
         interrupted=verification.interrupted,
@@ -181,16 +181,14 @@ def _rebuild_question(
     return trees, [TreeProver(trees, part.least) for part in statement.partitions]
 
 
-def _check_partition(question: RecordedDomain, claimed: ClaimedPartition) -> ClaimedBoxes:
+def _check_partition(question: RecordedDomain, boxes: ClaimedBoxes) -> ClaimedBoxes:
     """Select the boxes with mass, numbered by cells with mass, and check that they partition the domain.
 
     Raises:
         CertificateError: The boxes leave a gap or overlap.
     """
-    low, high = claimed.low, claimed.high
-    boxes = ClaimedBoxes(low, high, claimed.fair, claimed.unfair)
     if any(axis.kept is not None for axis in question.axes):
-        low, high = low.astype(np.int64), high.astype(np.int64)
+        low, high = boxes.low.astype(np.int64), boxes.high.astype(np.int64)
         for i, axis in enumerate(question.axes):
             low[:, i], high[:, i] = axis.renumber_cells(low[:, i], high[:, i])
         boxes = boxes._replace(low=low, high=high).of(np.asarray((low <= high).all(axis=1)))

@@ -86,19 +86,11 @@ def recorded_question_of(
 
     domain = recorded_domain_of(statement, network.schema, question or AskedQuestion(), check_cells)
     bases, sizes = _assignment_bases(statement, network)
-    return RecordedQuestion(
-        statement=statement,
-        axes=tuple(
-            CellAxis(axis.attribute, axis.position, axis.cells, axis.kept, network.parts[axis.position])
-            for axis in domain.axes
-        ),
-        population=domain.population,
-        restricted=domain.restricted,
-        distance=domain.distance,
-        network=network,
-        bases=bases,
-        sizes=sizes,
+    axes = (
+        CellAxis(axis.attribute, axis.position, axis.cells, axis.kept, network.parts[axis.position])
+        for axis in domain.axes
     )
+    return RecordedQuestion(**vars(domain) | {"axes": tuple(axes)}, network=network, bases=bases, sizes=sizes)
 
 
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
@@ -180,16 +172,11 @@ def _add_terms(
     return sums
 
 
-def exact_line(part: AttributeTerm, entry: Fraction) -> tuple[Fraction, ...]:
-    """Compute the exact terms of one entry of an affine attribute in the first units."""
-    assert isinstance(part, LineTerm)
-    pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)
-    return tuple(Fraction(a) * entry + Fraction(b) for a, b in pairs)
-
-
 def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
     """Compute the exact terms of one entry in the first units, and their sizes."""
     if isinstance(part, LineTerm):
-        return exact_line(part, Fraction(entry)), np.abs(part.slope * entry) + np.abs(part.intercept)
+        pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)
+        exact = tuple(Fraction(slope) * Fraction(entry) + Fraction(intercept) for slope, intercept in pairs)
+        return exact, np.abs(part.slope * entry) + np.abs(part.intercept)
     row = part.at(np.array([entry]))[0]
     return tuple(Fraction(float(x)) for x in row), np.abs(row)

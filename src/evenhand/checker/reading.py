@@ -115,16 +115,12 @@ class ClaimedPartition(NamedTuple):
 
     Attributes:
         least: minimum number of different outcomes that counts as unfair treatment.
-        low, high: boxes, shape (boxes, attributes).
-        fair, unfair: claimed shares of each in parts of ``WHOLE``.
+        boxes: Boxes with their claimed shares.
         certified, falsified, of: the claimed totals.
     """
 
     least: int
-    low: NDArray[np.integer]
-    high: NDArray[np.integer]
-    fair: NDArray[np.uint32]
-    unfair: NDArray[np.uint32]
+    boxes: ClaimedBoxes
     certified: int
     falsified: int
     of: int
@@ -304,19 +300,10 @@ def _read_comparison(head: dict[str, Any], outcomes: list[int]) -> tuple[float |
 
 def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:
     blocks, totals = _read_blocks(cells, sections)
-    low, high, fair, unfair = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
-    if len(low) != int(totals["boxes"]):
-        raise CertificateError(f"the certificate has {len(low):,} boxes and claims {totals['boxes']:,}")
-    return ClaimedPartition(
-        least,
-        low,
-        high,
-        fair,
-        unfair,
-        int(totals["certified"]),
-        int(totals["falsified"]),
-        int(totals["of"]),
-    )
+    boxes = ClaimedBoxes(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
+    if len(boxes.low) != int(totals["boxes"]):
+        raise CertificateError(f"the certificate has {len(boxes.low):,} boxes and claims {totals['boxes']:,}")
+    return ClaimedPartition(least, boxes, *(int(totals[name]) for name in ("certified", "falsified", "of")))
 
 
 def _decompress(data: bytes, limit: int) -> bytes:

@@ -35,13 +35,11 @@ class BoxProof:
         confirmed: Whether the proof confirms the claim.
         refuted: Whether the proof contradicts the claim.
         fair, unfair: Proved shares.
-        parts: Number of parts of the box.
     """
 
     confirmed: bool
     fair: float
     unfair: float
-    parts: int
     refuted: bool = False
 
 
@@ -84,9 +82,9 @@ class BoxProver:
     def _prove(self, boxes: ClaimedBoxes, passes: list[tuple[BoxQuestion, int]]) -> list[BoxProof]:
         low, high, fair, unfair = boxes
         if self._constant:
-            return [BoxProof(not claim, 1.0, 0.0, 1) for claim in unfair.tolist()]
+            return [BoxProof(not claim, 1.0, 0.0) for claim in unfair.tolist()]
         n = len(low)
-        claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))
+        claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((2, n)))
         some = (fair > 0) | (unfair > 0)
         confirmed, refuted = ~some, np.zeros(n, dtype=np.bool_)
         for question, max_parts in passes:
@@ -99,11 +97,5 @@ class BoxProver:
             confirmed = (claims.proved_fair >= claims.fair) & (claims.proved_unfair >= claims.unfair)
             refuted = claims.proved_fair > 1 - claims.unfair + ROUNDING
             refuted |= claims.proved_unfair > 1 - claims.fair + ROUNDING
-        rows = (
-            confirmed,
-            claims.proved_fair,
-            claims.proved_unfair,
-            claims.parts.astype(np.int64),
-            refuted & ~confirmed,
-        )
+        rows = confirmed, claims.proved_fair, claims.proved_unfair, refuted & ~confirmed
         return [BoxProof(*row) for row in zip(*(column.tolist() for column in rows), strict=True)]

@@ -107,12 +107,10 @@ class Verification:
     """Result of a verification.
 
     Attributes:
-        state: Confirmed boxes.
         failed: Proofs of the boxes that were not confirmed, by box.
         interrupted: Whether an interrupt left boxes unverified.
     """
 
-    state: CheckState
     failed: dict[int, BoxProof] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -135,7 +133,7 @@ def verify_boxes(
         state: Boxes confirmed in earlier runs. Newly confirmed boxes are added.
         say: Callback for the share of verified boxes.
     """
-    verification = Verification(state)
+    verification = Verification()
     todo = chosen[~state.done[chosen]]
     doubtful: list[tuple[int, BoxProof]] = []
     looked = len(chosen) - len(todo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -337,9 +338,7 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
     different = show_quantity(share, "rate")
     among = "among people with a plausible counterpart" if certificate.no_counterpart > 0 else "in all"
     name = join_names(certificate.protected)
-    fair = ReportedNumber(
-        percent_at_least(certificate.certified), certificate.certified, "proved", basis=f"of {SIMULATED}"
-    )
+    fair = replace(_at_least(certificate.certified), basis=f"of {SIMULATED}")
     return [
         Metric(
             "certified fair",
@@ -363,6 +362,18 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
     ]
 
 
+def _proved(share: float) -> ReportedNumber:
+    return ReportedNumber(format_percent(share), share, "proved")
+
+
+def _at_least(share: float) -> ReportedNumber:
+    return ReportedNumber(percent_at_least(share), share, "proved")
+
+
+def _at_most(share: float) -> ReportedNumber:
+    return ReportedNumber(percent_at_most(share), share, "proved")
+
+
 def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
     """Yield the bounds for numbers of different outcomes, if requested."""
     if not certificate.outcomes:
@@ -372,8 +383,8 @@ def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
         TableRow(
             (
                 f"{share.least} or more",
-                ReportedNumber(percent_at_least(share.proved), share.proved, "proved"),
-                ReportedNumber(percent_at_most(share.possible), share.possible, "proved"),
+                _at_least(share.proved),
+                _at_most(share.possible),
             )
         )
         for share in certificate.outcomes
@@ -445,14 +456,10 @@ def _share_table(certificates: Sequence[Certificate]) -> Table:
         TableRow(
             (
                 join_names(certificate.protected),
-                ReportedNumber(percent_at_least(certificate.certified), certificate.certified, "proved"),
-                ReportedNumber(percent_at_least(certificate.falsified), certificate.falsified, "proved"),
-                ReportedNumber(percent_at_most(certificate.undecided), certificate.undecided, "proved"),
-                *(
-                    [ReportedNumber(format_percent(certificate.no_counterpart), certificate.no_counterpart, "proved")]
-                    if has_unmatched
-                    else []
-                ),
+                _at_least(certificate.certified),
+                _at_least(certificate.falsified),
+                _at_most(certificate.undecided),
+                *([_proved(certificate.no_counterpart)] if has_unmatched else []),
                 show_quantity(estimated_share(certificate), "rate"),
                 f"{METHODS.get(certificate.method, certificate.method)}; "
                 f"{format_count(certificate.boxes, 'box', 'boxes')} in {format_duration(certificate.seconds)} "
@@ -478,21 +485,10 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
     has_unmatched = any(certificate.no_counterpart > 0 for certificate in certificates)
     for certificate in certificates:
         name, compared = join_names(certificate.protected), 1 - certificate.no_counterpart
-        unfair = min(1.0, certificate.falsified / compared)
-        different = ReportedNumber(percent_at_least(unfair), unfair, "proved")
-        rows.append(TableRow((name, "proved to be different, at least", "", "", different)))
-        same = min(1.0, max(0.0, 1 - certificate.certified / compared))
-        rows.append(
-            TableRow(
-                (
-                    name,
-                    "not proved to be the same, at most",
-                    "",
-                    "",
-                    ReportedNumber(percent_at_most(same), same, "proved"),
-                )
-            )
-        )
+        least = _at_least(min(1.0, certificate.falsified / compared))
+        most = _at_most(min(1.0, max(0.0, 1 - certificate.certified / compared)))
+        rows.append(TableRow((name, "proved to be different, at least", "", "", least)))
+        rows.append(TableRow((name, "not proved to be the same, at most", "", "", most)))
         for draws in certificate.evidence:
             share = draws.unfair / draws.n
             description = SOURCES[draws.source].format(
@@ -542,10 +538,7 @@ def _place_blocks(certificate: Certificate) -> Iterator[Block]:
         TableRow(
             (
                 "; ".join(f"{attribute} {value}" for attribute, value in region.where.items()) or "everywhere",
-                *(
-                    ReportedNumber(format_percent(share), share, "proved")
-                    for share in (region.mass, region.falsified, region.undecided)
-                ),
+                *map(_proved, (region.mass, region.falsified, region.undecided)),
             )
         )
         for region in certificate.regions[:REGIONS]

@@ -30,11 +30,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from evenhand.certification.query.cells import Cells, cells_of
-from evenhand.certification.query.question import AskedDomain, Query
+from evenhand.certification.query.question import AskedDomain, Query, fold_term
 from evenhand.certification.query.rounding import RoundingError, rounding_error_of
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
+from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm
 from evenhand.population.independent import ProductPopulation
 from evenhand.schema.attribute import Value
 
@@ -101,26 +101,28 @@ def difference_query_of(
         protected, population, where: As for ``query_of``.
     """
     domain = AskedDomain.of(network.schema, protected, population, where)
-    varied, free = domain.varied, [i for i, *_ in domain.free]
     layers, fold = _single_output(network)
     parts, first_bias = network.parts, network.bias
-    assignments, biases = _distinct_biases(domain.assignments, varied, parts, first_bias)
+    assignments, biases = _distinct_biases(domain.assignments, domain.varied, parts, first_bias)
     pairs = check_assignments(len(assignments))
 
-    def cells_by(terms: dict[int, AttributeTerm]) -> tuple[Cells, ...]:
+    def cells_by(mapping: Floats) -> tuple[Cells, ...]:
         return tuple(
-            cells_of(attribute, i, terms[i], marginal, runs=runs) for i, attribute, marginal, runs in domain.free
+            cells_of(attribute, i, fold_term(parts[i], mapping), marginal, runs=runs)
+            for i, attribute, marginal, runs in domain.free
         )
 
-    cells = cells_by({i: parts[i] for i in free})
+    own_units = np.eye(len(first_bias))
+    cells = cells_by(own_units)
     sizes = sum((each.size() + np.abs(each.offset) for each in cells), np.zeros(len(first_bias)))
     fixed = np.abs(first_bias) + sum(
-        (np.abs(parts[i].at(assignments[:, c])).max(axis=0) for c, i in enumerate(varied)), np.zeros(len(first_bias))
+        (np.abs(parts[i].at(assignments[:, c])).max(axis=0) for c, i in enumerate(domain.varied)),
+        np.zeros(len(first_bias)),
     )
     reach = _deployed_error(sizes, fixed, len(parts), layers, fold)
     if layers and len(assignments) > 1:
         twin = rewrite_differences(biases, layers, pairs, limit)
-        cells = cells_by({i: _select_units(parts[i], twin.units) for i in free})
+        cells = cells_by(own_units[:, twin.units])
     else:
         # Without hidden units the differences are constants. Under one assignment there are none, which one margin
         # represents.
@@ -128,7 +130,7 @@ def difference_query_of(
         pairs = pairs or [(0, 0)]
         constant = outputs[[p for p, _ in pairs]] - outputs[[q for _, q in pairs]] - limit
         twin = DifferenceNetwork(np.zeros(len(pairs), dtype=np.int64), constant, ())
-        cells = cells_by({i: _no_term(parts[i], len(pairs)) for i in free})
+        cells = cells_by(np.zeros((len(first_bias), len(pairs))))
     offset = sum((each.offset for each in cells), np.zeros(len(twin.units)))
     return DifferenceQuery(
         network=network,
@@ -184,19 +186,6 @@ def _distinct_biases(
     terms = [parts[i].at(assignments[:, column]) for column, i in enumerate(varied)]
     distinct = np.sort(np.unique(np.hstack(terms), axis=0, return_index=True)[1])
     return assignments[distinct], bias + np.sum(terms, axis=0)[distinct]
-
-
-def _select_units(part: AttributeTerm, units: Integers) -> AttributeTerm:
-    if isinstance(part, LineTerm):
-        return LineTerm(slope=part.slope[units], intercept=part.intercept[units])
-    return replace(part, rows=part.rows[:, units])
-
-
-def _no_term(part: AttributeTerm, units: int) -> AttributeTerm:
-    """Build a term that is zero in all ``units``."""
-    if isinstance(part, LineTerm):
-        return LineTerm(slope=np.zeros(units), intercept=np.zeros(units))
-    return replace(part, rows=np.zeros((len(part.rows), units)))
 
 
 class DifferenceNetwork(NamedTuple):

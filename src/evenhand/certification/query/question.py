@@ -435,7 +435,7 @@ class NormalForm:
         if layers:
             layers = (*layers[:-1], AffineLayer(layers[-1].weights @ fold, layers[-1].bias @ fold - shift))
         else:
-            bias, parts = bias @ fold - shift, tuple(_fold_term(part, fold) for part in parts)
+            bias, parts = bias @ fold - shift, tuple(fold_term(part, fold) for part in parts)
         return cls(
             network=network,
             asked=subdomain,
@@ -522,7 +522,8 @@ def _margin_map(network: AdditiveNetwork) -> tuple[Integers, Floats]:
     return pairs, identity[:, pairs[:, 1]] - identity[:, pairs[:, 0]]
 
 
-def _fold_term(part: AttributeTerm, fold: Floats) -> AttributeTerm:
+def fold_term(part: AttributeTerm, fold: Floats) -> AttributeTerm:
+    """Map the terms of an attribute from units to combinations of them, by a matrix (units, combinations)."""
     if isinstance(part, LineTerm):
         return LineTerm(slope=part.slope @ fold, intercept=part.intercept @ fold)
     return replace(part, rows=part.rows @ fold)

@@ -36,14 +36,12 @@ class BoxClaims(NamedTuple):
     Attributes:
         fair, unfair: Claimed shares, exactly 1 for an entire box.
         proved_fair, proved_unfair: Proved shares.
-        parts: Number of parts of each box.
     """
 
     fair: Floats
     unfair: Floats
     proved_fair: Floats
     proved_unfair: Floats
-    parts: Floats
 
 
 class BoxParts(NamedTuple):
@@ -126,7 +124,6 @@ def prove_boxes(net, question, low, high, claims, limits, parts, work):
                 if not entire and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
                     _count_part(net, question, levels - 1, parts, bounds, counts, p)
             n += 1
-        claims.parts[k] = n
         claims.proved_fair[k] = _sum_shares(mass, fair, n)
         claims.proved_unfair[k] = _sum_shares(mass, unfair, n)
 

@@ -53,7 +53,7 @@ class TreeProver:
         # Claimed in parts of ALL, rounded up: a share of WHOLE parts is all of it.
         claims = [[-(-int(parts) * ALL // WHOLE) for parts in shares] for shares in (fair, unfair)]
         claimed = np.array(claims, dtype=np.int64).T.copy()
-        proved = np.zeros((len(low), 3), dtype=np.int64)
+        proved = np.zeros((len(low), 2), dtype=np.int64)
         if not hasattr(self._own, "work"):
             self._own.work = tree_arrays_for(self._forest)
         axes = low.shape[1]
@@ -70,10 +70,10 @@ class TreeProver:
             part_shares,
         )
         proofs = []
-        for (a, b), (fair_share, unfair_share, number) in zip(claimed.tolist(), proved.tolist(), strict=True):
+        for (a, b), (fair_share, unfair_share) in zip(claimed.tolist(), proved.tolist(), strict=True):
             confirmed = fair_share >= a and unfair_share >= b
             refuted = not confirmed and (fair_share > ALL - b or unfair_share > ALL - a)
-            proofs.append(BoxProof(confirmed, fair_share / ALL, unfair_share / ALL, number, refuted))
+            proofs.append(BoxProof(confirmed, fair_share / ALL, unfair_share / ALL, refuted))
         return proofs
 
 
@@ -85,7 +85,7 @@ def prove_boxes(f, w, low, high, claimed, proved, parts, part_shares):
         f, w: the trees, and work arrays.
         low, high: boxes, shape (n, axes).
         wanted: shares to reach, fair and unfair, out of ``ALL``, shape (n, 2).
-        proved: takes shares that were proved, and the number of parts, shape (n, 3).
+        proved: receives the proved shares, shape (n, 2).
         parts: room for the parts of a box, (2, most + 1, axes).
         known: of each part mass, shares proved fair and unfair, where to cut it, (most + 1, 5).
     """
@@ -124,7 +124,6 @@ def prove_boxes(f, w, low, high, claimed, proved, parts, part_shares):
             n += 1
         for kind in range(2):
             proved[b, kind] = _sum_parts(part_shares, n, 1 + kind)
-        proved[b, 2] = n
 
 
 @jit

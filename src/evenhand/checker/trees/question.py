@@ -120,11 +120,7 @@ def recorded_trees_of(
         if flags is not None and with_mass is not None:
             answers[test] = flags[with_mass]
     return RecordedTrees(
-        statement=statement,
-        axes=domain.axes,
-        population=domain.population,
-        restricted=domain.restricted,
-        distance=domain.distance,
+        **vars(domain),
         ensemble=ensemble,
         tests=tests,
         assigned=_answers_of_assignments(statement, ensemble, columns, tests),
