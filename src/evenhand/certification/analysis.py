@@ -103,7 +103,7 @@ def certify(
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
         with limit.enforced():
-            result = certify_counterparts(network, population, config, drawn or Draws(), (say, compilation))
+            result = certify_counterparts(network, population, config, drawn or Draws(), compilation)
         return result.model_copy(update=_stated(result, network, compilation))
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError(
@@ -123,7 +123,7 @@ def certify(
         # Each number of outcomes is a separate question. The remaining ones share the rest of the limits.
         questions = 3 + len(counts) - least
         share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
-        proof = _prove(network, population, share, least, writer, (say, compilation), workers)
+        proof = _prove(network, population, share, least, writer, compilation, workers)
         run = proof[0]
         efforts.append(run.proved_mass.boxes / boxes_per_second(run.question))
         return proof
@@ -207,15 +207,14 @@ def _prove(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    how: tuple[Progress, Compilation],
+    compilation: Compilation,
     workers: int | None,
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove the shares of one question, in which ``least`` different outcomes count as unfair treatment."""
-    say, compilation = how
     started, processor = time.perf_counter(), time.process_time()
     question = _question_of(model, population, config, least)
     method, prove = _choose_proof(question, config, compilation, recorder, workers)
-    run = QueryRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
+    run = QueryRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
     if recorder is not None:
         recorder.begin(question, model, method)
     outcome = prove(run)

@@ -45,7 +45,7 @@ def certify_counterparts(
     population: MixturePopulation,
     config: CertifyConfig,
     drawn: Draws,
-    how: tuple[Progress, Compilation],
+    compilation: Compilation,
 ) -> Certificate:
     """Certify a network by plausible counterparts.
 
@@ -53,7 +53,6 @@ def certify_counterparts(
         OptionError: The model or the method does not support counterparts.
         LimitError: The kernels are not compiled, and may not be.
     """
-    say, compilation = how
     if not isinstance(network, AdditiveNetwork):
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     started, processor = time.perf_counter(), time.process_time()
@@ -83,7 +82,7 @@ def certify_counterparts(
         arrays = compilation.uses_arrays(question.query, config.arrays)
         threads = config.jobs or count_processors()
         bounder = OrbitBounder(question, lambda query: choose_bounder(query, arrays, threads))
-    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
+    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
     if enumerated or question.constant:
         return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)
     if scored:

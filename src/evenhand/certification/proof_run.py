@@ -227,12 +227,13 @@ class Compilation:
 
     Attributes:
         left_out: Provers that were not compiled.
+        say: Callback for progress.
     """
 
     def __init__(self, limit: float, say: Progress) -> None:
         self.left_out: list[Prover] = []
         self._limit = limit
-        self._say = say
+        self.say = say
 
     def allows(self, prover: Prover) -> bool:
         """Check whether the kernels of a prover are compiled, or may be. If not, the prover is left out."""
@@ -256,7 +257,7 @@ class Compilation:
                 "takes too long for the time limit",
                 hint=f"run once without a time limit, or with one of {seconds / COMPILE_SHARE:g} s or more",
             )
-        self._say("preparing" if _has_kernels(prover) else COMPILING, 0.0)
+        self.say("preparing" if _has_kernels(prover) else COMPILING, 0.0)
 
     def uses_arrays(self, query: Query, requested: bool) -> bool:
         """Check whether arrays are requested, are the default, or replace kernels that may not be compiled.

@@ -36,7 +36,7 @@ COLLECTION_THRESHOLD = 20_000
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
-class _InternalLibrary(JITCodeLibrary):
+class _InternalLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
     """Code that is turned into machine code only as a part of its callers.
 
     By default, Numba optimises each function together with everything it calls, so that the code of a deep call is
@@ -62,7 +62,7 @@ class _InternalLibrary(JITCodeLibrary):
         """Ignore the environment, which only Python wrappers need."""
 
 
-class _InternalCompiler(Compiler):
+class _InternalCompiler(Compiler):  # type: ignore[misc]
     """Compiler of functions that only kernels call."""
 
     def define_pipelines(self) -> Any:

@@ -102,7 +102,7 @@ class CertificateWriter:
                 hint="leave the certificate out, or describe the number with `edges`, or with 4,096 values or fewer",
             )
         self._query = query
-        self._kinds = [_smallest_dtype(cells.count) for cells in query.cells]
+        self._kinds = [np.min_scalar_type(cells.count - 1).newbyteorder("<") for cells in query.cells]
         self._total = int(np.prod([cells.total for cells in query.cells], dtype=object)) if query.cells else 1
         self._mass = self._certified = self._falsified = self._boxes = 0
         if self._begun:
@@ -237,10 +237,6 @@ def _round_down(shares: Floats) -> NDArray[np.uint32]:
     return np.where(shares >= 1, WHOLE, np.maximum(parts, 0)).astype(np.uint32)
 
 
-def _smallest_dtype(count: int) -> str:
-    return "<u1" if count <= 2**8 else "<u2" if count <= 2**16 else "<u4"
-
-
 def _file_header(
     query: Question, model: AdditiveNetwork | TreeEnsemble, method: str, outcomes: Sequence[int]
 ) -> dict[str, Any]:
@@ -289,11 +285,6 @@ def _describe_cells(cells: Cells) -> dict[str, Any]:
 
 
 def _cell_arrays(cells: Cells) -> list[NDArray[Any]]:
-    listed: list[NDArray[Any]] = []
-    if cells.entries is not None:
-        listed.append(cells.entries.astype("<f8"))
-    if cells.ends is not None:
-        listed.append(cells.ends.astype("<f8"))
-    if cells.cumulative is not None:
-        listed.append(np.diff(cells.cumulative).astype("<i8"))
-    return listed
+    weights = None if cells.cumulative is None else np.diff(cells.cumulative)
+    listed = ((cells.entries, "<f8"), (cells.ends, "<f8"), (weights, "<i8"))
+    return [array.astype(kind) for array, kind in listed if array is not None]

@@ -52,7 +52,8 @@ def enumerate_domain(query: Query) -> Enumeration:
         if query.demanded is not None:
             status[begin : begin + len(points)] = _classify_demanded(query, points)
             continue
-        status[begin : begin + len(points)] = classify_points(_possible_labels(query, points), query.least)
+        labels = [possible_labels(query, units > reach, units < -reach) for units, reach in _margins(query, points)]
+        status[begin : begin + len(points)] = classify_points(np.stack(labels), query.least)
     return Enumeration(status=status, mass=point_masses(query))
 
 
@@ -79,11 +80,6 @@ def point_masses(query: Question) -> Floats:
         weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
         masses = (masses[:, None] * weights).ravel()
     return masses
-
-
-def _possible_labels(query: Query, points: Integers) -> Integers:
-    """Compute the sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
-    return np.stack([possible_labels(query, units > reach, units < -reach) for units, reach in _margins(query, points)])
 
 
 def possible_labels(query: Query, above: Booleans, below: Booleans) -> Integers:

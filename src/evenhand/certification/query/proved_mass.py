@@ -242,14 +242,7 @@ class ProvedMass:
             return
         self._next = max(self._next + 1, int(self._next * 1.15))
         certified, falsified = self._sums
-        self.history.append(
-            ProgressPoint(
-                seconds=time.perf_counter() - self._started,
-                boxes=self.boxes,
-                certified=min(1.0, certified + more[0]),
-                falsified=min(1.0, falsified + more[1]),
-            )
-        )
+        self._record(self.boxes, certified + more[0], falsified + more[1])
 
     def fork(self) -> ProvedMass:
         """Return an empty account of the same regions, for a part of the domain."""
@@ -270,14 +263,11 @@ class ProvedMass:
     def note_parts(self, parts: Sequence[ProvedMass]) -> None:
         """Record the progress of the run after some parts, which are not merged yet."""
         certified, falsified = (kind + sum(part._sums[i] for part in parts) for i, kind in enumerate(self._sums))
-        self.history.append(
-            ProgressPoint(
-                seconds=time.perf_counter() - self._started,
-                boxes=self.boxes + sum(part.boxes for part in parts),
-                certified=min(1.0, certified),
-                falsified=min(1.0, falsified),
-            )
-        )
+        self._record(self.boxes + sum(part.boxes for part in parts), certified, falsified)
+
+    def _record(self, boxes: int, certified: float, falsified: float) -> None:
+        shares = {"certified": min(1.0, certified), "falsified": min(1.0, falsified)}
+        self.history.append(ProgressPoint(seconds=time.perf_counter() - self._started, boxes=boxes, **shares))
 
     def regions(self) -> tuple[Subregion, ...]:
         """List the coarse regions with falsified or undecided mass, in decreasing order of that mass."""

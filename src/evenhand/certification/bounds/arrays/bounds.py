@@ -128,9 +128,9 @@ class BatchBounds:
         """
         net = self.network
         columns: list[Floats] = [np.zeros(0)] * (len(net.lines) + len(net.tables))
-        if not self.layers:
-            weights, live = np.ones_like(self.first_low), slice(None)
-        else:
+        live: Integers | slice = slice(None)
+        weights = np.ones_like(self.first_low)
+        if self.layers:
             weights, live = self._gaps(), self.layers[0].live
         if len(net.lines):
             moved = weights @ np.abs(net.columns[: len(net.lines)][:, live]).T * self.span
@@ -140,11 +140,11 @@ class BatchBounds:
             columns[table.attribute] = np.sum((high_terms[:, live] - low_terms[:, live]) * weights, 1)
         return np.stack(columns, 1)
 
-    def lower_extreme(self, coefficients: Floats, boxes: Floats | None = None) -> Floats:
+    def lower_extreme(self, coefficients: Floats, boxes: Integers | None = None) -> Floats:
         """Return the smallest value over the boxes of additive functions, but for their constants, shape (rows,)."""
         return -self._upper_extreme(-coefficients, boxes)
 
-    def _upper_extreme(self, coefficients: Floats, boxes: Floats | None) -> Floats:
+    def _upper_extreme(self, coefficients: Floats, boxes: Integers | None) -> Floats:
         # Terms are independent in a box: a line is greatest at middle + radius or at middle - radius, by the sign of
         # its slope, and a table at the greatest of its cells inside.
         net = self.network
@@ -155,7 +155,7 @@ class BatchBounds:
         for table, inside in zip(net.tables, self.inside, strict=True):
             cells = coefficients[:, lines + table.begin : lines + table.end]
             total = total + np.amax(np.where(inside if boxes is None else inside[boxes], cells, -np.inf), 1)
-        return total
+        return np.asarray(total)
 
     def _relax_layer(self, low: Floats, high: Floats, error: Floats) -> LayerBounds:
         # In use: units that may be on in some box, or that the deployed float32 unit may take for on.
@@ -294,14 +294,14 @@ class BatchBounds:
         for table, inside in zip(self.network.tables, self.inside, strict=True):
             masked = np.where(inside[boxes][:, :, None], cells[:, table.begin : table.end], none)
             total = total + end(masked, 1)
-        return total
+        return np.asarray(total)
 
     def _rows(self) -> int:
         """Return the rows that may go back at once."""
         widest = max([int(layer.live.shape[0]) for layer in self.layers] + [int(self.network.columns.shape[0])])
         return max(16, WORK_BYTES // (8 * 8 * max(1, widest)))
 
-    def _unit_bounds(self, k: int, boxes: Floats, units: Floats, up: bool) -> Floats:
+    def _unit_bounds(self, k: int, boxes: Integers, units: Integers, up: bool) -> Floats:
         """Return the lower bounds, or upper, of single units of layer k over single boxes, shape (rows,)."""
         net = self.network
         layer = self.layers[-1]
@@ -313,11 +313,11 @@ class BatchBounds:
             k - 1, part, weights[:, layer.mixed :], constant, up, below, boxes
         )
         if up:
-            return np.amax(constants, 1) + self._upper_extreme(coefficients, boxes)
-        return np.amin(constants, 1) + self.lower_extreme(coefficients, boxes)
+            return np.asarray(np.amax(constants, 1) + self._upper_extreme(coefficients, boxes))
+        return np.asarray(np.amin(constants, 1) + self.lower_extreme(coefficients, boxes))
 
     def _through_relu(
-        self, layer: LayerBounds, weights: Floats, up: bool, below: Floats, boxes: Floats | None
+        self, layer: LayerBounds, weights: Floats, up: bool, below: Floats, boxes: Integers | None
     ) -> tuple[Floats, Floats]:
         """Replace mixed ReLUs by their lines, as the signs of their weights ask for; gives weights and constants."""
         slope, shift = layer.lines.slope, layer.lines.shift
@@ -334,7 +334,7 @@ class BatchBounds:
         constant: Floats,
         up: bool,
         below: list[Floats],
-        boxes: Floats | None,
+        boxes: Integers | None,
     ) -> tuple[Floats, Floats]:
         """From weights on layer k's mixed units and on those always on, behind ReLU no more, to the attributes."""
         net = self.network

@@ -37,22 +37,6 @@ class MarginFunctions(ArrayRows):
         return len(self.kind)
 
 
-def box_moments(network: ArrayNetwork, low: Integers, high: Integers) -> tuple[Floats, Floats, Floats]:
-    """Mass of boxes (boxes,), and mean and variance of the positions along lines, (boxes, lines)."""
-    # From prefix sums W, WX, WXX: mean = WX / W, variance = WXX / W - mean^2. In a cell ``reach`` wide positions are
-    # uniform: half of it on the mean, its square / 12 on the variance. Masses of attributes multiply.
-    axes = network.axes
-    begin, end = axes.first + low, axes.first + high + 1
-    weight = axes.weight[end] - axes.weight[begin]
-    lines = network.lines
-    inside = np.maximum(weight[:, lines], 1e-300)
-    mean = (axes.moment[end] - axes.moment[begin])[:, lines] / inside
-    square = (axes.square[end] - axes.square[begin])[:, lines] / inside
-    reach = network.reach
-    variance = np.maximum(0.0, square - mean * mean) + reach**2 / 12
-    return (weight / axes.total).prod(axis=1), mean + 0.5 * reach, variance
-
-
 def margin_functions_of(
     network: ArrayNetwork, low: Integers, high: Integers, *, scoring: bool
 ) -> tuple[MarginFunctions, Floats]:
@@ -122,15 +106,22 @@ class _FunctionMoments:
     """Means and variances of additive functions over boxes, as the population has them."""
 
     def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
-        _, self.mean, self.variance = box_moments(network, low, high)
+        # From prefix sums W, WX, WXX: mean = WX / W, variance = WXX / W - mean^2. In a cell ``reach`` wide, positions
+        # are uniform: half of it on the mean, its square / 12 on the variance.
+        axes, lines, reach = network.axes, network.lines, network.reach
+        begin, end = axes.first[lines] + low[:, lines], axes.first[lines] + high[:, lines] + 1
+        inside = np.maximum(axes.weight[end] - axes.weight[begin], 1e-300)
+        mean = (axes.moment[end] - axes.moment[begin]) / inside
+        square = (axes.square[end] - axes.square[begin]) / inside
+        self.mean = mean + 0.5 * reach
+        self.variance = np.maximum(0.0, square - mean * mean) + reach**2 / 12
         self.tables: list[tuple[slice, Floats]] = []
-        axes, lines = network.axes, len(network.lines)
         for table in network.tables:
             i, cells = table.attribute, np.arange(table.end - table.begin)
             weight = np.diff(axes.weight[axes.first[i] : axes.first[i] + len(cells) + 1])
             inside = np.where((cells >= low[:, [i]]) & (cells <= high[:, [i]]), weight, 0.0)
             inside /= np.maximum(inside.sum(axis=1, keepdims=True), 1e-300)
-            self.tables.append((slice(lines + table.begin, lines + table.end), inside))
+            self.tables.append((slice(len(lines) + table.begin, len(lines) + table.end), inside))
 
     def of(self, coefficients: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of each box's function, shape (boxes,)."""
