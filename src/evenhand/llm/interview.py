@@ -230,7 +230,10 @@ def open_interview(
         OptionError: The file has no name list, or its groups are unknown, or there are too few rows.
         DataError: The data cannot be read.
     """
-    file = _read_model(model)
+    if isinstance(model, Mapping):
+        file = check_configuration(lambda: ScreeningFile.model_validate(dict(model)), ScreeningFile, location="model")
+    else:
+        file = model if isinstance(model, ScreeningFile) else read_screening_file(model)
     config = _resolve_plan(file, config)
     entries = dict(file.people or {})
     source, compare = entries.pop("names", None), entries.pop("compare", None)
@@ -240,7 +243,8 @@ def open_interview(
             location=f"{file.name}, people",
             hint="people: {names: bertrand-mullainathan, compare: [[white man, black man]]}",
         )
-    names = _load_names(str(source), file)
+    path = (file.path.parent if file.path else Path()) / str(source)
+    names = load_name_list(path if path.is_file() else str(source))
     pairs = _read_pairs(compare, names, file)
     groups = {group: names.by_group()[group] for group in dict.fromkeys(group for pair in pairs for group in pair)}
     candidates = file.answers.candidates or 1
@@ -265,8 +269,8 @@ def open_interview(
         groups={group: len(members) for group, members in groups.items()},
         warnings=check_name_list(names, pairs),
     )
-    path = None if answers is None else Path(answers)
-    chat = LanguageModel(file, answers=path, calls=config.calls, money=config.money, at_once=config.at_once)
+    kept = None if answers is None else Path(answers)
+    chat = LanguageModel(file, answers=kept, calls=config.calls, money=config.money, at_once=config.at_once)
     interview = Interview(
         chat,
         config,
@@ -281,18 +285,6 @@ def open_interview(
     )
     interview.check_exchange()
     return interview
-
-
-def _read_model(model: Any) -> ScreeningFile:
-    if isinstance(model, Mapping):
-        return check_configuration(lambda: ScreeningFile.model_validate(dict(model)), ScreeningFile, location="model")
-    return model if isinstance(model, ScreeningFile) else read_screening_file(model)
-
-
-def _load_names(source: str, file: ScreeningFile) -> NameList:
-    """Load the name list of a model file: a file in the same folder, or a bundled list."""
-    path = (file.path.parent if file.path else Path()) / source
-    return load_name_list(path if path.is_file() else source)
 
 
 def _read_pairs(compare: object, names: NameList, file: ScreeningFile) -> list[tuple[str, str]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -182,7 +181,10 @@ class AuditNumbers:
             group_1=interview.groups[a],
             group_0=interview.groups[b],
             template=interview.positions[template],
-            row=plain_values(interview.rows[template][0]),
+            row={
+                name: value if value is None or isinstance(value, str | int | float | bool) else str(value)
+                for name, value in plain_row(interview.rows[template][0]).items()
+            },
             scenario=scenario,
             pairs=len(value),
             mean_1=low + interview.unit * float(means[0]),
@@ -231,14 +233,6 @@ class AuditNumbers:
                 "Fresh questions about the templates that differed most could not be asked, so no template is "
                 "confirmed. Allow more calls, money or time."
             )
-
-
-def plain_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a row to JSON values; missing values become None, and unsupported types become text."""
-    return {
-        name: value if value is None or isinstance(value, str | int | float | bool) else str(value)
-        for name, value in plain_row(row).items()
-    }
 
 
 def _worst_case(value: Floats, unknown: Booleans) -> tuple[float, float]:

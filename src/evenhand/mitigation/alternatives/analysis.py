@@ -103,7 +103,13 @@ def find_alternatives(
         search = _Search(subject, config, test, out, progress or ignore_progress, started)
         recipes = search.propose()
         result = search.compare(recipes, test_name, count_queries())
-    return AlternativeSearch(result, tuple(map(search.model, recipes)), tuple(map(search.saver, recipes)))
+    models = tuple(map(search.model, recipes))
+    # A model of the original kind is written in its own format.
+    savers = tuple(
+        (recipe.source.save if recipe.rule is None else None) or SaveScorer(model, config.decide_without)
+        for recipe, model in zip(recipes, models, strict=True)
+    )
+    return AlternativeSearch(result, models, savers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,12 +377,6 @@ class _Search:
             return recipe.source.scorer
         groups, membership = (self.groups, None) if recipe.uses_group else (None, self.membership)
         return AlternativeModel(recipe.source.scorer, recipe.rule, groups, membership, recipe.recipe)
-
-    def saver(self, recipe: CandidateRecipe) -> Callable[[Path], tuple[Path, ...]]:
-        """Return the function that writes a candidate."""
-        if recipe.rule is None and recipe.source.save is not None:  # a model of the original kind
-            return recipe.source.save
-        return SaveScorer(self.model(recipe), self.config.decide_without)
 
 
 def _judge(picked: AlternativeCandidate) -> tuple[int | None, str]:

@@ -45,16 +45,6 @@ def reweighing_weights(group: Integers, favourable: Booleans, strength: float = 
     return np.asarray(ratio.ravel()[cell] ** strength)
 
 
-def fit_weighted(learner: Learner, people: People, weights: Floats, *, seed: int) -> Scorer:
-    """Fit a model with weights (n,). A learner without weights is trained on people resampled by them."""
-    if learner.takes_weights:
-        return learner.fit(TrainingSet.plain(people, weights), seed=seed)
-    cumulated = np.cumsum(weights) / weights.sum()
-    offset = np.random.default_rng([seed, 61]).random()
-    rows = np.searchsorted(cumulated, (np.arange(len(people)) + offset) / len(people))
-    return learner.fit(TrainingSet.plain(people.at(np.minimum(rows, len(people) - 1))), seed=seed)
-
-
 def assign_folds(group: Integers, favourable: Booleans, *, seed: int) -> Integers:
     """Assign a fold to each person (n,), stratified by group and label."""
     rng = np.random.default_rng([seed, 62])
@@ -130,15 +120,24 @@ class CrossFitting:
         return sources
 
     def fitted_source(self, strength: float) -> ScoreSource:
-        """Refit the original model with reweighing of the given strength."""
+        """Refit the original model with reweighing of the given strength.
+
+        A learner without weights is trained on people resampled by them.
+        """
         learner = self.learner
         assert learner is not None, "models are refitted only with a learner"
         weights = reweighing_weights(self.group, self.people.favourable, strength)
 
         def fit(rows: Integers, people: People) -> Scorer:
-            if strength == 0:
-                return learner.fit(TrainingSet.plain(people.at(rows)), seed=self.seed)
-            return fit_weighted(learner, people.at(rows), weights[rows], seed=self.seed)
+            if strength == 0 or learner.takes_weights:
+                return learner.fit(
+                    TrainingSet.plain(people.at(rows), weights[rows] if strength else None), seed=self.seed
+                )
+            cumulated = np.cumsum(weights[rows]) / weights[rows].sum()
+            offset = np.random.default_rng([self.seed, 61]).random()
+            places = np.searchsorted(cumulated, (np.arange(len(rows)) + offset) / len(rows))
+            sample = people.at(rows).at(np.minimum(places, len(rows) - 1))
+            return learner.fit(TrainingSet.plain(sample), seed=self.seed)
 
         hidden = self._used(self.hidden)
         scorer, inputs, refitted = self._cross_fit(fit, hidden)

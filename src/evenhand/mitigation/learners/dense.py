@@ -106,11 +106,6 @@ class DenseLearner:
         values = {part.name: getattr(trained, part.name) for part in fields(trained) if part.init}
         return TrainedNetwork(**values, dense=tuple(layers))
 
-    def resume_from(self, scorer: Scorer) -> DenseLearner:
-        """Return a learner that continues from a network trained by this learner."""
-        assert isinstance(scorer, TrainedNetwork), "the network was trained by this learner"
-        return DenseLearner(self.given, scorer.dense)
-
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write a network as ``.npz``."""
         file_ending(path, self.endings)

@@ -12,6 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from evenhand.individual.flips import Variants, find_flips, merge_by_unprotected
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings, FoundProfiles, profiles_from_table
-from evenhand.mitigation.learners.dense import DenseLearner
+from evenhand.mitigation.learners.dense import DenseLearner, TrainedNetwork
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import TrainingSet, class_positions
@@ -102,12 +103,6 @@ def doubling_amounts(start: int, limit: int) -> Iterator[int]:
     yield limit
 
 
-def take_in_turns(sources: Sequence[Floats]) -> Floats:
-    """Interleave the rows of several arrays."""
-    turn = np.concatenate([np.arange(len(rows)) for rows in sources])
-    return np.asarray(np.concatenate(sources)[np.argsort(turn, kind="stable")])
-
-
 def retrain(task: MitigationTask) -> Candidate:
     """Train a model of the same kind on the training set and on instances of the findings.
 
@@ -169,8 +164,8 @@ class _Retraining:
         """Add more and more instances to the best training set, then refine the number. Return False if time is up."""
         model = self._log.models[best] if number else self._task.given
         base, learner = self._added[best], self._learner
-        if number and isinstance(learner, DenseLearner):
-            learner = learner.resume_from(model)
+        if number and isinstance(learner, DenseLearner) and isinstance(model, TrainedNetwork):
+            learner = replace(learner, layers=model.dense)
         harm = {0: self._remaining_harm(best)}
 
         def add(parts: list[Instances]) -> float:
@@ -216,7 +211,8 @@ class _Retraining:
             sources.append(sample.individuals[FlipMetric(protected).flips(model, sample)])
             sources.append(rng.permutation(self._search_again(model, protected, number)))
         width = len(self._train.schema.attributes)
-        profiles = take_in_turns([rows[:, :width] for rows in sources])[: max(1, MAX_ROWS // unit)]
+        turns = np.argsort(np.concatenate([np.arange(len(rows)) for rows in sources]), kind="stable")
+        profiles = np.concatenate([rows[:, :width] for rows in sources])[turns[: max(1, MAX_ROWS // unit)]]
         # Profiles have no passthrough columns, so each gets those of a random row of the training set.
         profiles = carry_rows(self._train.schema, profiles, self._train.rows, rng)
         added, labels = relabel_profiles(task.given, profiles, protected)

@@ -165,23 +165,17 @@ def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
 
 
 def number_groups(group: NDArray[Any], sizes: Sequence[float] = (MIN_GROUP_SIZE, 1)) -> Integers:
-    """Number groups from 0, shape (n,), and pool small ones.
+    """Number groups from 0, shape (n,), and pool those below a minimum size, or set them to -1 if the pool is smaller.
 
     The minimum size is the first that leaves two groups. If there is none, nothing is pooled.
     """
     groups = np.unique(group, axis=0, return_inverse=True)[1].reshape(-1)
     for size in sizes:
-        pooled = pool_small_groups(groups, size)
+        large = np.bincount(groups) >= size
+        pooled = np.where(large, np.cumsum(large) - 1, NO_GROUP)[groups]
+        remainder = pooled == NO_GROUP
+        if remainder.sum() >= size:
+            pooled[remainder] = large.sum()
         if pooled.max(initial=NO_GROUP) > 0:
-            return pooled
+            return np.asarray(pooled, dtype=np.int64)
     return groups
-
-
-def pool_small_groups(groups: Integers, size: float) -> Integers:
-    """Renumber the groups from 0, and pool groups smaller than ``size``, or set them to -1 if the pool is smaller."""
-    large = np.bincount(groups) >= size
-    pooled = np.where(large, np.cumsum(large) - 1, NO_GROUP)[groups]
-    remainder = pooled == NO_GROUP
-    if remainder.sum() >= size:
-        pooled[remainder] = large.sum()
-    return np.asarray(pooled, dtype=np.int64)

@@ -71,7 +71,8 @@ class LogitPairing:
         task = self._task
         n = len(individuals)
         assignments = draw_assignments(task.schema, task.protected, n, ASSIGNMENTS, task.generator)
-        variants = assign_protected(individuals, self._positions, assignments)
+        variants = individuals[:, None].repeat(1, assignments.shape[1], 1)
+        variants[:, :, list(self._positions)] = assignments
         logits = network.logits(network.encode(variants.flatten(0, 1))).reshape(n, -1)
         # Over pairs of k numbers, the mean squared difference is twice their unbiased variance.
         return 2 * logits.var(dim=1, unbiased=True).mean() if logits.shape[1] > 1 else logits.new_zeros(())
@@ -95,13 +96,6 @@ def draw_assignments(
         columns.append(order % size + attribute.first)
         order = order // size
     return torch.stack(columns, dim=2).to(torch.float64)
-
-
-def assign_protected(individuals: torch.Tensor, positions: Sequence[int], assignments: torch.Tensor) -> torch.Tensor:
-    """Apply assignments (n, k, protected) to individuals (n, attributes), shape (n, k, attributes)."""
-    variants = individuals[:, None].repeat(1, assignments.shape[1], 1)
-    variants[:, :, list(positions)] = assignments
-    return variants
 
 
 def draw_people(schema: Schema, individuals: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
