@@ -1,6 +1,5 @@
 """Audits of a number that is decided: by a model, or already made; gates, words, and what is refused."""
 
-import json
 import sys
 
 import numpy as np

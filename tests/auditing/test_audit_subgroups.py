@@ -8,7 +8,6 @@ from evenhand import audit_rankings as measure_rankings
 from evenhand import auditing, view
 from evenhand.core.document import Metric
 from evenhand.errors import LimitError, OptionError
-from evenhand.groups.breakdown import SMALL
 from evenhand.groups.rankings.result import RankingResult
 from evenhand.models import Subject
 from evenhand.schema.people import ColumnRoles
@@ -46,10 +45,6 @@ def audited(people, model=western_women, config=QUICK):
 @pytest.fixture(scope="module")
 def result(people):
     return audited(people)
-
-
-def test_audits_and_group_metrics_call_the_same_groups_small():
-    assert auditing.AuditConfig().min_group_size == SMALL
 
 
 def test_the_worst_subgroup_is_found(people, result):

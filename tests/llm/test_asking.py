@@ -496,13 +496,6 @@ def test_a_ranking_has_all_its_candidates() -> None:
             model.render({"years": 1}, others=others[:1])
 
 
-def test_a_key_that_is_not_set_is_said_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    service = {"url": "http://127.0.0.1:9/v1", "model": "m", "key": "NO_SUCH_KEY"}
-    with LanguageModel(screening(service=service)) as model, pytest.raises(OptionError, match="NO_SUCH_KEY"):
-        model.ask(questions(model))
-
-
 def test_the_client_of_openai_asks_what_we_ask() -> None:
     openai = pytest.importorskip("openai", reason="needs openai to compare with")
     with RecordingChat(seeds=True) as chat, LanguageModel(screening(chat.url)) as model:

@@ -25,16 +25,6 @@ def test_names_are_used_equally_often_and_none_twice_before_all(templates, names
                 assert sorted(met[template, group, start : start + count]) == list(range(count))
 
 
-def test_a_circle_by_hand():
-    """Three templates, two names: positions around the circle go on where the last sweep ended."""
-    design = Design(3, (2,), 5)
-    position, name = design._shuffles(0, 0)
-    # gcd(3, 2) = 1: the step of sweep k is 3 k + k // 2.
-    assert [list(design.names_in(k)[:, 0]) for k in (0, 1)] == [
-        [name[(place + step) % 2] for place in position] for step in (0, 3)
-    ]
-
-
 def test_both_sides_of_a_trial_have_one_seed_and_repeats_have_others():
     design = Design(20, (5, 7), 1)
     respondent = SimulatedRespondent(np.full((20, 2, 7), 0.5), (5, 7))

@@ -191,10 +191,3 @@ def test_everybody_is_told_the_same_in_the_frame_too() -> None:
     assert told.frame["age"].dtype == people.frame["age"].dtype
     assert told.frame["skill"].equals(people.frame["skill"])
     assert np.array_equal(encode(people.schema, told.frame).individuals, told.individuals)
-
-
-def test_most_frequent() -> None:
-    assert most_frequent_row(np.array([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0], [0.0, 5.0], [1.0, 3.0]])).tolist() == [
-        0.0,
-        5.0,
-    ]

@@ -48,14 +48,6 @@ def test_pipelines_learn_from_frames(tmp_path, model):
         assert not name.endswith("random_state") or value == 5
 
 
-def test_the_real_people_alone_give_the_given_model_again():
-    model = prepared(HistGradientBoostingClassifier(max_iter=20, random_state=3)).fit(FRAME[NAMES], FRAME["granted"])
-    given = people()
-    again = learner_of(model, WORDS, like=FRAME).fit(TrainingSet.plain(given), seed=1)
-    np.testing.assert_array_equal(again.model.predict_proba(FRAME[NAMES]), model.predict_proba(FRAME[NAMES]))
-    assert again.model[-1].random_state == 3
-
-
 class Stubborn(LogisticRegression):
     """Answers Ctrl-C as scikit-learn's networks do: with a model that is trained in part."""
 

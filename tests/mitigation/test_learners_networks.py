@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 from learnt import learner_of
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.mitigation.learners.dense import plain_layers, train_layers, write_npz
+from evenhand.mitigation.learners.dense import train_layers, write_npz
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import AdditiveNetwork, load_model, predict_labels
 from evenhand.models.additive.network import LineTerm, StepTerm, TableTerm, network_fingerprint, network_from_dense
@@ -104,12 +104,6 @@ def test_a_step_of_descent_by_hand(monkeypatch):
     # bias too. Folded: weight 1 * 1, bias 0 + 2 + 5 = 7. Each moves down by 0.001, and is folded out again.
     np.testing.assert_allclose(weights, [[0.999], [1.0]], atol=1e-8)
     np.testing.assert_allclose(bias, [6.999 - 2 * 0.999 - 5], atol=1e-8)
-
-
-def test_the_layers_of_a_network_are_found_again(two):
-    for found, known in zip(plain_layers(_network(SCALED, two)), two, strict=True):
-        np.testing.assert_allclose(found[0], known[0], rtol=1e-12)
-        np.testing.assert_allclose(found[1], known[1], rtol=1e-12, atol=1e-12)
 
 
 def test_a_table_of_its_own_is_refused():

@@ -28,6 +28,7 @@ from support import scaled
 
 BY_GROUP = ("diffdp", "hsic", "laftr", "prejudice-remover")
 
+
 @pytest.fixture(autouse=True)
 def _single_thread():
     """Small tensors are slower on several threads."""
