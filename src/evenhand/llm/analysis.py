@@ -99,7 +99,7 @@ def run_interview(
     # A majority vote takes several calls per question.
     questions = config.model_copy(update={"calls": (config.calls or 0) // file.consensus})
     answers = ask_sweeps(interview, plan, questions, report=report, limit=limit, min_sweeps=min_sweeps)
-    numbers, level = AuditNumbers(interview, answers, plan, scenarios), 1 - config.confidence
+    numbers, level = AuditNumbers(interview, answers, scenarios), 1 - config.confidence
     templates = [numbers.template(confirmation) for confirmation in answers.templates if confirmation.p <= level]
     used = sum(map(len, interview.rows))
     return LanguageModelAudit(

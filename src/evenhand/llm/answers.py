@@ -14,8 +14,6 @@ from evenhand.models.language.services import ChatService, ContentRefusedError, 
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
 
-NAN = float("nan")
-
 TOP_TOKENS = 20
 """Number of most likely tokens requested with their probabilities."""
 
@@ -100,7 +98,7 @@ def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> Chat
         return ChatOutcome("choice", value[1], value[0], reply.text, tokens)
     refused = reply.refused or is_refusal(reply.text, form.refusals, entry=form.entry)
     kind: OutcomeKind = "refused" if refused else "cut off" if reply.finish == "length" else "unreadable"
-    return ChatOutcome(kind, NAN if file.refused == "excluded" else form.worst, "", reply.text, tokens)
+    return ChatOutcome(kind, math.nan if file.refused == "excluded" else form.worst, "", reply.text, tokens)
 
 
 def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str, float] | None:

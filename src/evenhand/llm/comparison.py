@@ -16,7 +16,6 @@ from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
-from evenhand.llm.budget import ServiceUsage
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.estimates import AnswerTable, PairedAnswers, estimate_gap, to_quantity
 from evenhand.llm.interview import Interview, open_interview
@@ -89,19 +88,10 @@ class LanguageModelComparison(Result):
         """Whether one of the audits was interrupted."""
         return self.before.interrupted or self.after.interrupted
 
-    @property
-    def usage(self) -> tuple[ServiceUsage, ServiceUsage]:
-        """Usage of both services."""
-        return self.before.usage, self.after.usage
-
-    def count(self, verdict: str) -> int:
-        """Count the gaps with a verdict."""
-        return sum(change.verdict == verdict for change in self.changes)
-
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the number of gaps that decreased and that increased significantly."""
         for verdict in ("better", "worse"):
-            yield ResultNumber("llm", verdict, "", float(self.count(verdict)))
+            yield ResultNumber("llm", verdict, "", float(sum(change.verdict == verdict for change in self.changes)))
 
     def document(self) -> Document:
         """Build the report: gaps, mean outcomes and calls."""

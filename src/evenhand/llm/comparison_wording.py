@@ -103,9 +103,9 @@ def _facts(result: LanguageModelComparison) -> Iterator[tuple[str, str]]:
             yield f"flips by identity, {old.name}", " before, ".join(texts) + " after"
     noises = [show_share(audit.noise).text for audit in (result.before, result.after)]
     yield "own noise", f"{noises[0]} before, {noises[1]} after"
-    old_usage, new_usage = result.usage
+    old_usage, new_usage = result.before.usage, result.after.usage
     yield "calls", f"{old_usage.calls:,} before, {new_usage.calls:,} after"
-    tokens = [f"{usage.tokens_in + usage.tokens_out:,}" for usage in result.usage]
+    tokens = [f"{usage.tokens_in + usage.tokens_out:,}" for usage in (old_usage, new_usage)]
     yield "tokens", f"{tokens[0]} before, {tokens[1]} after"
     if old_usage.money is not None and new_usage.money is not None:
         yield "price", f"{old_usage.money:,.2f} before, {new_usage.money:,.2f} after"

@@ -56,21 +56,17 @@ class Respondent(Protocol):
     @property
     def templates(self) -> int:
         """Number of templates."""
-        ...
 
     @property
     def names(self) -> tuple[int, ...]:
         """Number of names, or wordings, of each group."""
-        ...
 
     @property
     def ranks(self) -> bool:
         """Whether a question ranks one candidate of every group."""
-        ...
 
     def ask(self, batch: QuestionBatch) -> Outcomes:
         """Ask a batch of questions."""
-        ...
 
 
 class Trials(NamedTuple):

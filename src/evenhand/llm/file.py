@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand.core.config import check_configuration, unknown_entry
 from evenhand.core.configuration import read_configuration
@@ -21,10 +21,6 @@ RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top
 
 DEFAULT_TOKENS = 256
 """Default maximum number of tokens per answer."""
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class _Entries(BaseModel):
@@ -92,12 +88,12 @@ class AnswerFormat(_Entries):
     """
 
     read: Literal["text", "json", "logprobs", "number", "ranking"] = "text"
-    choices: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    choices: tuple[str, ...] = ()
     favourable: str | None = None
     entry: str = "answer"
-    range: Annotated[tuple[float, float] | None, BeforeValidator(_as_tuple)] = None
+    range: tuple[float, float] | None = None
     candidates: int | None = Field(None, ge=2, le=50)
-    refusals: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    refusals: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check_answers(self) -> AnswerFormat:
@@ -174,7 +170,7 @@ class ScreeningPlan(_Entries):
     half_width: float = Field(0.05, gt=0, lt=1)
     calls: int | None = Field(None, ge=1)
     money: float | None = Field(None, gt=0, allow_inf_nan=False)
-    price: Annotated[tuple[float, float] | None, BeforeValidator(_as_tuple)] = None
+    price: tuple[float, float] | None = None
     at_once: int = Field(16, ge=1, le=MAX_CONNECTIONS)
     seeds: Literal["paired", "none"] = "paired"
     seed: int = Field(0, ge=0)

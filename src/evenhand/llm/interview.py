@@ -195,20 +195,6 @@ class Interview:
         return np.array([unique.index(label) for label in labels])
 
 
-def _resolve_plan(file: ScreeningFile, config: LanguageModelConfig) -> LanguageModelConfig:
-    """Complete the settings from the plan of the model file."""
-    plan = file.plan
-    planned = {
-        "half_width": plan.half_width,
-        "calls": plan.calls or CALLS,
-        "money": plan.money,
-        "at_once": plan.at_once,
-        "seed": plan.seed,
-    }
-    missing = {name: value for name, value in planned.items() if getattr(config, name) is None}
-    return LanguageModelConfig.of(config, missing)
-
-
 def open_interview(
     model: Any,
     people: Any,
@@ -234,7 +220,9 @@ def open_interview(
         file = check_configuration(lambda: ScreeningFile.model_validate(dict(model)), ScreeningFile, location="model")
     else:
         file = model if isinstance(model, ScreeningFile) else read_screening_file(model)
-    config = _resolve_plan(file, config)
+    plan = file.plan.model_dump(include={"half_width", "calls", "money", "at_once", "seed"})
+    planned = plan | {"calls": file.plan.calls or CALLS}
+    config = LanguageModelConfig.of(config, {name: planned[name] for name in planned if getattr(config, name) is None})
     entries = dict(file.people or {})
     source, compare = entries.pop("names", None), entries.pop("compare", None)
     if source is None or entries:

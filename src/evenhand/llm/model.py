@@ -20,7 +20,6 @@ from evenhand.datasets.identity.names import Person
 from evenhand.datasets.identity.pronouns import pronouns_in
 from evenhand.errors import EvenhandError, FetchError, ModelError, OptionError
 from evenhand.llm.answers import (
-    NAN,
     TOP_TOKENS,
     ChatOutcome,
     parse_reply,
@@ -229,7 +228,7 @@ class LanguageModel:
     def _outcome(self, request: _Request) -> ChatOutcome:
         reply = self._store.get(request.key)
         if reply is None:
-            return ChatOutcome("failed", NAN, "", "")
+            return ChatOutcome("failed", math.nan, "", "")
         if reply.tokens is not None:
             self._counted = self._counted[0] + request.question.prompt.size, self._counted[1] + reply.tokens[0]
         return read_outcome(reply, self.file, request.question.place)
@@ -294,9 +293,6 @@ def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
         [host, parts.path.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-# Pool of concurrent questions with retries, rate control and a budget.
 
 
 MAX_WAIT_SECONDS = 3600.0

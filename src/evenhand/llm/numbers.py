@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.core.text import format_percent
 from evenhand.core.typing import Booleans, Floats
-from evenhand.llm.asking import AskedAnswers, AskingPlan
+from evenhand.llm.asking import AskedAnswers
 from evenhand.llm.design import CUT_OFF, FAILED, REFUSED, UNREADABLE
 from evenhand.llm.estimates import PairedAnswers, estimate_flips, estimate_gap, estimate_gap_here, to_quantity
 from evenhand.llm.findings import Confirmation
@@ -40,19 +40,15 @@ class AuditNumbers:
     Args:
         interview: Model, templates and people.
         answers: All answers.
-        plan: Plan of the questions.
         scenarios: Scenario of each template. None without scenarios.
     """
 
-    def __init__(
-        self, interview: Interview, answers: AskedAnswers, plan: AskingPlan, scenarios: list[str] | None
-    ) -> None:
-        self.interview, self.answers, self.plan, self.config = interview, answers, plan, interview.config
-        self.scenarios = scenarios
+    def __init__(self, interview: Interview, answers: AskedAnswers, scenarios: list[str] | None) -> None:
+        self.interview, self.answers, self.scenarios, self.config = interview, answers, scenarios, interview.config
 
     def comparisons(self) -> tuple[GroupGap, ...]:
         """Compare all pairs of groups."""
-        tables = [self.answers.table.pair(pair) for pair in self.plan.comparisons]
+        tables = [self.answers.table.pair(pair) for pair in self.interview.comparisons]
         gaps = [estimate_gap(table) for table in tables]
         level = bonferroni(self.config.confidence, len(tables))
         levels = self.answers.levels or (level,) * len(tables)
@@ -69,7 +65,7 @@ class AuditNumbers:
         scenarios: tuple[ScenarioGap, ...],
     ) -> GroupGap:
         """Compare one pair of groups, with intervals at the given level."""
-        a, b = self.plan.comparisons[number]
+        a, b = self.interview.comparisons[number]
         names = self.interview.names
         refused = self.answers.table.pair((a, b), refused=True)
         kind = self.answers.table.kind
@@ -199,7 +195,7 @@ class AuditNumbers:
     def _bounds(self, kinds: tuple[int, ...]) -> Iterator[str]:
         """Yield the worst-case bounds of each gap, with answers of the given kinds treated as unknown."""
         value, kind = self.answers.table.value, self.answers.table.kind
-        for pair in map(list, self.plan.comparisons):
+        for pair in map(list, self.interview.comparisons):
             unknown = np.isin(kind[:, pair], kinds)
             ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], unknown))
             a, b = (self.interview.groups[group] for group in pair)
@@ -219,7 +215,7 @@ class AuditNumbers:
             yield from self._bounds((FAILED,))
         unread = np.isin(kind, UNREAD)
         if unread.sum() > MUCH_MISSING * kind.size:
-            counted = "are left out" if self.plan.excluded else "count as unfavourable"
+            counted = "are left out" if self.interview.model.file.refused == "excluded" else "count as unfavourable"
             groups = ", ".join(
                 f"{format_percent(unread[:, number].mean())} about {group}"
                 for number, group in enumerate(self.interview.groups)

@@ -37,11 +37,9 @@ class Learner(Protocol):
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
         """Train a model of the same kind on a training set. The original model does not change."""
-        ...
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write a model of this learner, and return the files, the model first."""
-        ...
 
 
 def target_labels(training_set: TrainingSet, scorer: Scorer) -> Integers:

@@ -75,11 +75,9 @@ class FairnessLoss(Protocol):
 
     def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
         """Prepare the training, and return further tensors to train, such as a decoder."""
-        ...
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:
         """Compute the unfairness of a batch as a differentiable number, 0 if it is perfectly fair."""
-        ...
 
 
 def check_groups(task: TrainingTask, name: str) -> None:
