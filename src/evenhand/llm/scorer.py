@@ -71,6 +71,10 @@ class RepeatedAsker:
         form = self.model.file.answers
         return np.array([self._mean(outcomes[i : i + self.asks], form) for i in range(0, len(outcomes), self.asks)])
 
+    def text_means(self, texts: Sequence[str]) -> Floats:
+        """Ask about each text and compute the mean of the new answers, as in ``means``."""
+        return self.means([self.model.render({"text": text}) for text in texts])
+
     def _mean(self, outcomes: Sequence[ChatOutcome], form: AnswerFormat) -> float:
         if any(outcome.kind == "failed" for outcome in outcomes):
             raise FetchError(
@@ -174,11 +178,7 @@ def open_text_file(path: Path) -> TextModel:
     asker, form = RepeatedAsker(model, ledger), model.file.answers
     unfavourable = [choice for choice in form.choices if choice != form.favourable]
     classes = (" or ".join(unfavourable) or "other", form.favourable if form.choices else "favourable")
-
-    def score(texts: Sequence[str]) -> Floats:
-        return asker.means([model.render({"text": text}) for text in texts])
-
-    return TextModel(score, classes, path.name, TEXT_QUESTIONS, ledger, asker.can_vary)
+    return TextModel(asker.text_means, classes, path.name, TEXT_QUESTIONS, ledger, asker.can_vary)
 
 
 def _open_model(path: Path) -> LanguageModel:
