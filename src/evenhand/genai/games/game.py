@@ -32,7 +32,7 @@ MAX_GAME_STATES = 5_000_000
 """Maximum number of states of a game that is solved exactly."""
 
 MAX_GAME_STEPS = 3_000_000_000
-"""Maximum number of visited states of a joint game. Visiting them takes a few seconds."""
+"""Maximum number of visited states of a game. Visiting them takes a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def solve_game(game: Game) -> WinningRegion:
     parts = _urgent_subgames(game) if joint else _without_longest(deadlines)
     if any(region.decided and not region.feasible for region in map(solve_game, parts)):
         return WinningRegion("exact", feasible=False, decided=True)
-    table = _solve_joint(game, caps) if joint else _solve_single(caps)
+    table = _solve_exactly(game, caps)
     if table is None:
         return WinningRegion("exact", feasible=False, decided=False)
     feasible = bool(table[(-1,) * table.ndim])
@@ -226,35 +226,8 @@ def _cap_without_loss(deadlines: Sequence[int]) -> tuple[int, ...]:
     return tuple(caps)
 
 
-def _solve_single(caps: tuple[int, ...]) -> Booleans:
-    """Compute the region of one specification.
-
-    The region is upward closed. For every state of the other values, it is therefore determined by the least number of
-    items left for the value with the longest deadline. These numbers grow to a fixed point.
-    """
-    n, longest = len(caps), max(range(len(caps)), key=caps.__getitem__)
-    other_caps = caps[:longest] + caps[longest + 1 :]
-    maximum = caps[longest]
-    need = np.ones(other_caps, np.int32)
-    fewer, full = (slice(1, None),) * (n - 1), (slice(0, -1),) * (n - 1)
-    # Least fixed point. need[o] is the least time left for the longest value with which the state o of the others wins,
-    # or more than the maximum. Showing value j renews j and takes one item from all others. A state needs the least
-    # over all values. Needs only grow from round to round, so the loop ends.
-    while need[(-1,) * (n - 1)] <= maximum:
-        following = np.full(other_caps, maximum + 1, np.int32)
-        for value in range(n - 1):
-            target = (*fewer[:value], slice(None), *fewer[value + 1 :])
-            source = (*full[:value], slice(-1, None), *full[value + 1 :])
-            np.minimum(following[target], need[source] + 1, out=following[target])
-        following[fewer][need[full] <= maximum] = 1
-        if np.array_equal(following, need):
-            return np.ascontiguousarray(np.moveaxis(need[..., None] <= np.arange(1, maximum + 1), -1, longest))
-        need = following
-    return np.zeros(caps, np.bool_)  # the best state of all is lost
-
-
-def _solve_joint(game: Game, caps: tuple[int, ...]) -> Booleans | None:
-    """Compute the region of several specifications whose items may count for any of them. None if it takes too long."""
+def _solve_exactly(game: Game, caps: tuple[int, ...]) -> Booleans | None:
+    """Compute the region of a game with shortened deadlines. None if it takes too long."""
     region = np.ones(caps, np.bool_)
     best = (-1,) * region.ndim
     plans = [_transition_slices(game, move) for move in reversed(game.moves)]
