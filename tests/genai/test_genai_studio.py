@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,24 +66,14 @@ def test_what_the_studio_cannot_draw_is_refused(given: dict[str, object], said: 
         Studio(**given)
 
 
-def test_recorded_items_come_back_in_order_until_there_are_none(tmp_path: Path) -> None:
-    (tmp_path / "1.txt").write_text("a story")
-    picture = Studio().generate("a person")
-    (tmp_path / "2.PNG").write_bytes(picture.data)
-    playback = Playback.of_files([tmp_path / "1.txt", tmp_path / "2.PNG"])
-    assert len(playback) == 2
-    first, second = playback.generate("x"), playback.generate("y")
-    assert first == Item.of_text("a story")
-    assert first.text == "a story"
-    assert second == picture
+def test_recorded_items_come_back_in_order_until_there_are_none() -> None:
+    items = [Item.of_text("a story"), Studio().generate("a person")]
+    playback = Playback(items)
+    assert [playback.generate("x"), playback.generate("y")] == items
     with pytest.raises(DataError, match="all 2 recorded items"):
         playback.generate("z")
     with pytest.raises(DataError, match="is not text"):
-        _ = second.text
-    with pytest.raises(DataError, match="cannot be read"):
-        Playback.of_files([tmp_path / "3.png"])
-    with pytest.raises(DataError, match="neither a picture nor a text"):
-        Playback.of_files([tmp_path / "3.exe"])
+        _ = items[1].text
 
 
 def test_pixels_survive_a_png_and_damage_is_said() -> None:

@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.errors import DataError, OptionError
@@ -227,8 +226,6 @@ MEDIA_SUFFIXES = {
 }
 """Suffix of files by media type."""
 
-_MEDIA_TYPES = {**{suffix: media_type for media_type, suffix in MEDIA_SUFFIXES.items()}, ".jpeg": "image/jpeg"}
-
 
 class Playback:
     """Generator that returns recorded items in their order and ignores prompts.
@@ -240,15 +237,6 @@ class Playback:
     def __init__(self, items: Iterable[Item]) -> None:
         self._items = list(items)
         self._next = 0
-
-    @classmethod
-    def of_files(cls, paths: Iterable[Path]) -> Playback:
-        """Build from files of pictures and texts, whose type is determined by their suffix.
-
-        Raises:
-            DataError: A file is unreadable, or its suffix is unknown.
-        """
-        return cls([_read_item(Path(path)) for path in paths])
 
     def __len__(self) -> int:
         """Return the number of remaining items."""
@@ -271,14 +259,3 @@ class Playback:
         item = self._items[self._next]
         self._next += 1
         return item
-
-
-def _read_item(path: Path) -> Item:
-    media_type = _MEDIA_TYPES.get(path.suffix.lower())
-    if media_type is None:
-        raise DataError(f"{path.name} is neither a picture nor a text", hint=f"known: {', '.join(_MEDIA_TYPES)}")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", location=str(path)) from error
-    return Item("text" if media_type == "text/plain" else "image", data, media_type)
