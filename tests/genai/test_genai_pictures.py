@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evenhand.errors import DataError, ModelError
@@ -17,7 +15,6 @@ from evenhand.genai import Item, OnnxPictures, PictureHead
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.pictures import decode_picture, fit_pixels
 from evenhand.genai.backends.studio import Studio
-from support import scaled
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
@@ -92,16 +89,6 @@ def test_a_small_file_of_a_huge_picture_is_refused() -> None:
 
 
 # ---- size
-
-
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1))
-@settings(max_examples=scaled(60))
-def test_sizes_change_as_pillow_changes_them(height: int, width: int, tall: int, wide: int, seed: int) -> None:
-    image = pillow()
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
-    expected = np.asarray(image.fromarray(pixels).resize((wide, tall), image.Resampling.BILINEAR), dtype=float)
-    # Pillow rounds after each of both directions.
-    assert np.abs(fit_pixels(pixels, (tall, wide), "stretch") - expected).max() <= 1.5
 
 
 def test_a_picture_is_cut_or_padded_around_its_middle() -> None:

@@ -83,7 +83,7 @@ FAULTS = [
     (described(ways=2), "for paired groups", "paired"),
     (described(group=None, values=None, paired=["age"]), "2 groups are combined, and 1 named", None),
     (described() | {"conditions": []}, "1 or more entries, got 0", "conditions"),
-    (described() | {"conditions": [{"name": "leader", "share": 1.5}]}, "got 1.5", "share"),
+    (described() | {"conditions": [{"name": "leader", "share": 1.5}]}, "got 1.5", None),
     (described() | {"conditions": [{"name": "leader"}, {"name": "leader"}]}, "'leader' is repeated", None),
     (described() | {"simulation": {"generator": {"sex": [0.5, 0.5]}}}, "no group 'sex'", "age"),
     (described() | {"simulation": {"generator": {"age": [0.5, 0.5]}}}, "3 values need as many probabilities", None),

@@ -209,7 +209,7 @@ def test_what_a_table_says_of_prompts():
     ("table", "columns", "said"),
     [
         (TABLE.drop(columns="condition"), ItemColumns(), "conditions of the items are missing"),
-        (TABLE.drop(columns="age"), ItemColumns(), "there is no column 'age' for the group 'age'"),
+        (TABLE.drop(columns="age"), ItemColumns(), "there is no column 'age'"),
         (TABLE, ItemColumns(groups={"colour": "x"}), "no group 'colour'"),
         (
             TABLE.assign(sex="female"),

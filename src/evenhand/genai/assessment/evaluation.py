@@ -181,13 +181,7 @@ def groups_by_condition(configuration: GenerationConfig) -> dict[str, list[str]]
 
 
 def _check_labels(table: ItemTable, group: str, name: str, values: Sequence[str]) -> None:
-    """Check that a column exists, and that its labels are values of its group."""
-    if name not in table.columns:
-        raise DataError(
-            f"there is no column {name!r} for the group {group!r}",
-            location=table.name,
-            hint=f"name it: `group_column={group}=COLUMN`; there are {', '.join(table.columns)}",
-        )
+    """Check that the labels in a column are values of its group."""
     labels = {label for label in table.column(name) if label is not None}
     if labels and not labels & set(values):
         raise DataError(

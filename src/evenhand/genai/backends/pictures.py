@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +39,16 @@ def decode_picture(item: Item) -> Pixels:
 
 
 def _decode_with_pillow(item: Item) -> Pixels:
+    pillow = _import_pillow()
+    bombs = (pillow.Image.DecompressionBombError, pillow.Image.DecompressionBombWarning)
     try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise MissingExtraError("pillow", extra="pictures", purpose="to decode a picture") from None
-    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-    try:
-        with Image.open(io.BytesIO(item.data), formats=_FORMATS) as image:
+        with pillow.Image.open(io.BytesIO(item.data), formats=_FORMATS) as image:
             width, height = image.size
             if width * height > _MAX_PIXELS:
                 raise DataError(f"a picture of {width} x {height} pixels is too large")
-            upright = ImageOps.exif_transpose(image).convert("RGBA")
-            ground = Image.new("RGBA", upright.size, (255, 255, 255, 255))
-            return np.asarray(Image.alpha_composite(ground, upright).convert("RGB"))
+            upright = pillow.ImageOps.exif_transpose(image).convert("RGBA")
+            ground = pillow.Image.new("RGBA", upright.size, (255, 255, 255, 255))
+            return np.asarray(pillow.Image.alpha_composite(ground, upright).convert("RGB"))
     except bombs as error:
         raise DataError(f"this picture is too large: {error}") from None
     except (OSError, SyntaxError, ValueError) as error:
@@ -62,8 +60,16 @@ def _decode_with_pillow(item: Item) -> Pixels:
         ) from error
 
 
-def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> NDArray[np.float32]:
-    """Resize a picture with smoothing.
+def _import_pillow() -> Any:
+    try:
+        import PIL.ImageOps
+    except ImportError:
+        raise MissingExtraError("pillow", extra="pictures", purpose="to decode or resize a picture") from None
+    return PIL
+
+
+def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> Pixels:
+    """Resize a picture with bilinear smoothing.
 
     Args:
         pixels: Pixels ``(height, width, 3)``.
@@ -71,46 +77,22 @@ def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> NDArray
         fit: ``stretch`` scales both sides separately, ``cover`` crops the centre to the shape of the result, and
             ``contain`` centres the whole picture on black.
 
-    Returns:
-        Colours from 0 to 255 with shape ``(*size, 3)``.
+    Raises:
+        MissingExtraError: The size changes, and Pillow is not installed.
     """
-    (height, width), (tall, wide) = pixels.shape[:2], size
-    if fit == "cover":
-        scale = min(height / tall, width / wide)
-        pixels = pixels[_centre(height, tall * scale), _centre(width, wide * scale)]
-    if fit == "contain":
-        scale = max(height / tall, width / wide)
-        rows, columns = _centre(tall, height / scale), _centre(wide, width / scale)
-        canvas = np.zeros((tall, wide, 3), np.float32)
-        canvas[rows, columns] = _resize_pixels(pixels, (rows.stop - rows.start, columns.stop - columns.start))
-        return canvas
-    return _resize_pixels(pixels, size)
-
-
-def _centre(length: int, part: float) -> slice:
-    """Select the centre of a side, of about the given length and at least one pixel."""
-    size = min(length, max(1, round(part)))
-    start = (length - size) // 2
-    return slice(start, start + size)
-
-
-def _resize_pixels(pixels: Pixels, size: tuple[int, int]) -> NDArray[np.float32]:
     if pixels.shape[:2] == size:
-        return pixels.astype(np.float32)
-    by_column = np.tensordot(_resize_weights(pixels.shape[1], size[1]), pixels.astype(np.float32), axes=(1, 1))
-    resized: NDArray[np.float32] = np.tensordot(_resize_weights(pixels.shape[0], size[0]), by_column, axes=(1, 1))
-    return resized
-
-
-def _resize_weights(length: int, resized_length: int) -> NDArray[np.float32]:
-    """Compute the weight of each pixel in each resized pixel, by triangles of the width of a resized pixel."""
-    scale = length / resized_length
-    reach = max(scale, 1.0)
-    centres = (np.arange(resized_length) + 0.5) * scale
-    distance = np.abs(np.arange(length)[None, :] + 0.5 - centres[:, None]) / reach
-    weights = np.maximum(0.0, 1.0 - distance)
-    shares: NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-    return shares
+        return pixels
+    pillow = _import_pillow()
+    image, smooth = pillow.Image.fromarray(pixels), pillow.Image.Resampling.BILINEAR
+    sides = (size[1], size[0])
+    match fit:
+        case "stretch":
+            image = image.resize(sides, smooth)
+        case "cover":
+            image = pillow.ImageOps.fit(image, sides, smooth)
+        case "contain":
+            image = pillow.ImageOps.pad(image, sides, smooth)
+    return np.asarray(image)
 
 
 # PNG files with 8-bit RGB pixels, written and read with the standard library

@@ -215,9 +215,8 @@ def _score_width(shape: list[Any]) -> int | None:
 def _run_model(reader: _HeadReader, pixels: Pixels, outputs: list[str]) -> dict[str, NDArray[Any]]:
     head = reader.head
     picture = fit_pixels(pixels, reader.size, head.fit)
-    if reader.dtype is np.uint8:
-        colours = np.rint(picture)
-    else:
+    colours: NDArray[Any] = picture
+    if reader.dtype is not np.uint8:
         low, high = head.range
         colours = (low + (high - low) / 255 * picture - np.asarray(head.mean)) / np.asarray(head.std)
     if head.colours == "bgr":

@@ -28,12 +28,8 @@ REFUSED_SEVERAL = (400, 404, 413, 422)
 
 
 @runtime_checkable
-class SeveralGenerator(Protocol):
+class SeveralGenerator(Generator, Protocol):
     """Generator that returns several items from one call."""
-
-    def generate(self, prompt: str) -> Item:
-        """Generate one item. See ``Generator``."""
-        ...
 
     def generate_several(self, prompt: str, count: int) -> list[Item]:
         """Generate up to ``count`` items for a prompt, at least one.
