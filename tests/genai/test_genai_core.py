@@ -67,27 +67,6 @@ def test_one_at_a_time_any_allowed_value_will_do():
     assert show(round_robin, "1").must == {"age": ("1",)}
 
 
-def test_slots_are_fixed_at_admission_and_come_back_in_any_order():
-    keeper = enforcer((4, 4, 4))
-    admissions = [keeper.admit({"leader"}) for _ in range(6)]
-    assert [one.slots["leader: age"] for one in admissions] == [1, 2, 3, 4, 5, 6]
-    # The first shows nothing in the worst case; then all three are due, one by one.
-    assert admissions[0].must == {}
-    assert {one.must["age"][0] for one in admissions[1:4]} == {"1", "2", "3"}
-    for admission in reversed(admissions):
-        assert keeper.complete(admission, {"age": admission.must.get("age", ("2",))[0]}).ok
-    assert keeper.broken_assumptions == ()
-    assert keeper.state()["leader: age"]["window"] == []
-
-
-def test_an_early_appearance_out_of_order_counts_for_its_own_slot():
-    keeper = enforcer((9, 9, 9))
-    first, second = keeper.admit({"leader"}), keeper.admit({"leader"})
-    keeper.complete(second, {"age": "1"})
-    keeper.complete(first, {"age": "1"})
-    assert left(keeper) == (9, 7, 7)
-
-
 def test_an_unrecognised_item_counts_for_nothing():
     keeper = enforcer((9, 9, 9))
     show(keeper, "1")
@@ -158,24 +137,6 @@ def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():
     keeper.complete(keeper.admit({"nurse"}), {"gender": "woman"})
     assert keeper.overdue() == {"nurses": {}}
     assert keeper.counts["nurses"]["missed"] == 20
-
-
-def test_looking_at_items_first_redoes_only_what_cannot_be_accepted():
-    keeper = enforcer(mode="after")
-    for _ in range(4):
-        if left(keeper) == (2, 3, 3, 9):
-            break
-        assert show(keeper, "4").must == {}
-    lucky = keeper.admit({"leader"})
-    assert lucky.must == {}
-    assert lucky.slots == {}
-    outcome = keeper.complete(lucky, {"age": "4"})
-    assert outcome.status == "retry"
-    assert outcome.must == {"age": ("1",)}
-    # The next item is looked at meanwhile; what was promised is relied upon.
-    assert keeper.complete(keeper.admit({"leader"}), {"age": "2"}).ok
-    assert keeper.complete(outcome.admission, {"age": "1"}).slots == {"leader: age": 4}
-    assert left(keeper)[:2] == (4, 6)
 
 
 def test_items_are_not_counted_where_nothing_holds_or_the_prompt_fixes_the_value():

@@ -109,15 +109,6 @@ def test_what_does_not_show_what_it_must_is_made_again_and_then_reported() -> No
     assert enforcer.counts["leader: age"]["missed"] == 1
 
 
-def test_after_mode_looks_first_and_asks_only_then() -> None:
-    generator = Shows("adult", "adult", "adult", "child", "adult")
-    guard, _ = guarded(generator, mode="after")
-    answers = [guard.answer(LEADER) for _ in range(4)]
-    assert [answer.changed for answer in answers] == [False, False, True, False]
-    assert generator.prompts[2:4] == [LEADER, f"{LEADER} (showing: age child)"]
-    assert [attempt.values["age"] for attempt in answers[2].attempts] == ["adult", "child"]
-
-
 def test_other_prompts_and_prompts_that_fix_the_value_do_not_count() -> None:
     looked: list[Item] = []
 

@@ -109,12 +109,6 @@ def test_a_picture_elsewhere_is_not_fetched(upstream: Upstream, wire: ServiceCon
     assert len(upstream.received) == 1
 
 
-def test_a_page_instead_of_a_picture_is_refused(upstream: Upstream, wire: ServiceConnection) -> None:
-    upstream.body = json.dumps({"data": [{"url": f"{upstream.url}/models"}]}).encode()
-    with pytest.raises(ModelError, match="neither PNG"):
-        OpenAIImages(wire, "m").generate("x")
-
-
 def test_options_that_a_generator_sets_itself_are_refused(wire: ServiceConnection) -> None:
     for name in ("prompt", "model", "n", "stream"):
         with pytest.raises(OptionError, match=f"the option '{name}'"):
@@ -271,23 +265,6 @@ def test_a_model_judges_prompts(prompt: str, held: set[str], fixed: set[str], ch
     assert judge.fixed_groups(prompt) == fixed
 
 
-def test_what_a_judge_is_asked(upstream: Upstream, chat: OpenAIChat) -> None:
-    judge = ChatJudge.of(_configuration(), chat)
-    judge.conditions('Answer "yes".\nOr')
-    judge.fixed_groups("x")
-    asked = upstream.asked("/chat/completions")
-    assert all(body["temperature"] == 0 for body in asked)
-    questions = [body["messages"][-1]["content"].splitlines()[1:] for body in asked]
-    ends = ["Answer with exactly one of these, and nothing else:", "- yes", "- no"]
-    before = json.dumps('Answer "yes".\nOr')
-    assert questions == [
-        [before, "", "Is this about a 'boss'?", *ends],
-        [before, "", "Does this prompt ask for 'poor'?", *ends],
-        ['"x"', "", "Does this prompt itself say which gender must be shown, one of: woman, man?", *ends],
-        ['"x"', "", "Does this prompt itself say which age must be shown, one of: child, adult, elderly?", *ends],
-    ]
-
-
 @pytest.mark.parametrize(("said", "holds"), [("Yes.", True), ('{"leader": true}', True), ("no", False)])
 def test_a_judge_says_yes_or_no(said: str, holds: bool, upstream: Upstream, chat: OpenAIChat) -> None:
     upstream.says = said
@@ -305,15 +282,6 @@ def test_a_judge_that_says_neither_cannot_say(said: str, upstream: Upstream, cha
         judge.conditions("x")
     assert len(str(raised.value)) < 400
     with pytest.raises(ModelError, match="answer about 'age' is neither"):
-        judge.fixed_groups("x")
-
-
-def test_a_judge_that_is_down_says_so(upstream: Upstream, chat: OpenAIChat) -> None:
-    upstream.always = 503
-    judge = ChatJudge(chat, {"leader": "?"}, {"age": ["young", "old"]})
-    with pytest.raises(FetchError, match="status 503"):
-        judge.conditions("x")
-    with pytest.raises(FetchError, match="status 503"):
         judge.fixed_groups("x")
 
 

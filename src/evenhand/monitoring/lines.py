@@ -184,7 +184,8 @@ class LineReader:
             try:
                 entry = self._split(line) if self._table else _parse_line(line)
                 if entry is not None:
-                    event, other = self._monitor.read_event(entry, other)
+                    event = self._monitor.reader.read(entry)
+                    other = self._monitor.check_words([event], other)
                     events.append(event)
             except DataError as error:
                 faults.append(LineFault(self._line, error))

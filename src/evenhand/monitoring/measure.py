@@ -54,23 +54,8 @@ def _unpack(packed: Any) -> Any:
 Array: TypeAlias = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
 
 
-class Rows(NamedTuple):
-    """Decisions and labels in their order.
-
-    Attributes:
-        clock: Total number of decisions at each row.
-        codes: Codes of the groups.
-        outcomes: Decision, label and score. The label of a decision is ``NO_LABEL``.
-    """
-
-    clock: list[int]
-    codes: list[tuple[int, ...]]
-    outcomes: list[tuple[float, float, float]]
-
-    def add(self, clock: int, codes: tuple[int, ...], *outcomes: *tuple[float, float, float]) -> None:
-        self.clock.append(clock)
-        self.codes.append(codes)
-        self.outcomes.append(outcomes)
+Row: TypeAlias = tuple[int, tuple[int, ...], float, float, float]
+"""Number of decisions, codes of the groups, decision, label and score. The label of a decision is ``NO_LABEL``."""
 
 
 class Gaps(NamedTuple):
@@ -124,7 +109,13 @@ class WatchedMeasure(MeasureState):
         super().__init__(tuple(comparisons), *open_blocks(len(comparisons), self.plan), history)
 
     def load(self, clock: Integers, codes: Integers, outcomes: Floats) -> None:
-        """Select the rows of a batch that concern this measure. The arguments are the arrays of `Rows`."""
+        """Select the rows of a batch that concern this measure.
+
+        Args:
+            clock: Number of decisions at each row.
+            codes: Codes of the groups, (rows, fields).
+            outcomes: Decisions, labels and scores, (rows, 3).
+        """
         kind, label = self.watch.measure, outcomes[:, 1]
         rows = label == 1 if kind == "equal_opportunity" else (label == NO_LABEL) == (kind == "selection_rate")
         self._clock, codes = clock[rows], codes[rows]
