@@ -12,7 +12,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.text import list_some
 from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.stats.metric_specs import METRICS
-from evenhand.stats.quantity import Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
 SMALL = 30
 """Default of the minimum group size for gaps."""
@@ -112,7 +112,7 @@ class Gap(ResultPart):
     best: str = ""
     worst: str = ""
     reference: str = ""
-    by_group: dict[str, Quantity] = Field({})
+    by_group: dict[str, Observed] = Field({})
     not_assessable: dict[str, int] = Field({})
     caution: str = ""
     label: str = _optional("")

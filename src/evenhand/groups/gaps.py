@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from evenhand.groups.label_coverage import describe_selective
 from evenhand.stats.level import Interval, bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
 from evenhand.stats.proportion import RATIO_METHOD, count_pairs
-from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.stats.quantity import Observed, Unknown
 
 
 class GroupComparison(NamedTuple):
@@ -128,42 +128,42 @@ def compare_groups(
             return gap.model_copy(update={"value": Unknown(reason=reason)})
         others = limits.take(~own)
         values = others.value / base.value if ratio else others.value - base.value
-        ends: Interval = others.divided_by(base) if ratio else others.minus(base)
-        columns = (array.tolist() for array in (compared[~own], values, *ends))
-        by_group: dict[str, Quantity] = {
+        bounds: Interval = others.divided_by(base) if ratio else others.minus(base)
+        columns = (array.tolist() for array in (compared[~own], values, *bounds))
+        by_group = {
             comparison.labels[i]: observe(value, (low, high), [i, comparison.reference])
             for i, value, low, high in zip(*columns, strict=True)
         }
-        return gap.model_copy(update={"by_group": by_group, **_furthest(gap.reference, by_group, ratio=ratio)})
-    best, worst = int(np.argmax(limits.value)), len(compared) - 1 - int(np.argmin(limits.value[::-1]))
-    highest, lowest = float(limits.value[best]), float(limits.value[worst])
-    labels = {"best": comparison.labels[compared[best]], "worst": comparison.labels[compared[worst]]}
+        if ratio:
+            label = min(by_group, key=lambda label: by_group[label].value)
+            ends = (min(getattr(quotient, end) for quotient in by_group.values()) for end in ("low", "high"))
+            furthest = by_group[label].model_copy(update=dict(zip(("low", "high"), ends, strict=True)))
+        else:
+            label = max(by_group, key=lambda label: abs(by_group[label].value))
+            furthest = _furthest(by_group.values())
+        no_gap = 1 if ratio else 0
+        best, worst = (label, gap.reference) if by_group[label].value > no_gap else (gap.reference, label)
+        return gap.model_copy(update={"by_group": by_group, "value": furthest, "best": best, "worst": worst})
+    top, bottom = int(np.argmax(limits.value)), len(compared) - 1 - int(np.argmin(limits.value[::-1]))
+    highest, lowest = float(limits.value[top]), float(limits.value[bottom])
+    labels = {"best": comparison.labels[compared[top]], "worst": comparison.labels[compared[bottom]]}
     gap = gap.model_copy(update=labels)
     if ratio and highest == 0:
         reason = "the highest rate is 0, so the ratio is undefined"
         return gap.model_copy(update={"value": Unknown(reason=reason)})
     value = lowest / highest if ratio else highest - lowest
-    bounds = limits.smallest_ratio() if ratio else limits.largest_difference()
-    return gap.model_copy(update={"value": observe(value, bounds, compared)})
+    extremes = limits.smallest_ratio() if ratio else limits.largest_difference()
+    return gap.model_copy(update={"value": observe(value, extremes, compared)})
 
 
-def _furthest(reference: str, by_group: Mapping[str, Quantity], *, ratio: bool) -> dict[str, object]:
-    """Select the group that differs most from the reference, as fields of a gap.
+def _furthest(distances: Collection[Observed]) -> Observed:
+    """Select the largest of several distances with simultaneous intervals, without its sign.
 
-    The intervals of all groups are simultaneous, so they also bound the true largest difference.
+    The intervals also bound the true largest distance.
     """
-    distances = {label: distance for label, distance in by_group.items() if isinstance(distance, Observed)}
-    if ratio:
-        label, furthest = min(distances.items(), key=lambda pair: pair[1].value)
-        low, high = (min(getattr(distance, end) for distance in distances.values()) for end in ("low", "high"))
-        value, below = furthest.value, furthest.value <= 1
-    else:
-        label, furthest = max(distances.items(), key=lambda pair: abs(pair[1].value))
-        low, high = largest_absolute((distance.low, distance.high) for distance in distances.values())
-        value, below = abs(furthest.value), furthest.value <= 0
-    best, worst = (reference, label) if below else (label, reference)
-    quantity = furthest.model_copy(update={"value": value, "low": low, "high": high})
-    return {"value": quantity, "best": best, "worst": worst}
+    furthest = max(distances, key=lambda distance: abs(distance.value))
+    low, high = largest_absolute((distance.low, distance.high) for distance in distances)
+    return furthest.model_copy(update={"value": abs(furthest.value), "low": low, "high": high})
 
 
 def largest_absolute(intervals: Iterable[tuple[float, float]]) -> tuple[float, float]:
@@ -199,15 +199,8 @@ def equalized_odds_gap(estimators: Mapping[str, Estimator], comparison: GroupCom
     unknown = next((gap for gap in gaps if isinstance(gap.value, Unknown)), None)
     largest = largest_gap(gaps) if unknown is None else unknown
     assert largest is not None
-    by_group: dict[str, Quantity] = {}
-    for label in gaps[0].by_group if unknown is None else ():
-        pair = [gap.by_group.get(label) for gap in gaps]
-        distances = [distance for distance in pair if isinstance(distance, Observed)]
-        if len(distances) < 2:
-            continue
-        furthest = max(distances, key=lambda distance: abs(distance.value))
-        low, high = largest_absolute((distance.low, distance.high) for distance in distances)
-        by_group[label] = furthest.model_copy(update={"value": abs(furthest.value), "low": low, "high": high})
+    first, second = ({}, {}) if unknown is not None else (gap.by_group for gap in gaps)
+    by_group = {label: _furthest([first[label], second[label]]) for label in first if label in second}
     return largest.model_copy(update={"not_assessable": left_out, "by_group": by_group})
 
 
@@ -217,8 +210,6 @@ def compare_labels(name: str, rates: Mapping[str, Rate], comparison: GroupCompar
         compare_groups(name, rate, comparison, comparisons=comparisons).model_copy(update={"label": label})
         for label, rate in rates.items()
     ]
-    if not gaps:
-        return []
     largest = largest_gap(gaps)
     place = {"label": "", "largest_at": "" if largest is None else largest.label}
     # Groups that every label omits for the same reason are named once, the others by label.
