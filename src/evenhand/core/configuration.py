@@ -25,6 +25,8 @@ def read_configuration(
     Raises:
         EvenhandError: The file cannot be read, is not a mapping, or has a duplicate entry.
     """
+    import tomllib
+
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -36,7 +38,9 @@ def read_configuration(
             hint=f"pass a configuration file, such as {example}",
         ) from None
     try:
-        content = _parse_toml(text, path) if path.suffix.lower() == ".toml" else _parse_yaml(text, path)
+        content: Any = tomllib.loads(text) if path.suffix.lower() == ".toml" else _parse_yaml(text, path)
+    except tomllib.TOMLDecodeError as fault:
+        raise error(f"invalid TOML: {fault}", location=str(path)) from None
     except OptionError as fault:
         raise error(fault.message, location=fault.location) from None
     if not isinstance(content, Mapping):
@@ -44,15 +48,6 @@ def read_configuration(
         message = f"expected named entries, as in {example}, got {received}"
         raise error(message, location=str(path), hint=f"write {entries}")
     return content
-
-
-def _parse_toml(text: str, path: Path) -> Any:
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError(f"invalid TOML: {error}", location=str(path)) from None
 
 
 def _parse_yaml(text: str, path: Path) -> Any:

@@ -261,10 +261,7 @@ class _Parser:
         return Logic(premise.start, conclusion.stop, "or", (refuted, conclusion), sign)
 
     def _parse_or(self) -> Node:
-        return self._parse_logic("or", self._parse_and)
-
-    def _parse_and(self) -> Node:
-        return self._parse_logic("and", self._parse_not)
+        return self._parse_logic("or", lambda: self._parse_logic("and", self._parse_not))
 
     def _parse_logic(self, word: str, operand: Callable[[], Node]) -> Node:
         operands, signs = self._parse_chain([word], operand)
@@ -299,10 +296,7 @@ class _Parser:
         return operands, self._take_sign(closing, message, "quote values of several words")
 
     def _parse_sum(self) -> Node:
-        return self._parse_arithmetic("+-", self._parse_product)
-
-    def _parse_product(self) -> Node:
-        return self._parse_arithmetic("*/", self._parse_sign)
+        return self._parse_arithmetic("+-", lambda: self._parse_arithmetic("*/", self._parse_sign))
 
     def _parse_arithmetic(self, operators: str, operand: Callable[[], Node]) -> Node:
         operands, signs = self._parse_chain(operators, operand)

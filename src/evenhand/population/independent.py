@@ -278,16 +278,12 @@ class DataPopulation:
 
 def uniform_population(schema: Schema) -> ProductPopulation:
     """Build the population in which all individuals of the domain are equally likely."""
-    return ProductPopulation(
-        name=UNIFORM_POPULATION,
-        schema=schema,
-        marginals=tuple(map(_uniform_marginal, schema.attributes)),
+    sizes = [attribute.size or 1 for attribute in schema.attributes]
+    marginals = tuple(
+        UniformMarginal(attribute) if size > MAX_DENSE else Marginal(attribute, np.full(size, 1 / size))
+        for attribute, size in zip(schema.attributes, sizes, strict=True)
     )
-
-
-def _uniform_marginal(attribute: Attribute) -> Marginal | UniformMarginal:
-    size = attribute.size or 1
-    return UniformMarginal(attribute) if size > MAX_DENSE else Marginal(attribute, np.full(size, 1 / size))
+    return ProductPopulation(name=UNIFORM_POPULATION, schema=schema, marginals=marginals)
 
 
 def product_of_marginals(people: People) -> ProductPopulation:

@@ -167,7 +167,7 @@ class OutcomeRole:
                 apply to the kind.
         """
         kinds, order = get_args(TargetKind), self.order
-        if self.kind not in (None, *kinds):
+        if self.kind is not None and not (isinstance(self.kind, str) and self.kind in kinds):
             hint = "remove `kind=` to infer it from the labels"
             raise OptionError(f"expected kind {', '.join(kinds)}, got {self.kind!r}", hint=hint)
         if order is None:
