@@ -36,12 +36,11 @@ def setting(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
     return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
 
 
-Assignments: TypeAlias = Annotated[
-    tuple[str, ...],
-    BeforeValidator(
-        lambda value: [f"{name}={entry}" for name, entry in value.items()] if isinstance(value, Mapping) else value
-    ),
-]
+def _list_assignments(value: Any) -> Any:
+    return tuple(f"{name}={entry}" for name, entry in value.items()) if isinstance(value, Mapping) else value
+
+
+Assignments: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_list_assignments)]
 """Strings of the form ``NAME=VALUE``. A mapping ``{NAME: VALUE}`` is converted to such strings."""
 
 

@@ -32,11 +32,8 @@ def read_configuration(
     except UnicodeDecodeError:
         raise error("not a text file", location=str(path), hint="write it in YAML or TOML, encoded as UTF-8") from None
     except OSError as fault:
-        raise error(
-            f"the configuration cannot be read: {fault.strerror or fault}",
-            location=str(path),
-            hint=f"pass a configuration file, such as {example}",
-        ) from None
+        message = f"the configuration cannot be read: {fault.strerror or fault}"
+        raise error(message, location=str(path), hint=f"pass a configuration file, such as {example}") from None
     try:
         content: Any = tomllib.loads(text) if path.suffix.lower() == ".toml" else _parse_yaml(text, path)
     except tomllib.TOMLDecodeError as fault:
