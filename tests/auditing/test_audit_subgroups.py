@@ -7,7 +7,6 @@ import pytest
 from evenhand import audit_rankings as measure_rankings
 from evenhand import auditing, view
 from evenhand.core.document import Metric
-from evenhand.errors import LimitError, OptionError
 from evenhand.groups.rankings.result import RankingResult
 from evenhand.models import Subject
 from evenhand.schema.people import ColumnRoles
@@ -76,22 +75,6 @@ def test_a_model_that_ignores_them_passes_the_gate_on_the_certain_end(people):
     assert not auditing.parse_gate("worst_subgroup_gap.low > 0").holds(result)
     (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
     assert "not significant" in line.next_step
-
-
-@pytest.mark.parametrize("error", [LimitError("too slow"), OptionError("too slow")])
-def test_what_cannot_be_run_is_listed(people, monkeypatch, error):
-    def refused(*given, **options):
-        raise error
-
-    monkeypatch.setattr("evenhand.subgroups.find_subgroups", refused)
-    result = audited(people)
-    assert result.subgroups is None
-    (item,) = [item for item in result.not_run if item.what == "search for subgroups"]
-    assert item.reason == "too slow"
-    assert "too slow" in view.render_page(result.document())
-    assert not [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
-    with pytest.raises(OptionError, match="no number called 'worst_subgroup_gap'"):
-        auditing.parse_gate("worst_subgroup_gap > 0").holds(result)
 
 
 def test_an_interrupt_ends_the_audit_with_what_was_found(people, monkeypatch):

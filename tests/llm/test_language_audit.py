@@ -4,14 +4,12 @@ The port of a double is part of what its answers are drawn from, so each run has
 leaves four standard deviations and more.
 """
 
-import contextlib
 import itertools
-from collections import Counter
 
 import pytest
 
 import evenhand
-from evenhand.errors import BudgetError, OptionError
+from evenhand.errors import OptionError
 from evenhand.llm import (
     LanguageModelForecast,
     compare_language_models,
@@ -56,34 +54,6 @@ def test_a_known_gap_lies_inside_and_is_confirmed():
         assert (first.side_1.label, first.side_1.group) == ("yes", "white man")
         assert f"{first.row['years']} years as {first.row['trade']}" in first.side_1.prompt
         assert first.side_0.label in ("no", "refused")
-
-
-def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):
-    kept = tmp_path / "answers.jsonl"
-    with RecordingChat(lambda text: 0.4 if is_black(text) else 0.6, faults={5: 500, 50: 429}) as chat:
-        service = {"url": chat.url, "model": "fake", "options": {"max_tokens": 8}, "backoff": 0}
-        entries = {"service": service, "plan": {"price": [1, 2]}}
-        whole = audit(chat, entries=entries)
-        for _ in range(3):  # each time a little money is spent
-            with contextlib.suppress(BudgetError):
-                audit(chat, entries=entries, answers=kept, money=0.0006)
-        found = audit(chat, entries=entries, answers=kept)
-        again = audit(chat, entries=entries, answers=kept)
-        assert set(Counter(chat.paid).values()) == {2}  # once without the file, once with it
-    assert found.usage.remembered >= 10  # how many were under way when the money ended differs
-    assert again.usage.calls == 0
-    assert again.usage.remembered == whole.usage.calls
-    assert found.comparisons == again.comparisons == whole.comparisons
-
-
-def test_money_is_a_ceiling():
-    with RecordingChat(0.5) as chat:
-        with pytest.raises(BudgetError, match="may exceed the remaining part"):
-            audit(chat, money=0.0001)
-        assert chat.tokens[0] + 2 * chat.tokens[1] <= 100
-        found = audit(chat, money=0.002)
-        assert found.stopped_by == "budget"
-        assert found.usage.money <= 0.002
 
 
 def test_scenarios_and_clusters_are_columns():

@@ -62,18 +62,6 @@ def asked(schema: Schema, layers: Any, n: int = 40) -> tuple[LogitPairing, Train
     )
 
 
-def test_by_hand() -> None:
-    # A linear network that adds 3 for men and nothing else that is protected: 4 assignments, of 6 pairs 4 differ by 3.
-    def layers(width: int) -> Any:
-        weight = np.zeros((width, 1))
-        weight[1] = 3.0
-        weight[-1] = 5.0
-        return [(weight, np.array([0.7]))]
-
-    pairing, network, batch = asked(loans(), layers)
-    assert pairing.penalty(network, batch, network.logits(batch.features)).item() == pytest.approx(4 / 6 * 9, rel=1e-5)
-
-
 def test_every_pair_of_assignments_counts() -> None:
     rng = np.random.default_rng(1)
     drawn: list[Any] = []

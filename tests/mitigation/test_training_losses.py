@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -78,24 +77,6 @@ def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBat
         0,
     )
     return network, batch, TrainingTask(schema, ("a",), encoding, 3, generator, 10)
-
-
-def test_the_gap_of_three_groups_by_hand():
-    # 0.9 against the mean of 0.1, 0.2; 0.15 (two people) against 0.9.
-    scores, groups = tensors([0.9, 0.1, 0.2], [0, 2, 2])
-    assert mean_gap(scores, groups).item() == pytest.approx((0.75 + 0.75) / 2)
-    scores, groups = tensors([0.9, 0.6, 0.0], [0, 1, 2])
-    assert mean_gap(scores, groups).item() == pytest.approx((0.6 + 0.15 + 0.75) / 3)
-
-
-def test_mutual_information_by_hand():
-    # Decisions that are the group itself: one bit, as far as shares are kept from 0 and 1.
-    scores, groups = tensors([1.0, 1.0, 0.0, 0.0], [0, 0, 1, 1])
-    assert mutual_information(scores, groups).item() == pytest.approx(math.log(2), abs=1e-4)
-    # Shares 3/4 and 1/4 of two equal groups.
-    scores, groups = tensors([0.5, 1.0, 0.25, 0.25], [0, 0, 1, 1])
-    expected = math.log(2) + 0.75 * math.log(0.75) + 0.25 * math.log(0.25)
-    assert mutual_information(scores, groups).item() == pytest.approx(expected)
 
 
 def test_what_an_adversary_gives_the_right_group_by_hand():
