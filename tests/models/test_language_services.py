@@ -104,9 +104,6 @@ def test_urls_that_are_none_or_hold_credentials_are_refused(url: str, fault: str
     ("options", "fault"),
     [
         ({"key": "sk-hidden"}, "not the name of an environment variable"),
-        ({"timeout": 0.0}, "expected a positive, finite number of seconds, got 0.0"),
-        ({"timeout": float("nan")}, "expected a positive, finite number of seconds, got nan"),
-        ({"retries": -1}, "negative, got -1"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, object], fault: str) -> None:

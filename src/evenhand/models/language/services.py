@@ -54,8 +54,7 @@ class ServiceConnection:
             charged twice.
 
     Raises:
-        OptionError: The URL is invalid or contains credentials, the key is not a variable name, or a number is out of
-            range.
+        OptionError: The URL is invalid or contains credentials, or the key is not a variable name.
     """
 
     url: str
@@ -85,14 +84,6 @@ class ServiceConnection:
                 location="key",
                 hint="pass a name such as OPENAI_API_KEY",
             )
-        if not 0 < self.timeout < float("inf"):
-            raise OptionError(
-                f"expected a positive, finite number of seconds, got {self.timeout}",
-                location="timeout",
-                hint="pass a number of seconds, such as 60",
-            )
-        if self.retries < 0:
-            raise OptionError(f"the number of retries must not be negative, got {self.retries}", location="retries")
 
     @blocks
     async def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
