@@ -52,6 +52,12 @@ def margins_at(query: Query, cells: np.ndarray, within: np.ndarray, kind: type) 
     return np.stack(answers, axis=1).transpose(2, 1, 0).astype(np.float64)
 
 
+def boxes_in(query: Query, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """First and last cells of random boxes, each of shape (n, attributes)."""
+    ends = np.sort(rng.integers(0, query.counts, size=(2, n, len(query.counts))), axis=0)
+    return ends[0], ends[1]
+
+
 def callable_kernel(kernel: Any) -> Any:
     """A kernel that takes its arguments from kernels alone, made to take them from a test."""
 

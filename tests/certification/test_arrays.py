@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cases import expected, margins_at, prove, random_case, real_network, schema_of, true_shares
+from cases import boxes_in, expected, margins_at, prove, random_case, real_network, schema_of, true_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import linear_bounds
@@ -37,11 +37,6 @@ def varied(seed: int, *, real: bool = True, whole: bool | None = None) -> Query:
         if len((query := query_of(case.network, None, case.population)).assignments) > 1:
             return query
         seed += 1_000_000
-
-
-def boxes_in(query: Query, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    ends = np.sort(rng.integers(0, query.counts, size=(2, n, len(query.counts))), axis=0)
-    return ends[0], ends[1]
 
 
 def bounded(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:

@@ -59,50 +59,87 @@ def append(boxes: Boxes, other: Boxes) -> None:
         setattr(boxes, name, np.concatenate([getattr(boxes, name), getattr(other, name)]))
 
 
-HEADERS: dict[str, dict[tuple[Any, ...], Any]] = {
-    "conditions_over_unrestricted_cells": {("where",): ["age >= 99"]},
-    "conditions_that_most_cells_do_not_meet": {("where",): ["age >= 5"]},
-    "conditions_that_cannot_be_read": {("where",): ["everybody"]},
-    "conditions_on_nothing_known": {("where",): ["income > 3"]},
-    "no_protected_values": {("protected",): {"group": []}},
-    "nothing_is_protected": {("protected",): {}},
-    "protected_values_twice": {("protected",): {"group": [0.0, 1.0, 1.0]}},
-    "protected_values_outside_the_domain": {("protected",): {"group": [0.0, 1.0, 2.0, 3.0]}},
-    "another_attribute_is_protected": {("protected",): {"hours": [0.0, 1.0]}},
-    "a_gap_in_the_domain": {("attributes", AGE, "values"): 2},
-    "an_attribute_of_another_name": {("attributes", HOURS, "name"): "pay"},
-    "another_form_of_cells": {("attributes", AGE, "form"): "even"},
-    "another_digest": {("model", "fingerprint"): "0" * 64},
-    "another_kind_of_model": {("model", "kind"): "trees"},
-    "a_threshold_beyond_one": {("threshold",): 1.5},
-    "a_threshold_that_is_no_number": {("threshold",): math.nan},
-    "an_infinite_tolerance": {("threshold",): None, ("tolerance",): math.inf},
-    "a_tolerance_beside_a_threshold": {("threshold",): 0.5, ("tolerance",): 0.1},
-    "bands_that_decrease": {("threshold",): None, ("bands",): [0.6, 0.3]},
-    "more_outcomes_than_are_counted": {("outcomes",): [2, 3]},
-    "rounding_of_another_arithmetic": {("slack", "unit"): 2.0**-53},
-    "no_slack_for_the_activation": {("slack", "activation"): 0.0},
-    "more_is_said_of_rounding": {("slack", "says"): "holds for every arithmetic"},
-    "a_method_of_its_own": {("method",): "confirmed by a notary"},
-    "one_more_field": {("confirmed",): True},
-    "another_format": {("format",): 2},
-    "shares_in_other_parts": {("whole",): 2**16},
-}
-"""Forged entries of the header, by their place in it. All are refused."""
+def header(changes: dict[tuple[Any, ...], Any], shares: tuple[int, int] | None = None) -> Lie:
+    """Change entries of the header by their place in it, and the shares of all boxes."""
 
-
-def enter_header(changes: dict[tuple[Any, ...], Any]) -> Lie:
     def lie(it: Opened) -> None:
         for (*path, last), value in changes.items():
             place: Any = it.head
             for key in path:
                 place = place[key]
             place[last] = copy.deepcopy(value)
+        if shares is not None:
+            it.fair[:], it.unfair[:] = shares
 
     return lie
 
 
-KINDS |= {name: (enter_header(changes), REFUSED) for name, changes in HEADERS.items()}
+def add(*path: Any, change: int) -> Lie:
+    """Change a number of the header."""
+
+    def lie(it: Opened) -> None:
+        it.head[path[0]][path[1]][path[2]] += change
+
+    return lie
+
+
+FAIR_FOR_ALL, GROUP = (WHOLE, 0), ("protected",)
+REFUSED_LIES: dict[str, Lie] = {
+    "conditions_over_unrestricted_cells": header({("where",): ["age >= 99"]}),
+    "conditions_that_most_cells_do_not_meet": header({("where",): ["age >= 5"]}),
+    "conditions_that_cannot_be_read": header({("where",): ["everybody"]}),
+    "conditions_on_nothing_known": header({("where",): ["income > 3"]}),
+    "no_protected_values": header({("protected",): {"group": []}}),
+    "nothing_is_protected": header({("protected",): {}}),
+    "protected_values_twice": header({("protected",): {"group": [0.0, 1.0, 1.0]}}),
+    "protected_values_outside_the_domain": header({("protected",): {"group": [0.0, 1.0, 2.0, 3.0]}}),
+    "another_attribute_is_protected": header({("protected",): {"hours": [0.0, 1.0]}}),
+    "a_gap_in_the_domain": header({("attributes", AGE, "values"): 2}),
+    "an_attribute_of_another_name": header({("attributes", HOURS, "name"): "pay"}),
+    "another_form_of_cells": header({("attributes", AGE, "form"): "even"}),
+    "another_digest": header({("model", "fingerprint"): "0" * 64}),
+    "another_kind_of_model": header({("model", "kind"): "trees"}),
+    "a_threshold_beyond_one": header({("threshold",): 1.5}),
+    "a_threshold_that_is_no_number": header({("threshold",): math.nan}),
+    "an_infinite_tolerance": header({("threshold",): None, ("tolerance",): math.inf}),
+    "a_tolerance_beside_a_threshold": header({("threshold",): 0.5, ("tolerance",): 0.1}),
+    "bands_that_decrease": header({("threshold",): None, ("bands",): [0.6, 0.3]}),
+    "more_outcomes_than_are_counted": header({("outcomes",): [2, 3]}),
+    "rounding_of_another_arithmetic": header({("slack", "unit"): 2.0**-53}),
+    "no_slack_for_the_activation": header({("slack", "activation"): 0.0}),
+    "more_is_said_of_rounding": header({("slack", "says"): "holds for every arithmetic"}),
+    "a_method_of_its_own": header({("method",): "confirmed by a notary"}),
+    "one_more_field": header({("confirmed",): True}),
+    "another_format": header({("format",): 2}),
+    "shares_in_other_parts": header({("whole",): 2**16}),
+    "one_protected_value": header({GROUP: {"group": [0.0]}}, FAIR_FOR_ALL),
+    "one_protected_value_with_its_condition": header(
+        {GROUP: {"group": [0.0]}, ("where",): ["group == 0"]}, FAIR_FOR_ALL
+    ),
+    "a_pair_is_dropped": header({GROUP: {"group": [0.0, 1.0]}}),
+    "only_three_outcomes_count": header({("outcomes",): [3]}, FAIR_FOR_ALL),
+    "everything_is_fair": header({}, FAIR_FOR_ALL),
+    "everything_is_unfair": header({}, (0, WHOLE)),
+    "a_wider_domain": add("attributes", AGE, "last", change=1),
+    "a_domain_that_begins_later": add("attributes", HOURS, "first", change=1),
+    "fewer_cells_than_boxes_have": add("attributes", AGE, "cells", change=-1),
+    "attributes_in_another_order": lambda it: it.head["attributes"].reverse(),
+    "negative_masses": lambda it: it.list_weights(AGE, [-1] + [1] * (SIZES[0] - 1)),
+    "no_masses": lambda it: it.list_weights(AGE, [0] * SIZES[0]),
+    "a_box_less": lambda it: drop(it.questions[0], 0),
+    "two_certificates_merged": lambda it: append(it.questions[0], copy.deepcopy(it.questions[0])),
+    "questions_twice": lambda it: it.questions.append(copy.deepcopy(it.questions[0])),
+}
+NAMED_LIES: dict[str, Lie] = {
+    "some_people_weigh_a_little_more": lambda it: it.list_weights(AGE, [10**6 + 10 * cell for cell in range(SIZES[0])]),
+    "a_pair_is_dropped_with_its_condition": header({GROUP: {"group": [0.0, 1.0]}, ("where",): ["group < 2"]}),
+    "another_threshold": header({("threshold",): 0.3}),
+    "a_threshold_that_nobody_reaches": header({("threshold",): 1 - 2**-30}, FAIR_FOR_ALL),
+    "a_huge_tolerance": header({("threshold",): None, ("tolerance",): 1e9}, FAIR_FOR_ALL),
+    "bands_instead_of_labels": header({("threshold",): None, ("bands",): [0.999]}, (0, 0)),
+}
+KINDS |= {name: (lie, REFUSED) for name, lie in REFUSED_LIES.items()}
+KINDS |= {name: (lie, NAMED) for name, lie in NAMED_LIES.items()}
 
 
 # Whom it is about, and what they weigh.
@@ -117,48 +154,10 @@ def all_mass_on_one_fair_box(it: Opened) -> None:
     it.head["population"] = "everyone in the domain, uniformly"
 
 
-@kind(NAMED)
-def some_people_weigh_a_little_more(it: Opened) -> None:
-    it.list_weights(AGE, [10**6 + 10 * cell for cell in range(SIZES[0])])
-
-
-@kind()
-def negative_masses(it: Opened) -> None:
-    it.list_weights(AGE, [-1] + [1] * (SIZES[0] - 1))
-
-
-@kind()
-def no_masses(it: Opened) -> None:
-    it.list_weights(AGE, [0] * SIZES[0])
-
-
 @kind()
 def masses_of_too_few_cells(it: Opened) -> None:
     it.list_weights(AGE, [1] * SIZES[0])
     it.list_weights(HOURS, [1] * (SIZES[2] - 1))
-
-
-@kind()
-def one_protected_value(it: Opened) -> None:
-    it.head["protected"] = {"group": [0.0]}
-    it.fair[:], it.unfair[:] = WHOLE, 0
-
-
-@kind()
-def one_protected_value_with_its_condition(it: Opened) -> None:
-    one_protected_value(it)
-    it.head["where"] = ["group == 0"]
-
-
-@kind()
-def a_pair_is_dropped(it: Opened) -> None:
-    it.head["protected"] = {"group": [0.0, 1.0]}
-
-
-@kind(NAMED)
-def a_pair_is_dropped_with_its_condition(it: Opened) -> None:
-    a_pair_is_dropped(it)
-    it.head["where"] = ["group < 2"]
 
 
 @kind()
@@ -180,28 +179,8 @@ def a_narrowed_domain_with_its_condition(it: Opened) -> None:
 
 
 @kind()
-def a_wider_domain(it: Opened) -> None:
-    it.head["attributes"][AGE]["last"] += 1
-
-
-@kind()
-def a_domain_that_begins_later(it: Opened) -> None:
-    it.head["attributes"][HOURS]["first"] += 1
-
-
-@kind()
 def an_attribute_twice(it: Opened) -> None:
     it.head["attributes"][HOURS] = dict(it.head["attributes"][AGE])
-
-
-@kind()
-def attributes_in_another_order(it: Opened) -> None:
-    it.head["attributes"].reverse()
-
-
-@kind()
-def fewer_cells_than_boxes_have(it: Opened) -> None:
-    it.head["attributes"][AGE]["cells"] -= 1
 
 
 # Which model, and which question.
@@ -212,35 +191,6 @@ def labels_swapped(it: Opened) -> None:
     """Of the schema in the file alone: the model's own schema is the one that counts."""
     it.head["schema"]["target"]["values"].reverse()
     it.fair, it.unfair = it.unfair, it.fair
-
-
-@kind(NAMED)
-def another_threshold(it: Opened) -> None:
-    it.head["threshold"] = 0.3
-
-
-@kind(NAMED)
-def a_threshold_that_nobody_reaches(it: Opened) -> None:
-    it.head["threshold"] = 1 - 2**-30
-    it.fair[:], it.unfair[:] = WHOLE, 0
-
-
-@kind(NAMED)
-def a_huge_tolerance(it: Opened) -> None:
-    it.head["threshold"], it.head["tolerance"] = None, 1e9
-    it.fair[:], it.unfair[:] = WHOLE, 0
-
-
-@kind(NAMED)
-def bands_instead_of_labels(it: Opened) -> None:
-    it.head["threshold"], it.head["bands"] = None, [0.999]
-    it.fair[:], it.unfair[:] = 0, 0
-
-
-@kind()
-def only_three_outcomes_count(it: Opened) -> None:
-    it.head["outcomes"] = [3]
-    it.fair[:], it.unfair[:] = WHOLE, 0
 
 
 @kind()
@@ -255,16 +205,6 @@ def one_field_less(it: Opened) -> None:
 
 
 # What is claimed of boxes.
-
-
-@kind()
-def everything_is_fair(it: Opened) -> None:
-    it.fair[:], it.unfair[:] = WHOLE, 0
-
-
-@kind()
-def everything_is_unfair(it: Opened) -> None:
-    it.fair[:], it.unfair[:] = 0, WHOLE
 
 
 @kind()
@@ -297,21 +237,11 @@ def shares_exchanged(it: Opened) -> None:
 
 
 @kind()
-def a_box_less(it: Opened) -> None:
-    drop(it.questions[0], 0)
-
-
-@kind()
 def a_box_twice(it: Opened) -> None:
     one = copy.deepcopy(it.questions[0])
     for k in range(len(one.low) - 1, 0, -1):
         drop(one, k)
     append(it.questions[0], one)
-
-
-@kind()
-def two_certificates_merged(it: Opened) -> None:
-    append(it.questions[0], copy.deepcopy(it.questions[0]))
 
 
 @kind()
@@ -332,11 +262,6 @@ def a_box_that_is_wider(it: Opened) -> None:
 def a_box_beyond_the_domain(it: Opened) -> None:
     k = int(np.flatnonzero(it.high[:, AGE] == SIZES[0] - 1)[0])
     it.high[k, AGE] += 1
-
-
-@kind()
-def questions_twice(it: Opened) -> None:
-    it.questions.append(copy.deepcopy(it.questions[0]))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import Case, everybody, random_case, schema_of, worked_example
+from cases import Case, boxes_in, everybody, random_case, schema_of, worked_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import bounds, smears, status
@@ -18,11 +18,6 @@ from support import scaled
 
 def decided(query: Query, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return SymbolicBounder(query).decide(lo, hi, np.zeros(len(lo), dtype=np.bool_))[:2]
-
-
-def random_boxes(query: Query, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    ends = np.sort(rng.integers(0, query.counts, size=(2, n, len(query.counts))), axis=0)
-    return ends[0], ends[1]
 
 
 def wide_case(seed: int, *, whole: bool | None = None) -> Case:
@@ -63,7 +58,7 @@ def test_worked_example_splits() -> None:
 def test_agrees_with_the_reference(seed: int) -> None:
     """Same outcome, up to the rounding slack, and an attribute of largest smear."""
     query = query_of(wide_case(seed, whole=False).network)
-    lo, hi = random_boxes(query, 33, np.random.default_rng(seed))
+    lo, hi = boxes_in(query, 33, np.random.default_rng(seed))
     outcome, attribute = decided(query, lo, hi)
     for box in range(len(lo)):
         wanted = status(query, lo[box], hi[box])
@@ -87,7 +82,7 @@ def test_decided_boxes_hold_no_exception(seed: int) -> None:
     query = query_of(network)
     people, labels = everybody(network)
     alike = (labels == labels[0]).all(axis=0)
-    lo, hi = random_boxes(query, 48, np.random.default_rng(seed))
+    lo, hi = boxes_in(query, 48, np.random.default_rng(seed))
     outcome, _ = decided(query, lo, hi)
     for box in np.flatnonzero(outcome != UNDECIDED):
         inside = np.ones(len(people), dtype=np.bool_)
@@ -107,7 +102,7 @@ def _entries(cells, cell: int) -> np.ndarray:
 def test_any_number_of_boxes() -> None:
     """A box's outcome does not depend on those it is worked on with."""
     query = query_of(wide_case(7).network)
-    lo, hi = random_boxes(query, 100, np.random.default_rng(0))
+    lo, hi = boxes_in(query, 100, np.random.default_rng(0))
     together = decided(query, lo, hi)
     for box in range(100):
         alone = decided(query, lo[box : box + 1], hi[box : box + 1])
@@ -165,7 +160,7 @@ def test_a_box_is_cut_in_the_middle_of_its_mass() -> None:
 def test_unfair_is_reachable() -> None:
     """The reference cases are not all fair: the tests above would mean little."""
     outcomes = [
-        status(query, *(ends[0] for ends in random_boxes(query, 1, np.random.default_rng(seed))))
+        status(query, *(ends[0] for ends in boxes_in(query, 1, np.random.default_rng(seed))))
         for seed in range(150)
         for query in [query_of(wide_case(seed).network)]
     ]

@@ -14,6 +14,7 @@ from cases import (
     Case,
     _attribute,
     _marginal,
+    boxes_in,
     callable_kernel,
     expected,
     margins_at,
@@ -341,11 +342,6 @@ class Bounded:
             else:
                 total += self.g[:, :, lane, a + places[:, i].astype(np.int64)]
         return total
-
-
-def boxes_in(query: Query, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    ends = np.sort(rng.integers(0, query.counts, size=(2, n, len(query.counts))), axis=0)
-    return ends[0], ends[1]
 
 
 def people_in(query: Query, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> np.ndarray:
