@@ -245,7 +245,7 @@ def test_a_plan_that_makes_no_sense(refused, plan, said):
         (f'{SHIELD}policy = "a"\n[[guards]]\nname = "loans"\nconfig = "a"', "already has the name 'loans'"),
         (SHIELD, "neither a policy nor a plan"),
         (f'{SHIELD}policy = "a"\nplan = {{}}', "has a policy and a plan"),
-        (f'{SHIELD}policy = "a"\nwhen_down = "ignore"', "got 'ignore'"),
+        ('[[guards]]\nname = "a"\nconfig = "x"\nwhen_down = "ignore"', "got 'ignore'"),
         ('[[shields]]\nname = "a/b"\npolicy = "a"', "expected a name that can be part of a URL, got 'a/b'"),
         ('[[guards]]\nname = "a"\nconfig = 3', "3 is neither a path nor a table"),
         ('[[guards]]\nname = "a"\nconfig = "none.yaml"', "none.yaml"),

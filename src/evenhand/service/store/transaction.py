@@ -41,18 +41,26 @@ class StreamHead(NamedTuple):
     digest: str
 
 
-def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
-    """Lock the row of a stream, and return the head and the revision of the tables."""
+def read_head(connection: Connection, stream: str, *, lock: bool = False) -> StreamHead:
+    """Return the head of a stream.
+
+    Args:
+        connection: Connection in a transaction.
+        stream: Name of the stream.
+        lock: Whether to lock the row of the stream until the end of the transaction.
+
+    Raises:
+        StoreError: The row is locked, and the tables were migrated while this process ran.
+    """
     # SQLite has one writer, which has locked everything when its transaction began.
-    lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
-    row = _run(connection, HEAD + lock, (stream,)).one()
-    return StreamHead(*row[:4]), row[4]
-
-
-def read_head(connection: Connection, stream: str) -> StreamHead:
-    """Return the head of a stream."""
-    row = _run(connection, HEAD, (stream,)).one()
-    return StreamHead(*row[:4])
+    suffix = " FOR UPDATE OF streams" if lock and connection.dialect.name != "sqlite" else ""
+    *head, revision = _run(connection, HEAD + suffix, (stream,)).one()
+    if lock and revision != REVISION:
+        raise StoreError(
+            f"the store was migrated from revision {REVISION} to {revision} while this process ran",
+            hint="restart this process with the newer version of Evenhand",
+        )
+    return StreamHead(*head)
 
 
 def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
@@ -81,11 +89,6 @@ def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], st
         for row in rows
     ]
     _run(connection, ENTRIES, values)
-
-
-def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, int]) -> None:
-    """Store the number of the entry that answered each ID, by the key of the ID."""
-    _run(connection, ANSWERS, [(stream, key, number) for key, number in numbers.items()])
 
 
 def update_state(connection: Connection, stream: str, head: tuple[int, str], state: str | None) -> None:
@@ -242,7 +245,7 @@ class Transaction:
         loaded = self._loaded[stream]
         machine = loaded.machine
         batch = StreamBatch()
-        head = self._lock_head(connection, stream)
+        head = read_head(connection, stream, lock=True)
         if head.digest != machine.digest:
             batch.results = [configuration_error(stream) for _ in requests]
             return batch
@@ -293,7 +296,7 @@ class Transaction:
         if batch.rows:
             insert_entries(connection, batch.rows, frozenset(row["number"] for row in new_checkpoints))
             if new_numbers:
-                insert_answers(connection, stream, new_numbers)
+                _run(connection, ANSWERS, [(stream, key, number) for key, number in new_numbers.items()])
             if new_checkpoints:
                 connection.execute(insert(checkpoints), new_checkpoints)
             is_saved = bool(new_checkpoints) or machine.needs_saving()
@@ -304,20 +307,6 @@ class Transaction:
             # Plan for the next decision now, so that the plan may exist before its request.
             batch.plan_ahead = machine.plan_ahead()
         return batch
-
-    def _lock_head(self, connection: Connection, stream: str) -> StreamHead:
-        """Lock the row of a stream, and return its head.
-
-        Raises:
-            StoreError: The tables were migrated while this process ran.
-        """
-        head, revision = lock_head(connection, stream)
-        if revision != REVISION:
-            raise StoreError(
-                f"the store was migrated from revision {REVISION} to {revision} while this process ran",
-                hint="restart this process with the newer version of Evenhand",
-            )
-        return head
 
     def _entry(self, stream: str, number: int, previous: str, content: Mapping[str, Any]) -> dict[str, Any]:
         at, body = self._clock(), chain.canonical_json(content)
