@@ -172,11 +172,15 @@ def has_cell(key, cell):
 @jit
 def names_cells(key, cells):
     """Check whether a set is described by the cells inside, which are at most as many as those outside."""
+    inside = outside = 0
     part, rest, unit = key & cells, cells & ~key, np.uint64(1)
-    while part and rest:
+    while part:
         part &= part - unit
+        inside += 1
+    while rest:
         rest &= rest - unit
-    return part == np.uint64(0)
+        outside += 1
+    return inside <= outside
 
 
 @jit

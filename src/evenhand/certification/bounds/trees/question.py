@@ -97,14 +97,17 @@ class NodeTests:
         """Mean margin below each node, last output minus first, and probability to reach it."""
         nodes = self.nodes
         margin = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
-        weight, inner = np.ones(len(margin)), np.flatnonzero(nodes.left >= 0)
-        children = np.stack([nodes.left[inner], nodes.right[inner]])
-        # Both children count one half. Each round is final for one more level, from the leaves up and the roots down.
-        while True:
-            mean, half = margin[children].mean(axis=0), weight[inner] / 2
-            if np.array_equal(margin[inner], mean, equal_nan=True) and (weight[children] == half).all():
-                break
-            margin[inner], weight[children] = mean, half
+        weight = np.ones(len(margin))
+        # Level by level: weights from the roots on, means from the deepest level back. Both children count one half.
+        levels = [nodes.offsets[:-1]]
+        while len(levels[-1]):
+            inner = levels[-1][nodes.left[levels[-1]] >= 0]
+            for child in (nodes.left[inner], nodes.right[inner]):
+                weight[child] = weight[inner] / 2
+            levels.append(np.concatenate([nodes.left[inner], nodes.right[inner]]))
+        for level in reversed(levels):
+            inner = level[nodes.left[level] >= 0]
+            margin[inner] = (margin[nodes.left[inner]] + margin[nodes.right[inner]]) / 2
         return margin, weight
 
     def _by_column(self, tests: Integers, attribute: Attribute, entries: Floats) -> Iterator[tuple[Integers, Floats]]:
