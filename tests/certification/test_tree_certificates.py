@@ -14,6 +14,7 @@ from evenhand.certification.bounds.trees.differences import tree_difference_quer
 from evenhand.certification.bounds.trees.engine import TreeEngine
 from evenhand.certification.bounds.trees.question import enumerate_cells, tree_query_of
 from evenhand.certification.bounds.trees.search import SETTLED
+from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.enumeration import FAIR, UNFAIR
 from evenhand.errors import OptionError
 from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
@@ -237,8 +238,8 @@ def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
     truth = enumerate_cells(query)
     mass = truth.mass / truth.mass.sum()
     fair, unfair = mass[truth.status == FAIR].sum(), mass[truth.status == UNFAIR].sum()
-    for points, tails, recording in ((1.0, True, False), (12.0, False, False), (1e4, True, True)):
-        tails = tails and len(query.base) == 1 and query.demanded is None
+    for points, tails, recording in ((1.0, TAILS, False), (12.0, TAILS[:0], False), (1e4, TAILS, True)):
+        tails = tails if len(query.base) == 1 and query.demanded is None else TAILS[:0]
         proved = (0.0, 0.0)
         for proved in proved_in_rounds(query, points, tails, recording, rng):
             # Identical leaves are decided even within rounding, where enumeration is not.

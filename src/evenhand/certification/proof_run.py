@@ -37,7 +37,7 @@ DEFAULT_BOXES = 1_000_000
 COMPILING = "compiling the prover, once on this machine (up to 40 seconds of processor time)"
 Prover: TypeAlias = Literal["linear", "arrays", "trees"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
-COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20}
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 40}
 """Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
 """Minimum number of boxes of any effort."""
@@ -275,9 +275,9 @@ class Compilation:
 def _has_kernels(prover: Prover) -> bool:
     """Check whether the kernels of a prover are compiled, in this process or in the cache on disk."""
     if prover == "trees":
-        from evenhand.certification.bounds.trees import search
+        from evenhand.certification.bounds.trees import leaves, search
 
-        return kernels.is_compiled(search.refine_tree_boxes)
+        return kernels.is_compiled(leaves.collect_leaves, search.refine_tree_boxes)
     if prover == "arrays":
         from evenhand.certification.bounds.arrays import events
 

@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.leaves import leaf_table_of
-from evenhand.certification.bounds.trees.lists import tree_workspace_for
+from evenhand.certification.bounds.trees.lists import TreeWorkspace, tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
-from evenhand.certification.bounds.trees.search import (
-    COUNTED,
-    SETTLED,
-    WAITING,
-    CallSettings,
-    TreeBoxArrays,
-    refine_tree_boxes,
-)
+from evenhand.certification.bounds.trees.search import COUNTED, SETTLED, WAITING, TreeBoxArrays, refine_tree_boxes
+from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.boxes import ArrayRows, Boxes, whole_domain
 from evenhand.certification.query.proved_mass import (
     ProgressWatch,
@@ -60,13 +54,14 @@ class TreeFrontier(ArrayRows):
     """Boxes with their proved masses.
 
     Attributes:
-        bounds: First and last cells, shape (boxes, 2, attributes).
+        low, high: First and last cell, shape (boxes, attributes).
         known: Mass, mass proved fair and mass proved unfair, shape (boxes, 3).
         state: Whether the box can be counted, can be split, or is finished; see ``search``.
         region: Coarse region of the domain.
     """
 
-    bounds: NDArray[np.int32]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
     known: Floats
     state: NDArray[np.int8]
     region: NDArray[np.int16]
@@ -86,8 +81,7 @@ class TreeFrontier(ArrayRows):
 
     def boxes(self) -> Boxes:
         """Convert to ``Boxes``."""
-        low, high = self.bounds[:, 0], self.bounds[:, 1]
-        return Boxes(low, high, self.known[:, 0], np.zeros(len(self), dtype=np.int16), self.region)
+        return Boxes(self.low, self.high, self.known[:, 0], np.zeros(len(self), dtype=np.int16), self.region)
 
 
 class TreeEngine:
@@ -107,14 +101,14 @@ class TreeEngine:
         # A change of zero is proved by the leaves, not by sums.
         exact = self.table.is_difference and self.table.within < 0
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
-        self._tails = not (recording or len(query.base) > 1 or self.table.is_difference)
+        self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
         self._own = threading.local()
 
     def root(self) -> TreeFrontier:
         """Build a box of the whole domain."""
-        bounds = np.stack([self.domain.lo, self.domain.hi], axis=1).astype(np.int32)
+        low, high = self.domain.lo.astype(np.int32), self.domain.hi.astype(np.int32)
         state, region = np.zeros(1, dtype=np.int8), np.zeros(1, dtype=np.int16)
-        return TreeFrontier(bounds, np.array([[1.0, 0.0, 0.0]]), state, region)
+        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), state, region)
 
     def expand(
         self, boxes: TreeFrontier, threshold: float, limit: float = np.inf, *, put_settled: bool = False
@@ -126,24 +120,22 @@ class TreeEngine:
             parts bounded.
         """
         if not hasattr(self._own, "work"):
-            self._own.work = tree_workspace_for(self.table)
-        room = OUTPUT_BOXES + 4 * len(boxes)
-        bounds = np.empty((room, *boxes.bounds.shape[1:]), dtype=np.int32)
-        out = TreeBoxArrays(bounds, np.empty((room, 3)), np.empty(room, dtype=np.int8))
-        totals = np.zeros(3)
-        settings = CallSettings(
-            threshold=float(threshold),
-            limit=float(limit),
-            max_points=self._points,
-            tails=self._tails,
-            put_settled=put_settled or self.recording,
-            keep=self.recording,
+            self._own.work = tree_workspace_for(self.table, len(TAILS))
+        work: TreeWorkspace = self._own.work
+        n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
+        out = TreeBoxArrays(
+            low=np.empty((room, n), dtype=np.int32),
+            high=np.empty((room, n), dtype=np.int32),
+            known=np.empty((room, 3)),
+            state=np.empty(room, dtype=np.int8),
         )
-        inputs = TreeBoxArrays(boxes.bounds, boxes.known, boxes.state)
-        count = refine_tree_boxes(self.table, self._own.work, inputs, settings, out, totals)
+        totals = np.zeros(3)
+        inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
+        settings = (float(threshold), float(limit), self._points, put_settled or self.recording, self.recording)
+        count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
-        parts = TreeFrontier(out.bounds[:count].copy(), out.known[:count].copy(), out.state[:count].copy(), region)
-        return parts, totals
+        low, high, known, state = (column[:count].copy() for column in out)
+        return TreeFrontier(low, high, known, state, region), totals  # type: ignore[arg-type]
 
 
 def compile_tree_engine(query: TreeQuery, jobs: int, *, recording: bool = False) -> TreeEngine:
@@ -268,7 +260,7 @@ def refine_trees(
 def _record_boxes(recorder: BoxRecorder, boxes: TreeFrontier) -> None:
     """Record final boxes with their proved shares."""
     shares = np.minimum(1.0, boxes.known[:, 1:] / boxes.known[:, :1])
-    recorder.take(boxes.bounds[:, 0], boxes.bounds[:, 1], shares[:, 0], shares[:, 1])
+    recorder.take(boxes.low, boxes.high, shares[:, 0], shares[:, 1])
 
 
 def _split_domain(run: TreeSearch) -> TreeFrontier:

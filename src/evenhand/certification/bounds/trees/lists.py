@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable, leaf_chances, new_records
-from evenhand.core.kernels import compile_kernel
-from evenhand.core.typing import Floats, Integers
+from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
 
@@ -23,98 +23,124 @@ FAR = 1 << 61
 """Beyond all sums of values."""
 MAX_DEPTH = 1024
 """Maximum number of splits in one call."""
-MAX_LEVELS = 64
-"""Maximum number of boxes around a box that share lists."""
 TABLE_NUMBERS = 1 << 18
 """Maximum number of sums in a table."""
 MAX_CORNERS = 1 << 14
 """Maximum number of corners of a leaf in a table."""
 SPARE_ROOM = 1 << 16
 """Room for lists, beyond four times all leaves."""
-TAILS = (0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.36, 0.5, 0.65)
-"""Parts of a box in a tail, increasing."""
 
 
 class TreeWorkspace(NamedTuple):
-    """Work arrays of one thread. Numbers that belong together are fields of records; see ``tree_workspace_for``.
+    """Work arrays of one thread.
 
     Attributes:
-        entries: Lists one after the other: leaves, and their probability in the box; the list of the whole domain
-            comes at the start.
-        levels: On the way down, place of each list, whether the base differs between assignments, and the split: its
-            attribute and cell, the cells before, and the next part.
+        leaf, chance: Lists one after the other: leaves, and their probability in the box; the list of the whole domain
+            comes at the start, in ``length[0]`` places.
+        start, length: Place of each list on the way down.
         base: Sums of the trees without a list entry, shape (depth, margins, assignments).
-        bounds: Bounds on the margins of the last list, and of a tree, shape (margins, assignments).
-        whole: Extreme values of a tree's leaves that all assignments reach, for each margin.
+        differs: Whether these differ between the assignments.
+        split, cut, old_low, old_high, side: Attribute and cell of each split, its cells before, and the next part.
+        low, high: Bounds on the margins of the last list, shape (margins, assignments).
         rise: Bound on the number under one assignment minus that under another, shape (assignments, assignments).
-        axes: Cells of the current box, the gain of all cuts, and the layout of a table, for each attribute.
-        outer: First and last cells of the boxes around the current one, shape (levels, 2, attributes).
-        waiting: Boxes that wait, from one number to another, and the number of boxes around them.
-        cells: Effect of each cell on the margin, gain of a cut before it, whether it has a row of its own in a table,
-            and its row.
-        weight: Weight of the rows.
+        lo, hi: Cells of the current box.
+        inner, outer: First and last cells of the part that is entered, and of the boxes around it.
+        effect, gap: Effect of each cell on the margin, and gain of a cut before it.
+        single: Whether a cell of a set has a row of its own in a table.
+        total: Gain of all cuts of each attribute.
+        place, weight: Row of each cell in a table, and weight of the rows.
         table: Sums at the points.
-        groups: Group and possible labels of each assignment; assignments that reach the same leaves are a group. An
-            assignment, the size and the extreme bases of each group.
-        corners: Corners of a leaf and their signs, in two buffers.
-        moves: Rows and signs of the corners along one attribute.
-        tails: Part of the box, sums of tail means, and the means of a tree under its worst assignment.
+        group, member: Assignments that reach the same leaves, and an assignment of each group.
+        corner, sign: Corners of a leaf, in two buffers.
+        move, turn: Rows and signs of the corners along one attribute.
+        tails: Sums of tail means; worst: those of the worst assignment for a tree.
     """
 
-    entries: NDArray[np.void]
-    levels: NDArray[np.void]
+    leaf: NDArray[np.int32]
+    chance: Floats
+    start: Integers
+    length: Integers
     base: Integers
-    bounds: NDArray[np.void]
-    whole: NDArray[np.void]
+    differs: Booleans
+    split: Integers
+    old_low: Integers
+    old_high: Integers
+    cut: Integers
+    side: Integers
+    low: Integers
+    high: Integers
+    tree_low: Integers
+    tree_high: Integers
+    whole: Integers
     rise: Integers
-    axes: NDArray[np.void]
+    lo: Integers
+    hi: Integers
+    inner: Integers
     outer: Integers
-    waiting: NDArray[np.void]
-    cells: NDArray[np.void]
+    effect: Floats
+    gap: Floats
+    single: Booleans
+    total: Floats
+    axis: Integers
+    size: Integers
+    stride: Integers
+    place: Integers
     weight: Floats
     table: Integers
-    groups: NDArray[np.void]
-    corners: NDArray[np.void]
-    moves: NDArray[np.void]
-    tails: NDArray[np.void]
+    group: Integers
+    member: Integers
+    size_of: Integers
+    inside: Integers
+    labels: Integers
+    corner: Integers
+    sign: Integers
+    move: Integers
+    turn: Integers
+    tails: Floats
+    worst: Floats
+    low_tail: Floats
+    high_tail: Floats
 
 
-def tree_workspace_for(table: LeafTable) -> TreeWorkspace:
+def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
     """Allocate the work arrays, with the list of all leaves."""
     n, leaves = table.keys.shape
-    margins, assignments = len(table.margins), table.members.shape[1]
-    cells = len(table.cumulative)
-    work = TreeWorkspace(
-        entries=new_records(4 * leaves + SPARE_ROOM, float64="chance", int32="leaf"),
-        levels=new_records(MAX_DEPTH + 1, int64="start length axis cut old_low old_high part", bool_="differs"),
-        base=np.zeros((MAX_DEPTH + 1, margins, assignments), dtype=np.int64),
-        bounds=new_records((margins, assignments), int64="low high tree_low tree_high"),
-        whole=new_records(margins, int64="low high"),
-        rise=np.zeros((assignments, assignments), dtype=np.int64),
-        axes=new_records(n, int64="low high axis rows stride", float64="total"),
-        outer=np.zeros((MAX_LEVELS, 2, n), dtype=np.int64),
-        waiting=new_records(MAX_LEVELS, int64="begin end level"),
-        cells=new_records(cells, float64="effect gap", int64="row", bool_="single"),
-        weight=np.zeros(cells),
-        table=np.zeros(TABLE_NUMBERS, dtype=np.int64),
-        groups=new_records(assignments, int64="group labels member size inside low high"),
-        corners=new_records((2, MAX_CORNERS), int64="place sign"),
-        moves=new_records(SET_CELLS + 1, int64="row sign"),
-        tails=new_records(len(TAILS), float64="part low high free_low free_high tree_low tree_high"),
+    margins, assignments = len(table.base), table.members.shape[1]
+    cells, room = int(table.offsets[-1]) + 1, 4 * leaves + SPARE_ROOM
+    work = new_arrays(
+        TreeWorkspace,
+        {
+            "leaf chance": room,
+            "start length differs split cut old_low old_high side": MAX_DEPTH + 1,
+            "base": (MAX_DEPTH + 1, margins, assignments),
+            "low high tree_low tree_high": (margins, assignments),
+            "whole": (margins, 2),
+            "rise": (assignments, assignments),
+            "lo hi total axis size": n,
+            "stride": n + 1,
+            "inner": (2, n),
+            "outer": (64, 2, n),
+            "effect gap single place weight": cells,
+            "table": TABLE_NUMBERS,
+            "group member size_of inside labels": assignments,
+            "corner sign": (2, MAX_CORNERS),
+            "move turn": SET_CELLS + 1,
+            "tails": (4, tails),
+            "worst": (2, tails),
+            "low_tail high_tail": tails,
+        },
     )
-    work.levels["length"][0] = leaves
-    work.entries["leaf"][:leaves] = np.arange(leaves)
-    work.entries["chance"][:leaves] = leaf_chances(table)
-    work.base[0] = table.margins["base"][:, None]
-    work.outer[0, 1] = table.axes["last"]
-    work.tails["part"] = TAILS
+    work.length[0] = leaves
+    work.base[0] = table.base[:, None]
+    work.outer[0, 1] = np.diff(table.offsets) - 2
+    list_leaves(table, work)
     return work
 
 
 @jit
 def cells_between(f, i, lo, hi):
     """Build the key of neighbouring cells of an attribute."""
-    if f.axes[i].is_set:
+    if f.is_set[i]:
         return (np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(63 - hi + lo)) << np.uint64(lo)
     return np.uint64(lo) | (np.uint64(hi) << np.uint64(32))
 
@@ -122,14 +148,14 @@ def cells_between(f, i, lo, hi):
 @jit
 def range_weight(f, i, lo, hi):
     """Compute the weight of neighbouring cells, exactly."""
-    at = f.axes[i].start
+    at = f.offsets[i]
     return f.cumulative[at + hi + 1] - f.cumulative[at + lo]
 
 
 @jit
 def meet(f, i, key, lo, hi, cells):
     """Check whether a leaf reaches some of the cells, and all of them; return the exact weight that it reaches, too."""
-    if f.axes[i].is_set:
+    if f.is_set[i]:
         part = key & cells
         if part == cells:
             return True, True, range_weight(f, i, lo, hi)
@@ -151,22 +177,17 @@ def meet(f, i, key, lo, hi, cells):
 @jit
 def next_run(f, i, key, cell, hi):
     """Find the next run of a leaf's cells from a cell on: its first and last cell; beyond ``hi`` if there is none."""
-    if not f.axes[i].is_set:
+    if not f.is_set[i]:
         lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
         lower, upper = max(lower, cell), min(upper, hi)
         return (lower, upper) if lower <= upper else (hi + 1, hi)
-    while cell <= hi and not has_cell(key, cell):
+    unit = np.uint64(1)
+    while cell <= hi and not (key >> np.uint64(cell)) & unit:
         cell += 1
     lower = cell
-    while cell <= hi and has_cell(key, cell):
+    while cell <= hi and (key >> np.uint64(cell)) & unit:
         cell += 1
     return lower, cell - 1
-
-
-@jit
-def has_cell(key, cell):
-    """Check whether a cell is in a set."""
-    return (key >> np.uint64(cell)) & np.uint64(1) != np.uint64(0)
 
 
 @jit
@@ -183,12 +204,26 @@ def names_cells(key, cells):
     return inside <= outside
 
 
+@compile_kernel(nogil=True, error_model="numpy")
+def list_leaves(f, w):
+    """Compute the probability of each leaf in the whole domain."""
+    n, leaves = f.keys.shape
+    for k in range(leaves):
+        w.leaf[k] = k
+        w.chance[k] = 1.0
+        for i in range(n):
+            upper = f.offsets[i + 1] - f.offsets[i] - 2
+            _, everything, weight = meet(f, i, f.keys[i, k], 0, upper, cells_between(f, i, 0, upper))
+            if not everything:
+                w.chance[k] *= weight / range_weight(f, i, 0, upper)
+
+
 @jit
 def filter_leaves(f, w, source, depth, i, lo, hi, keep):
-    """List the leaves that a part of a box reaches, and narrow the box to this part.
+    """List the leaves that a part of a box reaches.
 
     Args:
-        f, w: Leaves and work arrays; ``w.axes`` has the cells of the box.
+        f, w: Leaves and work arrays; ``w.lo`` and ``w.hi`` are the cells of the box.
         source, depth: Number of the box's list, and of the new one, whose place and base are set.
         i, lo, hi: Attribute and cells of the part.
         keep: Whether leaves without mass are kept.
@@ -196,97 +231,121 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
     Returns:
         Whether the margins depend on the assignment.
     """
-    margins, assignments = w.bounds.shape
-    old_lo, old_hi = w.axes[i].low, w.axes[i].high
-    cells, old = cells_between(f, i, lo, hi), cells_between(f, i, old_lo, old_hi)
-    mass, old_mass = range_weight(f, i, lo, hi), range_weight(f, i, old_lo, old_hi)
+    margins, assignments = w.low.shape
+    cells, old = cells_between(f, i, lo, hi), cells_between(f, i, w.lo[i], w.hi[i])
+    mass, old_mass = range_weight(f, i, lo, hi), range_weight(f, i, w.lo[i], w.hi[i])
     ratio = old_mass / mass if mass > 0 else 0.0
-    w.axes[i].low, w.axes[i].high = lo, hi
     base = w.base[depth]
-    for p in range(assignments):
-        for m in range(margins):
-            w.bounds[m, p].low = w.bounds[m, p].high = 0
-        if f.is_difference:
-            for q in range(assignments):
-                w.rise[p, q] = 0
-    k, out = w.levels[source].start, w.levels[depth].start
-    end = k + w.levels[source].length
-    differs, varies = w.levels[source].differs, False
+    for m in range(margins):
+        for p in range(assignments):
+            w.low[m, p] = w.high[m, p] = 0
+    if f.is_difference:
+        w.rise[:] = 0
+    k, out = w.start[source], w.start[depth]
+    end = k + w.length[source]
+    differs, varies = w.differs[source], False
     # Invariant: each margin under each assignment is its base, plus the trees listed so far between low and high, plus
     # the trees that are not reached yet. The new list may overwrite the old one, since it is never ahead of it.
     while k < end:
-        tree, begin = f.leaves[w.entries[k].leaf].tree, out
+        tree, begin = f.tree[w.leaf[k]], out
         some_whole = some_partial = mixed = False
         name = -1
         for m in range(margins):
-            w.whole[m].low, w.whole[m].high = FAR, -FAR
-            for p in range(assignments):
-                w.bounds[m, p].tree_low, w.bounds[m, p].tree_high = FAR, -FAR
-        while k < end and f.leaves[w.entries[k].leaf].tree == tree:
-            leaf, chance = w.entries[k].leaf, w.entries[k].chance
+            w.whole[m, 0] = FAR
+            w.whole[m, 1] = -FAR
+        while k < end and f.tree[w.leaf[k]] == tree:
+            leaf, chance = w.leaf[k], w.chance[k]
             k += 1
             key = f.keys[i, leaf]
             reaches, _, weight = meet(f, i, key, lo, hi, cells)
             # A leaf without mass may be left out.
             if not reaches or (weight == 0.0 and not keep):
                 continue
-            _, everything, old_weight = meet(f, i, key, old_lo, old_hi, old)
+            _, everything, old_weight = meet(f, i, key, w.lo[i], w.hi[i], old)
             if not everything:
                 chance = chance * (weight / old_weight * ratio) if old_weight > 0 else 0.0
-            w.entries[out].leaf, w.entries[out].chance = leaf, chance
+            w.leaf[out] = leaf
+            w.chance[out] = chance
             out += 1
-            mask = f.leaves[leaf].mask
+            mask = f.mask[leaf]
             if mask == 0:
                 some_whole = True
                 for m in range(margins):
-                    value, whole = f.values[m, leaf], w.whole[m]
-                    whole.low, whole.high = min(whole.low, value), max(whole.high, value)
+                    w.whole[m, 0] = min(w.whole[m, 0], f.values[m, leaf])
+                    w.whole[m, 1] = max(w.whole[m, 1], f.values[m, leaf])
                 continue
-            mixed |= some_partial and f.leaves[leaf].name != name
-            some_partial, name = True, f.leaves[leaf].name
+            if not some_partial:
+                some_partial = True
+                name = f.name[leaf]
+                for m in range(margins):
+                    for p in range(assignments):
+                        w.tree_low[m, p] = FAR
+                        w.tree_high[m, p] = -FAR
+            mixed |= f.name[leaf] != name
             for p in range(assignments):
                 if f.members[mask, p]:
                     for m in range(margins):
-                        value, bound = f.values[m, leaf], w.bounds[m, p]
-                        bound.tree_low = min(bound.tree_low, value)
-                        bound.tree_high = max(bound.tree_high, value)
+                        w.tree_low[m, p] = min(w.tree_low[m, p], f.values[m, leaf])
+                        w.tree_high[m, p] = max(w.tree_high[m, p], f.values[m, leaf])
+        if not some_partial:
+            # All assignments reach the same leaf of this tree everywhere, so differences do not depend on it.
+            constant = f.is_difference
+            if not constant:
+                constant = True
+                for m in range(margins):
+                    constant &= w.whole[m, 0] == w.whole[m, 1]
+            for m in range(margins):
+                for p in range(assignments):
+                    if f.is_difference:
+                        continue
+                    if constant:
+                        base[m, p] += w.whole[m, 0]
+                    else:
+                        w.low[m, p] += w.whole[m, 0]
+                        w.high[m, p] += w.whole[m, 1]
+            if constant:
+                out = begin
+            continue
         constant = True
         for m in range(margins):
             for p in range(assignments):
-                whole, bound = w.whole[m], w.bounds[m, p]
-                constant &= min(bound.tree_low, whole.low) == max(bound.tree_high, whole.high)
-        # If all assignments reach the same leaf of a tree everywhere, differences do not depend on the tree.
-        common = f.is_difference and not some_partial
-        if constant or common:
-            out = begin
-        differs |= mixed and constant
-        varies |= mixed and not constant
-        if common:
-            continue
+                constant &= w.tree_low[m, p] == w.tree_high[m, p]
+                if some_whole:
+                    constant &= w.whole[m, 0] == w.tree_low[m, p] and w.whole[m, 1] == w.tree_low[m, p]
         if f.is_difference and not constant:
             # Where the tree depends on the assignment, its change is between these; elsewhere it is zero.
             for p in range(assignments):
                 for q in range(assignments):
                     if p != q:
-                        rise = w.bounds[0, p].tree_high - w.bounds[0, q].tree_low
+                        rise = w.tree_high[0, p] - w.tree_low[0, q]
                         w.rise[p, q] += max(rise, 0) if some_whole else rise
+        if some_whole:
+            for m in range(margins):
+                for p in range(assignments):
+                    w.tree_low[m, p] = min(w.tree_low[m, p], w.whole[m, 0])
+                    w.tree_high[m, p] = max(w.tree_high[m, p], w.whole[m, 1])
+        if constant:
+            differs |= mixed
+            out = begin
+        else:
+            varies |= mixed
         for m in range(margins):
             for p in range(assignments):
-                whole, bound = w.whole[m], w.bounds[m, p]
                 if constant:
-                    base[m, p] += min(bound.tree_low, whole.low)
+                    base[m, p] += w.tree_low[m, p]
                 else:
-                    bound.low += min(bound.tree_low, whole.low)
-                    bound.high += max(bound.tree_high, whole.high)
-    for p in range(assignments):
-        for m in range(margins):
-            w.bounds[m, p].low += base[m, p]
-            w.bounds[m, p].high += base[m, p]
-        if f.is_difference:
+                    w.low[m, p] += w.tree_low[m, p]
+                    w.high[m, p] += w.tree_high[m, p]
+    for m in range(margins):
+        for p in range(assignments):
+            w.low[m, p] += base[m, p]
+            w.high[m, p] += base[m, p]
+    if f.is_difference:
+        for p in range(assignments):
             for q in range(assignments):
                 w.rise[p, q] += base[0, p] - base[0, q]
-    w.levels[depth].differs = differs
-    w.levels[depth].length = out - w.levels[depth].start
+    w.differs[depth] = differs
+    w.length[depth] = out - w.start[depth]
     return differs or varies
 
 
@@ -297,50 +356,53 @@ def decide_box(f, w, depends):
     # one label is left, the same under all assignments. UNFAIR: two assignments have no possible label in common.
     if not depends:
         return FAIR
-    if not f.is_difference:
-        return decide_margins(f, w)
-    assignments, small = len(w.rise), True
-    for p in range(assignments):
-        for q in range(assignments):
-            small &= w.rise[p, q] <= f.within
-            if -w.rise[p, q] > f.beyond:
-                return UNFAIR
-    return FAIR if small else OPEN
+    assignments = len(w.rise)
+    if f.is_difference:
+        small = True
+        for p in range(assignments):
+            for q in range(assignments):
+                small &= w.rise[p, q] <= f.within
+                if -w.rise[p, q] > f.beyond:
+                    return UNFAIR
+        return FAIR if small else OPEN
+    return decide_margins(f, w.low, w.high, w.labels)
 
 
 @jit
-def decide_margins(f, w):
-    """Decide from the bounds on the margins under each assignment."""
-    margins, assignments = w.bounds.shape
-    everywhere, anywhere, certain, unsure = (1 << f.classes) - 1, 0, 0, 0
-    for p in range(assignments):
-        labels = (1 << f.classes) - 1
-        for m in range(margins):
-            if w.bounds[m, p].low > f.margins[m].above:
-                labels &= ~(1 << f.margins[m].first)
-            if w.bounds[m, p].high < f.margins[m].below:
-                labels &= ~(1 << f.margins[m].second)
-        w.groups[p].labels = labels
-        everywhere &= labels
-        anywhere |= labels
-        if labels & (labels - 1) == 0:
-            certain |= labels
-        else:
-            unsure += 1
-    if unsure == 0 and anywhere & (anywhere - 1) == 0:
+def decide_margins(f, low, high, labels):
+    """Decide from bounds on the margins under each assignment, shape (margins, assignments)."""
+    for p in range(len(labels)):
+        labels[p] = (1 << f.classes) - 1
+        for m in range(len(low)):
+            if low[m, p] > f.above[m]:
+                labels[p] &= ~(1 << f.pairs[m, 0])
+            if high[m, p] < f.below[m]:
+                labels[p] &= ~(1 << f.pairs[m, 1])
+    everywhere, same = labels[0], True
+    for p in range(len(labels)):
+        everywhere &= labels[p]
+        same &= labels[p] == labels[0]
+    if same and labels[0] & (labels[0] - 1) == 0:
         return FAIR
     if f.least == 2:
         if everywhere == 0:
-            for p in range(assignments):
+            for p in range(len(labels)):
                 for q in range(p):
-                    if w.groups[p].labels & w.groups[q].labels == 0:
+                    if labels[p] & labels[q] == 0:
                         return UNFAIR
         return OPEN
     # At least as many labels occur as are alone somewhere; at most all that are left anywhere, or one more
     # than these for every assignment that is left several.
+    union = certain = unsure = 0
+    for p in range(len(labels)):
+        union |= labels[p]
+        if labels[p] & (labels[p] - 1) == 0:
+            certain |= labels[p]
+        else:
+            unsure += 1
     possible = fewest = 0
     for k in range(f.classes):
-        possible += (anywhere >> k) & 1
+        possible += (union >> k) & 1
         fewest += (certain >> k) & 1
     if fewest >= f.least:
         return UNFAIR

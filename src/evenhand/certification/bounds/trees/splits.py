@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import math
 
-from evenhand.certification.bounds.trees.lists import (
-    FAR,
-    cells_between,
-    has_cell,
-    jit,
-    meet,
-    names_cells,
-    next_run,
-    range_weight,
-)
+import numpy as np
+
+from evenhand.certification.bounds.trees.lists import FAR, cells_between, jit, meet, names_cells, next_run, range_weight
 
 TABLE_GAIN = 0.5
 """Weight of a smaller table against a smaller gap."""
@@ -22,12 +15,12 @@ TABLE_GAIN = 0.5
 @jit
 def most_balanced(f, w):
     """Find the margin whose bounds are most evenly around zero."""
-    margins, assignments = w.bounds.shape
+    margins, assignments = w.low.shape
     best, chosen = -1, 0
     for m in range(margins):
-        low, high = FAR, -FAR
+        low, high = w.low[m, 0], w.high[m, 0]
         for p in range(assignments):
-            low, high = min(low, w.bounds[m, p].low), max(high, w.bounds[m, p].high)
+            low, high = min(low, w.low[m, p]), max(high, w.high[m, p])
         if min(-low, high) > best:
             best, chosen = min(-low, high), m
     return chosen
@@ -38,50 +31,50 @@ def score_cuts(f, w, depth):
     """Compute the effect of each cell and the gain of each cut in the box; return the number of points of a table."""
     # A leaf with value v and probability c adds c (v - mean) / (share of its cells) to the effect of its cells, and the
     # gap of its tree times c to the gain of the cuts at their ends.
-    n, m = len(w.axes), most_balanced(f, w)
+    n, m = len(w.lo), most_balanced(f, w)
     for i in range(n):
-        at = f.axes[i].start
-        w.axes[i].total = 0.0
-        for c in range(at + w.axes[i].low, at + w.axes[i].high + 2):
-            w.cells[c].effect = w.cells[c].gap = 0.0
-            w.cells[c].single = False
-    k = w.levels[depth].start
-    end = k + w.levels[depth].length
+        at = f.offsets[i]
+        w.total[i] = 0.0
+        for c in range(at + w.lo[i], at + w.hi[i] + 2):
+            w.effect[c] = w.gap[c] = 0.0
+            w.single[c] = False
+    k = w.start[depth]
+    end = k + w.length[depth]
     while k < end:
-        tree, begin = f.leaves[w.entries[k].leaf].tree, k
+        tree, begin = f.tree[w.leaf[k]], k
         low, high = FAR, -FAR
         mean = 0.0
-        while k < end and f.leaves[w.entries[k].leaf].tree == tree:
-            leaf = w.entries[k].leaf
+        while k < end and f.tree[w.leaf[k]] == tree:
+            leaf = w.leaf[k]
             low, high = min(low, f.values[m, leaf]), max(high, f.values[m, leaf])
-            mean += w.entries[k].chance * f.portion[f.leaves[leaf].mask] * f.values[m, leaf]
+            mean += w.chance[k] * f.portion[f.mask[leaf]] * f.values[m, leaf]
             k += 1
         for j in range(begin, k):
-            leaf = w.entries[j].leaf
-            chance = w.entries[j].chance * f.portion[f.leaves[leaf].mask]
+            leaf = w.leaf[j]
+            chance = w.chance[j] * f.portion[f.mask[leaf]]
             moved, gain = chance * (f.values[m, leaf] - mean), chance * (high - low)
             for i in range(n):
-                key, lo, hi = f.keys[i, leaf], w.axes[i].low, w.axes[i].high
+                key, lo, hi = f.keys[i, leaf], w.lo[i], w.hi[i]
                 cells = cells_between(f, i, lo, hi)
                 _, everything, weight = meet(f, i, key, lo, hi, cells)
                 if everything:
                     continue
-                at = f.axes[i].start
-                if f.axes[i].is_set:
+                at = f.offsets[i]
+                if f.is_set[i]:
                     inside = names_cells(key, cells)
                     for c in range(lo, hi + 1):
-                        w.cells[at + c].single |= has_cell(key, c) == inside
-                w.axes[i].total += gain
+                        w.single[at + c] |= (((key >> np.uint64(c)) & np.uint64(1)) != 0) == inside
+                w.total[i] += gain
                 part = moved / weight if weight > 0 else 0.0
                 lower, upper = next_run(f, i, key, lo, hi)
                 while lower <= hi:
-                    w.cells[at + lower].effect += part
-                    w.cells[at + upper + 1].effect -= part
+                    w.effect[at + lower] += part
+                    w.effect[at + upper + 1] -= part
                     # A tiny number marks a cut that only separates leaves without mass or gap.
                     if lower > lo:
-                        w.cells[at + lower].gap += gain + 1e-300
+                        w.gap[at + lower] += gain + 1e-300
                     if upper < hi:
-                        w.cells[at + upper + 1].gap += gain + 1e-300
+                        w.gap[at + upper + 1] += gain + 1e-300
                     lower, upper = next_run(f, i, key, upper + 1, hi)
     points = 1.0
     for i in range(n):
@@ -92,9 +85,9 @@ def score_cuts(f, w, depth):
 @jit
 def count_rows(f, w, i):
     """Count the rows of an attribute in a table: the parts between cuts, or the named cells and all others."""
-    rows, at = 1, f.axes[i].start
-    for c in range(at + w.axes[i].low, at + w.axes[i].high + 1):
-        rows += w.cells[c].single if f.axes[i].is_set else w.cells[c].gap > 0
+    rows = 1
+    for c in range(f.offsets[i] + w.lo[i], f.offsets[i] + w.hi[i] + 1):
+        rows += w.single[c] if f.is_set[i] else w.gap[c] > 0
     return rows
 
 
@@ -119,37 +112,37 @@ def choose_cut(f, w, points, limit):
     """Choose the attribute, and the first cell above the cut, after ``score_cuts``; -1 if no leaf divides the box."""
     # An attribute's score is its share of all gain, plus the gain of its best cut for a table that is too
     # large by the factor points / limit.
-    n, all_gain = len(w.axes), 1e-300
+    n, all_gain = len(w.lo), 1e-300
     for i in range(n):
-        all_gain += w.axes[i].total
+        all_gain += w.total[i]
     excess = 1 + math.log(max(1.0, points / limit))
     best, chosen, chosen_gain, chosen_rows = -1.0, -1, 0.0, 1
     for i in range(n):
         rows = count_rows(f, w, i)
         if rows == 1:
             continue
-        at, lo, hi = f.axes[i].start, w.axes[i].low, w.axes[i].high
+        at, lo, hi = f.offsets[i], w.lo[i], w.hi[i]
         mass, parts, singles, gain = range_weight(f, i, lo, hi), 1, 0, 0.0
         for c in range(lo + 1, hi + 1):
-            singles += w.cells[at + c - 1].single
-            if w.cells[at + c].gap > 0:
+            singles += w.single[at + c - 1]
+            if w.gap[at + c] > 0:
                 share = range_weight(f, i, lo, c - 1) / mass
-                gain = max(gain, table_gain(f.axes[i].is_set, share, rows, parts, singles, c - lo))
+                gain = max(gain, table_gain(f.is_set[i], share, rows, parts, singles, c - lo))
                 parts += 1
-        score = w.axes[i].total / all_gain + TABLE_GAIN * gain / excess
+        score = w.total[i] / all_gain + TABLE_GAIN * gain / excess
         if score > best:
             best, chosen, chosen_gain, chosen_rows = score, i, gain, rows
     if chosen < 0:
         return -1, 0
-    at, lo, hi = f.axes[chosen].start, w.axes[chosen].low, w.axes[chosen].high
+    at, lo, hi = f.offsets[chosen], w.lo[chosen], w.hi[chosen]
     mass = range_weight(f, chosen, lo, hi)
     gain = mean = running = 0.0
     for c in range(lo, hi + 1):
-        running += w.cells[at + c].effect
-        w.cells[at + c].effect = running * mass
-        mean += range_weight(f, chosen, c, c) / mass * w.cells[at + c].effect
+        running += w.effect[at + c]
+        w.effect[at + c] = running * mass
+        mean += range_weight(f, chosen, c, c) / mass * w.effect[at + c]
         if c > lo:
-            gain += w.cells[at + c].gap
+            gain += w.gap[at + c]
     # Two passes: the largest variance between the parts of a cut, and then the best cut. A cut is good if the effects
     # of its parts differ, if its own gain is large, if both parts keep as much gain, and if they weigh the same; or,
     # as far as the attribute was chosen for its table, if it makes the table small.
@@ -160,17 +153,17 @@ def choose_cut(f, w, points, limit):
         share = between = below = 0.0
         parts, singles = 1, 0
         for c in range(lo + 1, hi + 1):
-            singles += w.cells[at + c - 1].single
+            singles += w.single[at + c - 1]
             part = range_weight(f, chosen, c - 1, c - 1) / mass
             share += part
-            between += part * (w.cells[at + c - 1].effect - mean)
+            between += part * (w.effect[at + c - 1] - mean)
             variance = between * between / max(share * (1 - share), 1e-300)
             if attempt == 0:
                 spread = max(spread, variance)
                 continue
-            if w.cells[at + c].gap <= 0:
+            if w.gap[at + c] <= 0:
                 continue
-            own = w.cells[at + c].gap / gain
+            own = w.gap[at + c] / gain
             below += own
             middle = below - own / 2
             score = own + min(middle, 1 - middle) + 0.5 * min(share, 1 - share)
@@ -178,7 +171,7 @@ def choose_cut(f, w, points, limit):
                 score += variance / spread
             score *= 1 - for_table
             if chosen_gain > 0:
-                smaller = table_gain(f.axes[chosen].is_set, share, chosen_rows, parts, singles, c - lo)
+                smaller = table_gain(f.is_set[chosen], share, chosen_rows, parts, singles, c - lo)
                 score += for_table * 3 * smaller / chosen_gain
             parts += 1
             if score > best:

@@ -7,84 +7,84 @@ least m_t (Rueschendorf 1982; the worst dependence is comonotone tails). The sam
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
-from evenhand.certification.bounds.trees.lists import FAR, MAX_DEPTH, MAX_LEVELS, jit
+from evenhand.certification.bounds.trees.lists import FAR, MAX_DEPTH, jit
 from evenhand.certification.bounds.trees.tables import UNIT, group_assignments
+
+TAILS = np.array([0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.36, 0.5, 0.65])
+"""Parts of the box in a tail, increasing."""
 
 MAX_GROUPS = 16
 """Maximum number of groups of assignments whose tails are computed one by one."""
 
 
 @jit
-def tail_means(f, w, begin, end, p, step):
+def tail_means(f, w, begin, end, p, step, tails, out):
     """Compute the means of a tree's lowest leaves under an assignment (step 1), or of its highest (step -1)."""
     # Leaves are listed in the order of their values. The last leaf fills up a tail that rounding leaves short.
     k = begin if step > 0 else end - 1
     weight = total = value = 0.0
-    for a in range(len(w.tails)):
-        part = w.tails[a].part
+    for a in range(len(tails)):
         while begin <= k < end:
-            leaf, chance = w.entries[k].leaf, w.entries[k].chance
-            if f.members[f.leaves[leaf].mask, p]:
+            leaf = w.leaf[k]
+            if f.members[f.mask[leaf], p]:
                 value = float(f.values[0, leaf])
-                if weight + chance >= part:
+                if weight + w.chance[k] >= tails[a]:
                     break
-                weight += chance
-                total += chance * value
+                weight += w.chance[k]
+                total += w.chance[k] * value
             k += step
-        mean = (total + (part - weight) * value) / part
-        if step > 0:
-            w.tails[a].tree_low = min(w.tails[a].tree_low, mean)
-        else:
-            w.tails[a].tree_high = max(w.tails[a].tree_high, mean)
+        out[a] = (total + (tails[a] - weight) * value) / tails[a]
 
 
 @jit
-def prove_tails(f, w, depth):
+def prove_tails(f, w, depth, tails):
     """Prove a fair share of a box with one margin from the tails of its trees."""
-    # Sums from below and above, with the worst assignment of each tree; and "free" sums with the extreme leaves of the
-    # trees that depend on the assignment, so that the others answer for all assignments at once.
+    # Rows of ``w.tails``: sums from below and above, the worst assignment of each tree; and the same with the extreme
+    # leaves of the trees that depend on the assignment, so that the others answer for all assignments at once.
     groups = group_assignments(f, w, depth)
-    for a in range(len(w.tails)):
-        tail = w.tails[a]
-        tail.low = tail.high = tail.free_low = tail.free_high = 0.0
+    count = len(tails)
+    w.tails[:] = 0.0
     size = 0.0
-    k = w.levels[depth].start
-    end = k + w.levels[depth].length
+    k = w.start[depth]
+    end = k + w.length[depth]
     while k < end:
-        tree, begin, partial = f.leaves[w.entries[k].leaf].tree, k, False
-        while k < end and f.leaves[w.entries[k].leaf].tree == tree:
-            partial |= f.leaves[w.entries[k].leaf].mask != 0
+        tree, begin, partial = f.tree[w.leaf[k]], k, False
+        while k < end and f.tree[w.leaf[k]] == tree:
+            partial |= f.mask[w.leaf[k]] != 0
             k += 1
-        lowest, greatest = float(f.values[0, w.entries[begin].leaf]), float(f.values[0, w.entries[k - 1].leaf])
+        lowest, greatest = float(f.values[0, w.leaf[begin]]), float(f.values[0, w.leaf[k - 1]])
         size += max(abs(lowest), abs(greatest))
-        many = partial and groups > MAX_GROUPS
-        for a in range(len(w.tails)):
-            w.tails[a].tree_low, w.tails[a].tree_high = (lowest, greatest) if many else (math.inf, -math.inf)
-        for g in range(0 if many else groups if partial else 1):
-            for step in (1, -1):
-                tail_means(f, w, begin, k, w.groups[g].member, step)
-        for a in range(len(w.tails)):
-            tail = w.tails[a]
-            tail.low += tail.tree_low
-            tail.high += tail.tree_high
-            tail.free_low += lowest if partial else tail.tree_low
-            tail.free_high += greatest if partial else tail.tree_high
+        for p in range(groups if partial and groups <= MAX_GROUPS else 1):
+            tail_means(f, w, begin, k, w.member[p], 1, tails, w.low_tail)
+            tail_means(f, w, begin, k, w.member[p], -1, tails, w.high_tail)
+            for a in range(count):
+                if p == 0:
+                    w.worst[0, a], w.worst[1, a] = w.low_tail[a], w.high_tail[a]
+                else:
+                    w.worst[0, a] = min(w.worst[0, a], w.low_tail[a])
+                    w.worst[1, a] = max(w.worst[1, a], w.high_tail[a])
+        for a in range(count):
+            if partial and groups > MAX_GROUPS:
+                w.worst[0, a], w.worst[1, a] = lowest, greatest
+            w.tails[0, a] += w.worst[0, a]
+            w.tails[1, a] += w.worst[1, a]
+            w.tails[2, a] += lowest if partial else w.worst[0, a]
+            w.tails[3, a] += greatest if partial else w.worst[1, a]
     base_low, base_high = FAR, -FAR
-    for g in range(groups):
-        base_low, base_high = min(base_low, w.groups[g].low), max(base_high, w.groups[g].high)
+    for p in range(w.base.shape[2]):
+        base_low, base_high = min(base_low, w.base[depth, 0, p]), max(base_high, w.base[depth, 0, p])
     # Probabilities come from one ratio per split and one per attribute and list of a group, of four rounded steps each,
     # with a relative error d; a tail mean then errs by at most 2 d times the largest value, and sums of k terms by
     # 2 k units more.
-    updates = 8 * (MAX_DEPTH + MAX_LEVELS * (len(w.axes) + 1)) + 4 * w.levels[depth].length + 64
+    updates = 8 * (MAX_DEPTH + len(w.outer) * (len(w.lo) + 1)) + 4 * w.length[depth] + 64
     pad = 2 * updates * UNIT * (size + max(abs(float(base_low)), abs(float(base_high)))) + 1
-    above, below = f.margins[0].above + pad - base_low, f.margins[0].below - pad - base_high
+    above, below = f.above[0] + pad - base_low, f.below[0] - pad - base_high
     best = 0.0
-    for a in range(len(w.tails)):
-        tail = w.tails[a]
-        if tail.free_low > above or tail.free_high < below:
-            best = max(best, 1 - tail.part)
-        if tail.low > above or tail.high < below:
-            best = max(best, 1 - groups * tail.part)
+    for a in range(count):
+        if w.tails[2, a] > above or w.tails[3, a] < below:
+            best = max(best, 1 - tails[a])
+        if w.tails[0, a] > above or w.tails[1, a] < below:
+            best = max(best, 1 - groups * tails[a])
     return max(0.0, best - 1e-12)
