@@ -104,7 +104,7 @@ class TestByHand:
 
     def test_overall(self):
         assert self.result.people == 200
-        assert self.result.favourable == "1"
+        assert self.result.favourable == "favourable"
         assert self.result.seed == 3
         assert quantity_value(self.result.overall["accuracy"]) == pytest.approx(0.66)
         assert quantity_value(self.result.overall["selection_rate"]) == pytest.approx(0.5)
@@ -406,12 +406,35 @@ class TestScores:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y_pred": [1, 2, 0]}, "neither favourable"),
+        # A guess of the favourable label would decide every number, and a result without documents does not show it.
+        ({"y_pred": [1, 2, 1]}, "column 'y_pred', row 2.* got 2"),
+        ({"y_true": [1, 2, 2]}, "column 'y_true', row 2.* got 2"),
+        ({"y_pred": [1, 2, 0]}, "row 2"),
+        ({"y_pred": [1, -1, 1]}, "row 2.* got -1"),
+        ({"y_true": [1, 1, 0.5]}, "row 3.* got 0.5"),
+        ({"y_pred": ["1", "0", "1"]}, "row 1.* got '1'"),
+        ({"y_true": ["yes", "no", "yes"]}, "row 1.* got 'yes'"),
+        ({"y_pred": pd.Series(["1", "0", "1"], dtype="category")}, "row 1.* got '1'"),
+        ({"y_true": [1.0, math.nan, 0.0]}, "row 2.* got an empty cell"),
+        ({"y_true": [1, None, 0]}, "row 2.* got an empty cell"),
+        ({"y_true": [1, -1, 0]}, "row 2.* got -1"),
+        ({"y_pred": pd.Series([1, None, 0], dtype="Int64")}, "row 2.* got an empty cell"),
+        ({"y_true": pd.Series([True, None, False], dtype="boolean")}, "row 2.* got an empty cell"),
+        ({"y_true": np.ma.array([1, 0, 1], mask=[0, 1, 0])}, "row 2.* got an empty cell"),
+        ({"y_pred": None}, "at least one decision"),
         ({"y_true": [True, False]}, "2 in `y_true=`"),
+        ({"y_true": pd.Series([1, 0, 1]), "y_pred": pd.Series([1, 0, 1], index=[2, 1, 0])}, "the index of"),
         ({"sensitive_features": {"sex": ["f", "m"]}}, r"2 in `sensitive_features\['sex'\]"),
-        ({"y_score": [0.1, float("nan"), 0.2]}, "row 2"),
+        ({"sensitive_features": {"age": [0.5, 1.0, 2.0]}}, "row 1: expected a whole number"),
+        ({"sensitive_features": {"age": [1.0, math.inf, 2.0]}}, "row 2: expected a whole number"),
+        ({"sensitive_features": {"id": [2**60, 2**60 + 1, 1]}}, "row 1: expected a whole number of at most"),
+        ({"y_score": [0.1, math.nan, 0.2]}, "row 2"),
+        ({"y_score": [0.1, math.inf, 0.2]}, "row 2"),
+        ({"y_score": [0.1, -1, 0.2]}, "codes for unknown scores"),
         ({"y_true": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
-        ({"y_pred": [], "y_true": [], "sensitive_features": {"sex": []}, "y_score": None}, "at least one person"),
+        ({"y_pred": [], "y_true": [], "sensitive_features": {"sex": []}, "y_score": None}, "at least one decision"),
+        ({"protected": ["age"]}, "got 'age'"),
+        ({"sample_weight": [1, 2, 3]}, "no entry 'sample_weight'"),
     ],
 )
 def test_bad_arrays_are_refused(change, message):
@@ -426,7 +449,34 @@ def test_bad_arrays_are_refused(change, message):
 
 
 def test_bad_options_are_refused():
-    with pytest.raises(OptionError, match="at least one protected attribute"):
+    with pytest.raises(OptionError, match="no attribute is protected"):
         measure_decisions([1], [1], {})
     with pytest.raises(OptionError, match="between 0 and 1, got 95"):
         measure_decisions([1], [1], {"sex": ["f"]}, confidence=95)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float", "uint8", "object", "Int64", "boolean", "category"])
+def test_flags_of_any_type_give_the_same_numbers(dtype):
+    expected = measure_decisions([1, 0, 1, 1], [1, 1, 0, 1], {"sex": ["f", "m", "f", "m"]}, min_group_size=1)
+    flags = [pd.Series(flags).astype(dtype) for flags in ([1, 0, 1, 1], [1, 1, 0, 1])]
+    result = measure_decisions(*flags, {"sex": ["f", "m", "f", "m"]}, min_group_size=1)
+    assert result.breakdowns == expected.breakdowns
+    assert result.overall == expected.overall
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"),
+    [
+        (["a", None, "b", " "], {"a": 1, "b": 1, "missing": 2}),
+        ([1, None, 3, 1], {"1": 2, "3": 1, "missing": 1}),
+        ([1, "1", 3, math.nan], {"1": 2, "3": 1, "missing": 1}),
+        (["a", "unknown", "NA", "A"], {"A": 1, "NA": 1, "a": 1, "unknown": 1}),
+        ([-1, 999, 0, -1], {"-1": 2, "0": 1, "999": 1}),
+        ([True, False, True, None], {"False": 1, "True": 2, "missing": 1}),
+        ([None, None, None, None], {"missing": 4}),
+    ],
+)
+def test_groups_of_plain_arrays_leave_no_one_out(values, groups):
+    [breakdown] = measure_decisions([1, 0, 1, 1], None, {"of": values}, min_group_size=1).breakdowns
+    assert {group.label: group.size for group in breakdown.groups} == groups
+    assert breakdown.unknown == 0

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.core.typing import Floats, Progress, ignore_progress
-from evenhand.errors import OptionError
+import numpy as np
+
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
+from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import Metrics
 from evenhand.groups.decisions import NO_SCORES, DecisionSample
 from evenhand.groups.engine import measure_sample
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.labels import measure_recorded_labels, size_groups
-from evenhand.groups.membership import DecidedPeople, group_people
+from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
 from evenhand.groups.numbers import measure_recorded_numbers
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics
-from evenhand.groups.roles import table_of_decisions
+from evenhand.groups.roles import read_scores
 from evenhand.groups.thresholds import trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
+from evenhand.schema.arrays import check_roles, table_of_columns
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.schema.table import CodedColumn, CodedTable
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
@@ -127,10 +132,13 @@ def measure_recorded(
 def measure_decisions(
     y_pred: Any, y_true: Any, sensitive_features: Any, *, y_score: Any = None, **settings: Any
 ) -> GroupMetrics:
-    """Measure group metrics of decisions in plain arrays, of which 1 is favourable.
+    """Measure group metrics of decisions in plain arrays.
+
+    Missing sensitive features form a group. ``evenhand.audit_predictions`` reads other labels, missing true labels and
+    sample weights.
 
     Args:
-        y_pred: Decisions, shape (n,): 1 or True, and one unfavourable label.
+        y_pred: Decisions, shape (n,): 1 or True if favourable, 0 or False otherwise.
         y_true: True labels in the same form, shape (n,). None without true labels.
         sensitive_features: Values of each protected attribute, as in ``evenhand.audit_predictions``.
         y_score: Scores of the favourable decision, shape (n,).
@@ -139,11 +147,32 @@ def measure_decisions(
     Raises:
         EvenhandError: An array or a setting is invalid.
     """
-    truth = None if y_true is None else 1
-    frame, roles = table_of_decisions(
-        y_pred, sensitive_features, y_true=y_true, y_score=y_score, favourable=1, favourable_target=truth
+    started = time.perf_counter()
+    config = GroupConfig.of(None, settings)
+    arrays = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score}
+    frame, features, columns = table_of_columns(arrays, sensitive_features)
+    if y_pred is None or len(frame) == 0:
+        raise DataError("expected at least one decision as `y_pred=`, got none")
+    if not features:
+        raise OptionError("no attribute is protected", hint="sensitive_features={name: values}")
+    names = features if config.protected is None else config.protected
+    check_roles({"protected": names}, features)
+    table = CodedTable(frame)
+    decided, truth = (
+        None if role not in columns else _read_flags(table[columns[role]], role) for role in ("y_pred", "y_true")
     )
-    return measure_recorded(roles.read(frame), **settings)
+    assert decided is not None
+    scores = None if y_score is None else read_scores(table[columns["y_score"]], np.arange(len(table)))
+    memberships = tuple(group_by_values(table[name]) for name in names)
+    return measure_people(DecidedPeople(memberships, decided == 1, truth, scores), config, started=started)
+
+
+def _read_flags(column: CodedColumn, argument: str) -> Integers:
+    """Read booleans, or 0 and 1, shape (n,)."""
+    flags = column.numbers(lambda value: value if isinstance(value, int | float) else math.nan)
+    hint = f"compare with the favourable label: `{argument} == LABEL`; or use `evenhand.audit_predictions`"
+    column.refuse((flags != 0) & (flags != 1), "a boolean, 0 or 1", hint)
+    return flags.astype(np.int64)
 
 
 def measure_people(

@@ -13,12 +13,16 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People, PeopleWeights
+from evenhand.schema.table import CodedColumn, is_missing, is_number, read_number, sort_key
 
 MOST_NUMBERS = 10
 """Maximum number of values of an integer attribute that each form a group. More values are cut into ranges."""
 
 RANGES = 5
 """Maximum number of ranges."""
+
+LARGEST = 2.0**53
+"""Maximum absolute value of integers that are exact as floats."""
 
 MISSING = "missing"
 
@@ -191,6 +195,23 @@ def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers |
     labels = tuple(attribute.text(entry) for entry in attribute.domain())
     codes = np.where(missing, len(labels), entries).astype(np.int64)
     return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels, unknown)
+
+
+def group_by_values(column: CodedColumn) -> Membership:
+    """Group rows by the values of a column; numbers are grouped like an integer attribute, missing values together.
+
+    Raises:
+        DataError: A number has a fraction, or exceeds the range of exact integers.
+    """
+    if column.array is not None or all(is_number(value) or is_missing(value) for value in column.values):
+        numbers = column.numbers(read_number)
+        whole = np.isnan(numbers) | ((np.abs(numbers) <= LARGEST) & (numbers == np.floor(numbers)))
+        column.refuse(~whole, "a whole number of at most 2**53", "cut the numbers into ranges")
+        return _group_by_numbers(column.name, numbers)
+    values = column.values
+    order = sorted(range(len(values)), key=lambda i: (is_missing(values[i]), *sort_key(values[i])))
+    labels = tuple(MISSING if is_missing(values[i]) else str(values[i]) for i in order)
+    return Membership(column.name, np.argsort(order)[column.codes], labels)
 
 
 def find_references(references: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core.reading import OutcomeReading
 from evenhand.core.text import format_count
-from evenhand.core.typing import Booleans, Floats
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_roles, refuse_arrays, table_of_columns
 from evenhand.schema.attribute import Value, find_value
@@ -32,6 +32,7 @@ from evenhand.schema.people import People, SampleRoles, encode, list_protected
 from evenhand.schema.probabilities import name_sample_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import (
+    CodedColumn,
     CodedTable,
     check_type,
     list_columns,
@@ -149,8 +150,7 @@ class DecisionRoles:
         if truth is not None:
             labels = np.where(truth.labelled[rows], np.where(truth.favourable[rows], len(decisions.names) - 1, 0), -1)
         if self.score is not None:
-            scores = table[self.score].finite_numbers(rows, "score")
-            _refuse_codes(self.score, scores)
+            scores = read_scores(table[self.score], rows)
             if threshold is not None:
                 threshold.check_scale(scores)
                 selected = threshold.select(scores)
@@ -333,20 +333,23 @@ def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> 
         )
 
 
-def _refuse_codes(name: str, scores: Floats) -> None:
-    """Reject codes for unknown scores, such as -1, among probabilities.
+def read_scores(column: CodedColumn, rows: Integers) -> Floats:
+    """Read the scores of the given rows, shape (rows,).
 
     Raises:
-        DataError: There are codes for unknown scores.
+        DataError: A score is not a finite number, or there are codes for unknown scores, such as -1, among
+            probabilities.
     """
+    scores = column.finite_numbers(rows, "score")
     outside = scores[(scores < 0) | (scores > 1)]
     codes = sorted(set(outside.tolist()))
     if len(outside) and len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
         counts = ", ".join(f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
         raise DataError(
-            f"column {name!r} has codes for unknown scores among scores from 0 to 1: {counts}",
+            f"column {column.name!r} has codes for unknown scores among scores from 0 to 1: {counts}",
             hint="drop these rows",
         )
+    return scores
 
 
 def table_of_decisions(

@@ -80,9 +80,8 @@ def _measure_gap(
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
     if favourable is None:
         favourable = max(np.unique(truth).tolist() + np.unique(predicted).tolist())
-    result = measure_decisions(
-        predicted == favourable, truth == favourable, sensitive_features, min_group_size=min_group_size
-    )
+    decided, true = ((labels == favourable).astype(np.int64) for labels in (predicted, truth))
+    result = measure_decisions(decided, true, sensitive_features, min_group_size=min_group_size)
     values = [
         value
         for breakdown in result.breakdowns
