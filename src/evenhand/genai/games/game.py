@@ -227,47 +227,61 @@ def _cap_without_loss(deadlines: Sequence[int]) -> tuple[int, ...]:
 
 
 def _solve_exactly(game: Game, caps: tuple[int, ...]) -> Booleans | None:
-    """Compute the region of a game with shortened deadlines. None if it takes too long."""
-    region = np.ones(caps, np.bool_)
-    best = (-1,) * region.ndim
-    plans = [_transition_slices(game, move) for move in reversed(game.moves)]
-    steps = 0
-    shrinks = True
-    # Greatest fixed point of a safety game (Conditional Fairness for Generative AIs): W is reduced to the states from
-    # which, for every move of the environment, some item leads into W again. W only shrinks, so the loop ends, and no
-    # deadline is ever missed from the remaining states.
-    while shrinks:
-        steps += region.size * sum(map(len, plans))
+    """Compute the region of a game with shortened deadlines. None if it takes too long.
+
+    The region is upward closed. For every state of the other values, it is therefore determined by the least number of
+    items left for the value with the longest deadline.
+    """
+    longest = max(range(len(caps)), key=caps.__getitem__)
+    maximum = caps[longest]
+    need = np.ones(caps[:longest] + caps[longest + 1 :], np.int32)
+    best = (-1,) * need.ndim
+    plans = [_transitions(game, move, longest) for move in reversed(game.moves)]
+    total = steps = 0
+    # Least fixed point of a safety game (Conditional Fairness for Generative AIs): a state loses, and its need exceeds
+    # the maximum, if for some move of the environment, every item leads to a losing state. Needs only grow, so the loop
+    # ends, and no deadline is ever missed from the remaining states.
+    while total < (total := int(need.sum())):
+        steps += need.size * sum(map(len, plans))
         if steps > MAX_GAME_STEPS:
             return None
-        size = np.count_nonzero(region)
         for plan in plans:
-            reachable = np.zeros(caps, np.bool_)
-            for target, source in plan:
-                reachable[target] |= region[source]
-            region &= reachable
-            if not region[best]:
+            least = np.full_like(need, maximum + 1)
+            for before, after, wait in plan:
+                following = np.where(need[after] > maximum, maximum, 0) + 1 if wait is None else need[after] + wait
+                np.minimum(least[before], following, out=least[before])
+            np.maximum(need, least, out=need)
+            if need[best] > maximum:
                 return np.zeros(caps, np.bool_)
-        shrinks = bool(np.count_nonzero(region) < size)
-    return region
+    return np.ascontiguousarray(np.moveaxis(need[..., None] <= np.arange(1, maximum + 1), -1, longest))
 
 
-def _transition_slices(game: Game, move: tuple[int, ...]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """Compute the states before and, in the same order, after each item of a move."""
-    slices = []
+def _transitions(
+    game: Game, move: tuple[int, ...], longest: int
+) -> list[tuple[tuple[slice, ...], tuple[slice, ...], int | None]]:
+    """List the states of all values but the longest before and, in the same order, after each item of a move.
+
+    The third entry is the number of items that the item takes from the time left for the longest value. None if the
+    item shows it.
+    """
+    transitions = []
     for kinds in dict.fromkeys(tuple(action[i] for i in move) for action in game.actions):
-        states, following = ([slice(None)] * len(game.flat) for _ in range(2))
+        before, after = ([slice(None)] * len(game.flat) for _ in range(2))
+        wait: int | None = 0
         # An axis is the time left for a value. Showing value k restores its full time, the last index, and takes one
         # item from every other value. If one has none left, the item leads to no state.
         for i, k in zip(move, kinds, strict=True):
             for value in range(len(game.deadlines[i])):
                 axis = game.starts[i] + value
+                if axis == longest:
+                    wait = None if value == k else 1
                 if value == k:
-                    following[axis] = slice(-1, None)
+                    after[axis] = slice(-1, None)
                 else:
-                    states[axis], following[axis] = slice(1, None), slice(0, -1)
-        slices.append((tuple(states), tuple(following)))
-    return slices
+                    before[axis], after[axis] = slice(1, None), slice(0, -1)
+        del before[longest], after[longest]
+        transitions.append((tuple(before), tuple(after), wait))
+    return transitions
 
 
 def find_culprits(deadlines: Sequence[int]) -> tuple[int, ...]:
