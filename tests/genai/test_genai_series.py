@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -194,6 +196,16 @@ def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(
     assert not misses(shown, list(repeated))
     assert enforcer.counts["leader: age"]["missed"] == 0
     assert {answer.status for answer in answers} == {"ok"}
+
+
+def test_a_series_may_be_dropped_before_its_items_are_taken() -> None:
+    guard, _ = guard_of(keeping((3, 3)), ScriptedSeveral(["v0"], [True]), "before")
+    series = AnswerSeries(guard, LEADER, 4)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        assert run_blocking(series.answer()).item is not None
+        del series
+        gc.collect()
+    assert not caught  # a coroutine that is never awaited would warn
 
 
 def test_what_is_left_alone_is_asked_for_at_once_and_candidates_where_it_is_not() -> None:

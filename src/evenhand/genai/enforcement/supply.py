@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.core.coroutines import call, is_blocking
@@ -221,8 +222,7 @@ class ItemSupply:
                 if self._spending is not None:
                     size = self._spending.allow(size, one_call=one_call)
                 for _ in range(1 if one_call else size):
-                    work = self._make(pool, words, size if one_call else 1, look, several)
-                    pool.append(work if is_blocking() else asyncio.ensure_future(work))
+                    _add_work(pool, partial(self._make, pool, words, size if one_call else 1, look, several))
             attempt = await _finish_next(pool)
             if attempt is not None:
                 return attempt
@@ -241,8 +241,6 @@ class ItemSupply:
             for work in pool:
                 if isinstance(work, asyncio.Task):
                     work.cancel()
-                else:
-                    work.close()
 
     # ---- generation
 
@@ -280,8 +278,7 @@ class ItemSupply:
                 self.busy_seconds += time.perf_counter() - self._since
         costs = [0.0] * len(items) if spending is None else spending.settle(count, items, one_call=one_call)
         for item, cost in zip(items[1:], costs[1:], strict=True):
-            work = self._look_at(words, item, look, cost)
-            pool.append(work if is_blocking() else asyncio.ensure_future(work))
+            _add_work(pool, partial(self._look_at, words, item, look, cost))
         return await self._look_at(words, items[0], look, costs[0])
 
     async def _look_at(self, words: str, answer: object, look: bool, cost: float) -> ItemAttempt:
@@ -297,8 +294,14 @@ class ItemSupply:
         return ItemAttempt(words, values, item=item, cost=cost)
 
 
-_Pool: TypeAlias = "list[asyncio.Task[ItemAttempt | None] | Coroutine[Any, Any, ItemAttempt | None]]"
-"""Work on the items of one prompt, in the order of the requests: tasks, or coroutines if calls block."""
+_Work: TypeAlias = "Callable[[], Coroutine[Any, Any, ItemAttempt | None]]"
+_Pool: TypeAlias = "list[asyncio.Task[ItemAttempt | None] | _Work]"
+"""Work on the items of one prompt, in the order of the requests: tasks, or functions if calls block."""
+
+
+def _add_work(pool: _Pool, work: _Work) -> None:
+    """Add work to a pool. It runs concurrently, or, if calls block, when its item is taken."""
+    pool.append(work if is_blocking() else asyncio.ensure_future(work()))
 
 
 async def _finish_next(pool: _Pool) -> ItemAttempt | None:
@@ -308,7 +311,7 @@ async def _finish_next(pool: _Pool) -> ItemAttempt | None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     work = next((task for task in tasks if task.done()), pool[0])
     pool.remove(work)
-    return await work
+    return await (work if isinstance(work, asyncio.Task) else work())
 
 
 def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemValues:
