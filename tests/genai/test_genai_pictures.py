@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from evenhand.errors import DataError, ModelError
+from evenhand.errors import DataError, MissingExtraError, ModelError
 from evenhand.genai import Item, OnnxPictures, PictureHead
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.pictures import decode_picture, fit_pixels
@@ -67,6 +67,11 @@ def test_the_studios_pictures_need_no_library(monkeypatch: pytest.MonkeyPatch) -
     assert decode_picture(Studio(seed=1).generate("a person")).shape == (144, 96, 3)
     with pytest.raises(ImportError, match=r"'\.\[pictures\]'"):
         decode_picture(Item("image", b"\xff\xd8\xff\xe0something", "image/jpeg"))
+    for fit in ("stretch", "cover", "contain"):
+        with pytest.raises(MissingExtraError, match="pillow"):
+            fit_pixels(np.zeros((4, 8, 3), np.uint8), (2, 2), fit)
+    with pytest.raises(MissingExtraError, match="pillow"):
+        classifier(file="none.onnx")
 
 
 def test_what_is_no_picture_is_an_error() -> None:
@@ -92,6 +97,7 @@ def test_a_small_file_of_a_huge_picture_is_refused() -> None:
 
 
 def test_a_picture_is_cut_or_padded_around_its_middle() -> None:
+    pillow()
     pixels = np.zeros((4, 8, 3), np.uint8)
     pixels[:, 2:6] = 200
     assert (fit_pixels(pixels, (4, 4), "cover") == 200).all()
@@ -118,6 +124,7 @@ def model(
     """A model whose scores are the means of the three colours, times weights."""
     onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    pillow()
     from onnx import TensorProto, helper, numpy_helper
 
     kind, single = getattr(TensorProto, dtype), TensorProto.FLOAT

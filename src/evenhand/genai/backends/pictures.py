@@ -39,7 +39,7 @@ def decode_picture(item: Item) -> Pixels:
 
 
 def _decode_with_pillow(item: Item) -> Pixels:
-    pillow = _import_pillow()
+    pillow = import_pillow()
     bombs = (pillow.Image.DecompressionBombError, pillow.Image.DecompressionBombWarning)
     try:
         with pillow.Image.open(io.BytesIO(item.data), formats=_FORMATS) as image:
@@ -60,7 +60,12 @@ def _decode_with_pillow(item: Item) -> Pixels:
         ) from error
 
 
-def _import_pillow() -> Any:
+def import_pillow() -> Any:
+    """Import Pillow.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+    """
     try:
         import PIL.ImageOps
     except ImportError:
@@ -82,7 +87,7 @@ def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> Pixels:
     """
     if pixels.shape[:2] == size:
         return pixels
-    pillow = _import_pillow()
+    pillow = import_pillow()
     image, smooth = pillow.Image.fromarray(pixels), pillow.Image.Resampling.BILINEAR
     sides = (size[1], size[0])
     match fit:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item
-from evenhand.genai.backends.pictures import Pixels, decode_picture, fit_pixels
+from evenhand.genai.backends.pictures import Pixels, decode_picture, fit_pixels, import_pillow
 from evenhand.genai.spec.pipeline_config import UNSCALED, PictureHead, PictureLayout
 
 _TYPES = {
@@ -63,12 +63,13 @@ class OnnxPictures:
     Raises:
         OptionError: There is no group.
         ModelError: A file is not an ONNX model of pictures, or its outputs do not match the labels.
-        MissingExtraError: onnxruntime is not installed.
+        MissingExtraError: onnxruntime or Pillow is not installed.
     """
 
     def __init__(self, groups: Mapping[str, PictureHead], *, folder: str | Path | None = None) -> None:
         if not groups:
             raise OptionError("a classifier of pictures needs at least one concept group")
+        import_pillow()
         sessions: dict[Path, Any] = {}
         self._runs: dict[tuple[Any, ...], list[_HeadReader]] = {}
         for group, head in groups.items():
@@ -85,7 +86,6 @@ class OnnxPictures:
         Raises:
             DataError: The item is not a picture that can be decoded.
             ModelError: A model failed, or its scores are not probabilities.
-            MissingExtraError: The picture requires Pillow, which is not installed.
         """
         probabilities = self.probabilities(item)
         values: dict[str, str | None] = dict.fromkeys(self._groups)
