@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -144,6 +145,20 @@ def test_a_state_of_something_else_is_refused():
         read_state(written.replace(b'"decisions":100', b'"decisions":101'), watching.config)
     with pytest.raises(DataError, match="expected the state of a monitor"):
         read_state(written[:500], watching.config)
+    with pytest.raises(DataError, match="expected a state of version"):
+        read_state(re.sub(rb'"version":\d+', b'"version":1', written, count=1), watching.config)
+
+
+@pytest.mark.parametrize("damage", [{"seed": None}, {"ids": 1}, {"measures": []}, {"points": ["x"]}, {"counts": 3}])
+def test_a_damaged_state_is_one_clear_error(damage):
+    watching = monitor()
+    watching.add(people(100))
+    with pytest.raises(DataError, match="damaged"):
+        restore_monitor(monitor_to_dict(watching) | damage, watching.config)
+    state = monitor_to_dict(watching)
+    state["measures"][0]["wealth"] = None
+    with pytest.raises(DataError, match="damaged"):
+        restore_monitor(state, watching.config)
 
 
 def test_the_course_stays_small():
@@ -172,6 +187,17 @@ def labelled(n, *, accuracy=(0.9, 0.9), seed=0):
 
 
 EQUAL = [{"gap": "equal_opportunity", "tolerance": 0.02}]
+
+
+def test_late_labels_count_when_they_come_in_any_order():
+    watching = monitor(EQUAL)
+    decisions, labels = labelled(6000, accuracy=(0.7, 0.95))
+    assert watching.add(decisions).alarms == ()
+    assert [alarm.direction for alarm in watching.add(labels).alarms] == ["below"]
+    (gap,) = watching.intervals()
+    assert gap.low < -0.25 < gap.high < 0
+    watching.add(labels[:3])
+    assert watching.unmatched == 3
 
 
 def test_labels_of_accepted_decisions_alone_are_refused():
@@ -323,6 +349,14 @@ def test_events_that_make_no_sense_are_refused_and_none_is_taken(event, said):
     with pytest.raises(DataError, match=said):
         watching.add([{"sex": "male", "decision": 1}, event])
     assert watching.decisions == 0
+
+
+def test_missing_and_unknown_groups_take_no_part_in_a_comparison_of_two():
+    watching = monitor()
+    watching.add([{"sex": None, "decision": 1}, {"sex": "other", "decision": 1}] * 20 + people(100))
+    (gap,) = watching.intervals()
+    assert watching.decisions == 140
+    assert gap.first_count + gap.second_count <= 100
 
 
 @pytest.mark.parametrize(

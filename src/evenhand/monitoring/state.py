@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig
@@ -53,6 +53,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
     Raises:
         DataError: The bytes are not a state, were changed, or have another configuration.
     """
+    restart = "begin with a new file"
     try:
         read = json.loads(data)
         body, version = read["body"], read["version"]
@@ -60,39 +61,49 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
             raise KeyError
         text = json.dumps(body, separators=(",", ":"))
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise DataError("expected the state of a monitor", location=location, hint="begin with a new file") from None
+        raise DataError("expected the state of a monitor", location=location, hint=restart) from None
     if version != VERSION:
-        raise DataError(f"expected a state of version {VERSION}, got version {version!r}", location=location)
+        raise DataError(
+            f"expected a state of version {VERSION}, got version {version!r}", location=location, hint=restart
+        )
     if hashlib.sha256(text.encode()).hexdigest() != read.get("sha256"):
-        raise DataError("the state was changed after it was written", location=location, hint="begin with a new file")
-    expected = config.model_dump(mode="json", exclude=CHANGEABLE)
-    changed = [name for name in expected if expected[name] != body["config"].get(name)]
+        raise DataError("the state was changed after it was written", location=location, hint=restart)
+    try:
+        stored, state, more = body["config"], body["state"], body["more"]
+        expected = config.model_dump(mode="json", exclude=CHANGEABLE)
+        changed = [name for name in expected if expected[name] != stored.get(name)]
+    except (KeyError, TypeError, AttributeError):
+        raise DataError("the state of the monitor is damaged", location=location, hint=restart) from None
     if changed:
         raise DataError(
             f"the state belongs to a monitor with another configuration: {', '.join(changed)}",
             location=location,
             hint="a monitor cannot continue under another configuration: begin with a new file",
         )
-    try:
-        return restore_monitor(body["state"], config), body["more"]
-    except (ValidationError, KeyError):
-        raise DataError(
-            "the state of the monitor is damaged", location=location, hint="begin with a new file"
-        ) from None
+    return restore_monitor(state, config, location=location), more
 
 
-def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
+def restore_monitor(body: Mapping[str, Any], config: MonitorConfig, *, location: str | None = None) -> Monitor:
     """Restore the monitor that `monitor_to_dict` converted.
 
     Args:
         body: Result of `monitor_to_dict`.
         config: Configuration of the monitor.
+        location: Name of the state in errors.
+
+    Raises:
+        DataError: The body is not the state of a monitor.
     """
-    state = STATE.validate_python(body)
     monitor = Monitor(config)
-    if state.values:
-        monitor.compare(state.values, [measure.comparisons for measure in state.measures])
-    for measure, stored in zip(monitor.measures, state.measures, strict=True):
-        vars(measure).update(vars(stored))
+    try:
+        state = STATE.validate_python(body)
+        if state.values:
+            monitor.compare(state.values, [measure.comparisons for measure in state.measures])
+        for measure, stored in zip(monitor.measures, state.measures, strict=True):
+            vars(measure).update(vars(stored))
+    except (ValueError, TypeError):
+        raise DataError(
+            "the state of the monitor is damaged", location=location, hint="begin with a new file"
+        ) from None
     vars(monitor).update({**vars(state), "measures": monitor.measures})
     return monitor
