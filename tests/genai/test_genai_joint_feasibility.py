@@ -119,6 +119,17 @@ NESTED = [
     (("c", ("g",), (4, 3)), ("c", ("g", "h"), (5, 4, 4, 4))),
     (("c", ("g",), (2, 3)), ("c", ("h",), (2, 3)), ("c", ("g", "h"), (5, 5, 4, 4))),
 ]
+TOO_TIGHT = [
+    (("c", ("g",), (3, 3)), ("c", ("g", "h"), (4, 5, 4, 4))),
+    (("c", ("g",), (3, 3)), ("d", ("g", "h"), (4, 4, 4, 4))),
+    (("c", ("g",), (2, 2)), ("d", ("g",), (2, 2))),
+]
+
+
+@pytest.mark.parametrize("specifications", [*NESTED, *TOO_TIGHT])
+def test_specifications_near_the_border(specifications):
+    verdict = check_feasibility(configuration(specifications)).verdict
+    assert verdict == ("feasible" if can_be_kept(specifications) else "infeasible")
 
 
 @pytest.mark.parametrize("specifications", [case for case in NESTED if can_be_kept(case)])

@@ -216,6 +216,15 @@ def test_the_enforcer_misses_no_more_often_than_the_bound(mode, beta, slack, fai
     assert stats.binomtest(missed, runs, bound, alternative="greater").pvalue > 1e-3, (missed / runs, bound)
 
 
+def test_simulations_miss_no_more_often_than_the_bound():
+    beta, requests, runs = (6, 8, 10, 12, 16), 60, 60
+    for retries, slack in ((1, 0), (1, 1), (2, 1)):
+        configuration = one(beta, slack=slack, retries=retries, obeys=0.8)
+        bound = bound_misses(configuration, AttemptSuccess.from_simulation(configuration), requests=requests).misses
+        missed = sum(run_policy(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs))
+        assert missed <= runs * min(1.0, bound) + 3 * (runs * bound * max(0.0, 1 - bound)) ** 0.5
+
+
 def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
     beta = (6, 8, 10, 12, 16)
     found = {}
@@ -385,3 +394,61 @@ def test_probabilities_too_small_for_a_number_are_not_nought():
     assert 0 < found.misses < 1e-250
     assert found.good_for == 10**15
     assert "e-" in found.statement()
+
+
+def pairs(beta, slack):
+    """Every combination of two groups with two values each."""
+    return GenerationConfig.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
+            "specifications": [{"condition": "asked", "paired": ["g", "h"], "repeated": list(beta)}],
+            "simulation": {"slack": slack},
+        }
+    )
+
+
+@settings(max_examples=scaled(80), deadline=None)
+@given(
+    mode=st.sampled_from(["before", "after"]),
+    case=st.sampled_from(
+        [((5, 5), 2), ((6, 7, 8), 1), ((5, 6, 6), 2), ((6, 8, 9), 3), ((6, 8, 10, 12, 16), 1), ((5, 7, 6, 9), 1)]
+    ),
+    paired=st.booleans(),
+    seed=st.integers(0, 2**32),
+    rate=st.floats(0.05, 0.9),
+)
+def test_failures_that_lie_far_enough_apart_miss_nothing(mode, case, paired, seed, rate):
+    beta, slack = case
+    paired = paired and len(beta) == 4
+    configuration = pairs(beta, slack) if paired else one(beta, slack=slack)
+    window = recovery(beta, slack)
+    random = Random(seed)
+    enforcer = Enforcer(configuration, mode=mode, in_flight=1, retries=0, seed=seed)
+    (name,) = enforcer.counts
+    groups = configuration.values
+    chain, since, failures = 0, 1000, 0
+    for _ in range(150):
+        admission = enforcer.admit({"asked"})
+        while admission is not None:
+            left = enforcer.items_until_due()[name]
+            harmful = random.choice([max(left, key=left.__getitem__), random.choice(list(left))])
+            shown = dict(zip(groups, harmful.split(" + "), strict=True))
+            if admission.must:
+                # A failure joins those before it if it comes within the window.
+                next_chain = chain + 1 if since < window else 1
+                fails = next_chain <= slack and random.random() < rate
+                if not fails:
+                    shown = {
+                        group: random.choice(admission.must.get(group, values)) for group, values in groups.items()
+                    }
+            if random.random() < 0.1:
+                shown = dict.fromkeys(groups)
+            promised = bool(admission.must)
+            outcome = enforcer.complete(admission, shown)
+            admission = outcome.admission
+            if promised and None not in shown.values() and outcome.status == "violation":
+                chain, since, failures = next_chain, 0, failures + 1
+            elif outcome.slots:
+                since += 1
+    assert enforcer.counts[name]["missed"] == 0, (window, failures)

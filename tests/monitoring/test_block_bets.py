@@ -64,6 +64,18 @@ def reference(plan, sides, outcomes):
     return ways
 
 
+def test_a_block_by_hand():
+    # Means 1 and 1/2, sizes 2 and 2: x = 0.5 - 0.1 = 0.4; the harmonic mean is 2, two periods are over.
+    state, wealth = bet(plan(), [0, 1, 0, 1], [1, 0, 1, 1])
+    capital = 0.8 + 2 * 0.05
+    expected = sum(
+        capital * p * (1 + min(1 / 1.1, 2 * s) * 0.4) for p, s in zip(blocks.PARTS, blocks.STAKES, strict=True)
+    )
+    assert wealth[0].sum() == pytest.approx(expected)
+    assert state[blocks.BLOCKS] == 1
+    assert state[blocks.FIRST_SUM] == 2
+
+
 @given(
     st.lists(st.tuples(st.sampled_from([-1, 0, 1]), st.integers(0, 1)), max_size=40),
     st.booleans(),
