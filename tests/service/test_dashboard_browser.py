@@ -138,6 +138,11 @@ def test_what_goes_wrong_is_said_plainly(page, site):
     expect(trouble).to_contain_text("deadline missed")
     expect(trouble).to_contain_text("did not show the required value, after all retries")
     trouble.locator("summary").click()
+    # The list stays open while further cases come.
+    before = trouble.locator("summary").text_content()
+    for _ in range(5):
+        answer_now(GuardedRequest(guard, "a secret leader"))
+    expect(trouble.locator("summary")).not_to_have_text(before)
     expect(trouble.locator("details li").first).to_be_visible()
     expect(page.locator(".lead")).to_contain_text("missed")
     expect(page.locator(".log")).to_contain_text("violation")

@@ -280,7 +280,7 @@ class Ledger:
                     tasks = []
                 elif isinstance(task, _WorkTask):
                     work.append(task)
-                # From now on, no caller can cancel the operation.
+                # From now on, the operation is carried out even if its caller gives up.
                 elif _is_awaited(task.future):
                     tasks.append(task)
             expected = len(tasks)

@@ -93,7 +93,7 @@ export class GeneratorPage extends StreamPage {
     const next = stands.specifications.map((one) => `${one.name}: ${urgent(one)}`);
     say(this.lead, `${missed ? many(missed, "deadline") + (missed === 1 ? " was" : " were") + " missed." : "No deadline was missed."} ${next.length ? `Due first - ${next.join("; ")}.` : ""}${stands.open ? ` ${many(stands.open, "request")} in progress.` : ""}`);
     say(this.words, stands.guarantee);
-    fill(this.broken, troubles(stands));
+    fill(this.broken, troubles(stands, this.broken.querySelector("details")?.open));
     this.draw();
   }
 
@@ -172,11 +172,11 @@ function renew(list, rows, made) {
 
 const pair = (name, words) => h("div", {}, h("dt", {}, name), h("dd", {}, words));
 
-function troubles(stands) {
+function troubles(stands, open = false) {
   const found = stands.specifications.flatMap((one) => Object.entries(BROKEN).filter(([what]) => one.counts[what]).map(([what, words]) => h("li", {}, `${one.name}: ${count(one.counts[what])} \u00d7 ${words}`)));
   if (!found.length) return null;
   return h("section", { class: "wrong", "aria-labelledby": "broken" }, h("h2", { id: "broken" }, "Broken assumptions"), h("ul", {}, found),
-    stands.broken.length ? h("details", {}, h("summary", {}, `The latest ${many(stands.broken.length, "case")}`), h("ul", {}, [...stands.broken].reverse().map((one) => h("li", {}, `${one.specification}: ${one.reason}`)))) : null);
+    stands.broken.length ? h("details", { open }, h("summary", {}, `The latest ${many(stands.broken.length, "case")}`), h("ul", {}, [...stands.broken].reverse().map((one) => h("li", {}, `${one.specification}: ${one.reason}`)))) : null);
 }
 
 document.addEventListener("pointerover", (event) => {
