@@ -49,7 +49,7 @@ MAX_IDLE_DRAWS = 5
 """Number of consecutive draws without a new individual after which the profiles count as exhausted."""
 
 FIRST_CHANCES = np.array([1.0, 0.5, 0.1])
-"""Probabilities, relative to the lowest in the queue, above which neighbours are estimated before all others."""
+"""Probabilities, relative to the lowest that a full queue keeps, above which neighbours are estimated first."""
 
 CLIP = 1e-12
 """Scores are clipped to at least this distance from 0 and 1, so that log-odds are finite."""
@@ -285,8 +285,8 @@ class BoundarySearch:
         max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
         if len(queue) and len(queue) + np.count_nonzero(reachable) > 4 * max_size:
             # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
-            distances = self._distances(codes, answers)
-            for chance in queue["chance"].min() * FIRST_CHANCES:
+            distances, below = self._distances(codes, answers), max(0, len(queue) - max_size)
+            for chance in np.partition(queue["chance"], below)[below] * FIRST_CHANCES:
                 near = reachable & (distances <= _distance_of(chance))
                 neighbours = self._estimate_neighbours(codes, answers, near, chance)
                 if len(queue) + len(neighbours) > max_size:
@@ -322,10 +322,11 @@ class BoundarySearch:
         """
         parent, level = np.nonzero(reachable)
         origin = codes[parent, self._moves.attribute[level]]
-        margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level))
+        margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level)).T
         squares = self._surrogate.spread() ** 2
         spread = np.sqrt((squares[level] + squares[origin]) / 2)
-        chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
+        # Reductions over the short last axis are slow.
+        chance = self._surrogate.chance(reduce(np.minimum, margins), reduce(np.maximum, margins), spread)
         likely = np.flatnonzero(chance >= min_chance)
         parent, level = parent[likely], level[likely]
         neighbours = np.empty(len(likely), NEIGHBOUR)
