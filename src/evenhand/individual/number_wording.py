@@ -96,7 +96,7 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
     unit = f", in {result.unit}" if result.unit else ""
     yield Table(f"Distribution of the changes{unit}", columns, rows)
     for protected in dict.fromkeys(change.protected for change in result.changes):
-        examples = [example for example in result.examples if tuple(example.better.values) == protected]
+        examples = [example for example in result.examples if set(example.better.values) == set(protected)]
         if examples:
             yield Heading(f"People most affected by {join_names(protected)}", level=3)
         for example in examples:
