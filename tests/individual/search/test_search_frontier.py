@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -231,6 +232,32 @@ def test_two_assignments_are_enough_to_find_somebody():
     assert not cut_short
     assert (whole.labels == everything).all()
     assert (whole.scores == model.scores(space.rows(found.unprotected)).reshape(-1, 6, 3)).all()
+
+
+def test_interrupt_during_confirmation_keeps_all_confirmed_findings(monkeypatch):
+    rng = np.random.default_rng(1)
+    model = BlackBox(network_from_dense(MANY, [(rng.normal(size=(4, 3)), rng.normal(size=3))], classes=("C", "B", "A")))
+    space = ProfileSpace(MANY)
+    oracle = Oracle(model, space, FindingCollector(space, 3), ledger=QuestionLedger(6000))
+    oracle.ask(space.uniform(500, rng))
+    findings = oracle.findings.reportable()
+    complete, _ = confirm_findings(model, space, findings, QuestionLedger())
+    module = sys.modules[confirm_findings.__module__]
+    query_missing, batches = module._query_missing, []
+
+    def interrupt_fourth_batch(scorer, space, findings, ledger):
+        batches.append(len(findings))
+        if len(batches) == 4:
+            raise KeyboardInterrupt
+        return query_missing(scorer, space, findings, ledger)
+
+    monkeypatch.setattr(module, "CONFIRM_BATCH", 1)
+    monkeypatch.setattr(module, "_query_missing", interrupt_fourth_batch)
+    partial, interrupted = confirm_findings(model, space, findings, QuestionLedger())
+    assert interrupted
+    assert len(findings) > 4
+    # Every assignment was queried during the search, so an interrupt loses no finding.
+    assert (partial.unprotected == complete.unprotected).all()
 
 
 def test_what_two_assignments_say_moves_the_others():

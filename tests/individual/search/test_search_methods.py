@@ -14,6 +14,7 @@ from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.findings import FindingCollector
+from evenhand.individual.search.methods import gradient
 from evenhand.individual.search.methods.choice import METHODS, load_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
@@ -105,6 +106,16 @@ def test_the_moves_of_the_global_phase_by_hand(name):
     load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(method=name, local=0))
     assert visited[:3] == [[[6, 2]], [[5, 3]], [[4, 4]]]
     assert oracle.findings.reportable().unprotected.tolist() == [[4, 4]]
+
+
+def test_queries_the_outcome_of_the_last_move(monkeypatch):
+    model = network_from_dense(HAND, [(np.array([[1.0], [-2.0], [1.0]]), np.array([3.5]))])
+    config = SearchConfig(method="eidig", local=0)
+    for moves, findings in ((1, 0), (2, 1)):
+        oracle = asked(model, ProfileSpace(HAND))
+        monkeypatch.setattr(gradient, "MAX_MOVES", moves)
+        load_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), config)
+        assert len(oracle.findings) == findings
 
 
 def test_attributes_on_which_both_assignments_disagree_stay():

@@ -12,6 +12,7 @@ from search_cases import flipping as flipping_by_enumeration
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.findings import FindingCollector
+from evenhand.individual.search.methods import gradient
 from evenhand.individual.search.methods.choice import METHODS, cut_into_waves, load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
@@ -93,11 +94,34 @@ def test_a_budget_buys_what_the_best_number_of_seeds_finds(method):
 
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["maft", "eidig"])
-def test_inf_finds_more_for_the_same_budget(method):
+def test_inf_computes_slopes_once_per_walk_and_finds_more_for_the_same_budget(method, monkeypatch):
+    counts = {}
+    for name in (method, f"{method}-inf"):
+        slopes = [0]
+
+        class Counting(Oracle):
+            def scores_at(self, unprotected, which, slopes=slopes):
+                slopes[0] += len(unprotected) // self.space.width
+                return super().scores_at(unprotected, which)
+
+            def gradient(self, unprotected, which, *, loss=False, slopes=slopes):
+                slopes[0] += len(unprotected)
+                return super().gradient(unprotected, which, loss=loss)
+
+        space = ProfileSpace(folk())
+        oracle = Counting(planted(), space, FindingCollector(space, 2))
+        rng = np.random.default_rng(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(gradient, "MAX_MOVES", 1)
+            load_method(name)(oracle, space.seeds(20, rng), rng, SearchConfig(method=name, local=50))
+        counts[name] = slopes[0]
+    # Of 20 seeds: two slopes each for the one global move, and two for the start of each walk, at most 40 of them.
+    assert counts[f"{method}-inf"] <= 2 * 20 + 2 * 40
+    assert counts[method] > 2 * counts[f"{method}-inf"]
     budget = {"budget": 2500, "samples": 0}
     often, once = (
         sum(search.search(planted(), folk(), method=name, seed=seed, **budget).profiles for seed in range(3))
-        for name in (method, f"{method}-inf")
+        for name in counts
     )
     assert once > 1.1 * often
 
