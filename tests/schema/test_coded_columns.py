@@ -43,6 +43,7 @@ def frames(column):
     yield polars.DataFrame({"x": polars.Series(column, dtype=polars.Categorical)})
     yield pyarrow.table({"x": pyarrow.array(column, pyarrow.string())})
     yield pyarrow.table({"x": pyarrow.array(column, pyarrow.string()).dictionary_encode()})
+    yield pyarrow.table({"x": pyarrow.array(column, pyarrow.dictionary(pyarrow.uint8(), pyarrow.string()))})
 
 
 @given(WORDS | MIXED)

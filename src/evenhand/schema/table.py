@@ -435,7 +435,7 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
     elif series.implementation.is_pyarrow():
         encoded = native.combine_chunks().dictionary_encode()
         words = encoded.dictionary.to_pylist()
-        codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+        codes = encoded.indices.cast("int64").fill_null(-1).to_numpy()  # the indices of DuckDB have no sign
     else:
         codes, distinct = pd.factorize(native)
         words = distinct.tolist()
