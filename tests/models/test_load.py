@@ -294,3 +294,7 @@ def test_data_frames_stay_what_they_were(model):
     before = FRAME.copy()
     load_model(model, WORDS, like=FRAME).predict(PEOPLE)
     pd.testing.assert_frame_equal(FRAME, before)
+
+
+def test_without_a_ledger_the_queries_are_counted_in_a_new_one(model):
+    assert load_model(model, WORDS, like=FRAME, ledger=None).ledger.sent > 0

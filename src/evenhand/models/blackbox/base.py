@@ -58,7 +58,7 @@ class LoadRequest:
         like: The user's data. A model that takes data frames receives frames of this type.
         trust: Whether to load files that can run code.
         name: Name of the model in reports. Default: the file, URL or type.
-        ledger: Ledger of black-box queries, including those during loading.
+        ledger: Ledger of black-box queries, including those during loading. Default: a new one.
         untyped: Whether ``like`` was read from a text table, which has no column types. These are then taken from the
             model, or inferred by queries.
         output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default it is
@@ -74,6 +74,10 @@ class LoadRequest:
     untyped: bool = False
     output: OutputKind | None = None
     confirm: bool = True
+
+    def __post_init__(self) -> None:
+        if self.ledger is None:  # as callers without types may pass it
+            object.__setattr__(self, "ledger", QuestionLedger())
 
 
 class LoadOptions(TypedDict, total=False):
