@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.groups import DecisionRoles
 from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.groups import DecisionRoles
 from evenhand.schema import RecordedDecisions
 from evenhand.subgroups import find_subgroups_of_decisions
 
