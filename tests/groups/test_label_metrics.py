@@ -136,27 +136,6 @@ def test_against_scikit_learn(seed, kinds):
             assert one.value.value <= one.value.high + 1e-12
 
 
-def test_like_fairlearn():
-    metrics = pytest.importorskip("fairlearn.metrics", reason="needs the extra fairlearn")
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], 300), "true": rng.choice(GRADES, 300)})
-    frame["given"] = np.where(rng.random(300) < 0.6, frame["true"], "mid")
-    result = measured(frame, kind="labels")
-    for label in GRADES:
-        one = metrics.MetricFrame(
-            metrics={"rate": metrics.selection_rate, "recall": metrics.true_positive_rate},
-            y_true=frame["true"] == label,
-            y_pred=frame["given"] == label,
-            sensitive_features=frame["sex"],
-        )
-        for group in result.breakdowns[0].groups:
-            assert group.rates[label]["label_share"].value == pytest.approx(one.by_group["rate"][group.label])
-            found = group.rates[label]["label_true_positive_rate"].value
-            assert found == pytest.approx(one.by_group["recall"][group.label])
-        gap = result.breakdowns[0].gap("label_share_difference", label)
-        assert gap.value.value == pytest.approx(one.difference()["rate"])
-
-
 def test_the_order_may_say_the_best_first():
     turned = OutcomeRole("ordinal", ("high", "mid", "low"))
     roles = DecisionRoles("given", ["sex"], "true", favourable="high", outcome=turned)

@@ -33,19 +33,6 @@ BY_HAND = pd.DataFrame(
 )
 
 
-def test_curves_by_hand():
-    found = curves_of(BY_HAND).thresholds
-    assert found.thresholds == (0.2, 0.4, 0.5, 0.6, 0.8)  # every score, and the threshold in force
-    assert found.different == 4
-    assert found.curve("selection_rate").values == (1, 0.75, 0.5, 0.5, 0.125)
-    # right at 0.2: the 4 deserving; at 0.4: 2 others more; at 0.5, 0.6: one other more, one deserving less; at 0.8: 5
-    assert found.curve("accuracy").values == (0.5, 0.75, 0.75, 0.75, 0.625)
-    assert found.curve("selection_rate", "sex", "F").values == (1, 0.75, 0.25, 0.25, 0)
-    assert found.curve("demographic_parity_difference", "sex").values == (0, 0, 0.5, 0.5, 0.25)
-    assert found.curve("equal_opportunity_difference", "sex").values == (0, 0, 0.5, 0.5, 0.5)
-    assert found.in_force.value == 0.5
-
-
 @pytest.mark.parametrize("high", [True, False])
 def test_where_low_is_good_all_is_that_of_one_minus_the_score(high):
     """A risk of an eighth less than certain, or in points without a range of 0 to 1, and a threshold."""

@@ -283,21 +283,6 @@ def test_options_the_publication_does_not_know_are_refused(options):
 # Who a rule set holds
 
 
-@given(st.integers(0, 1000))
-def test_members_row_by_row(seed):
-    rng = np.random.default_rng(seed)
-    everybody = people(30, seed=seed)
-    low, high = sorted(rng.integers(18, 78, 2).tolist())
-    closed = bool(rng.integers(0, 2))
-    races = tuple(rng.choice(["a", "b", "c"], 2, replace=False).tolist())
-    rules = {"race": races, "age": subgroups.Range(low=low, high=high, closed=closed)}
-    frame = everybody.frame
-    expected = [
-        race in races and rules["age"].contains(age) for race, age in zip(frame["race"], frame["age"], strict=True)
-    ]
-    assert find_members(everybody, rules).tolist() == expected
-
-
 def test_members_with_missing_values():
     schema = Schema(
         target=Target(name="y", favourable=1, values=(0, 1)),
