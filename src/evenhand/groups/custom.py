@@ -96,9 +96,7 @@ def estimate_metrics(
         estimators.setdefault((), {})[name] = total
         for memberships in list_subsets(people.memberships):
             partition = Partition.of(memberships)
-            codes = np.full(len(partition.known), -1)
-            codes[partition.known] = partition.codes
-            codes[~people.labelled] = -1
+            codes = np.where(people.labelled, partition.all_codes, -1)
             members = [np.flatnonzero(codes == i) for i in range(len(partition.values))]
             estimators.setdefault(partition.by, {})[name] = metric.estimate(members, config.confidence, rng)
     return estimators

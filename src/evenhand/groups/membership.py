@@ -117,6 +117,13 @@ class Partition:
         return cls(tuple(part.name for part in memberships), known, codes, values)
 
     @property
+    def all_codes(self) -> Integers:
+        """Group of every person, -1 if one of the values is unknown, shape (n,)."""
+        codes = np.full(len(self.known), -1)
+        codes[self.known] = self.codes
+        return codes
+
+    @property
     def labels(self) -> list[str]:
         """Names of the groups."""
         return [", ".join(values.values()) for values in self.values]

@@ -130,9 +130,7 @@ def _build_breakdown(
 ) -> tuple[RankingBreakdown, int]:
     """Measure the groups by the given attributes, and return the number of permutations."""
     partition = Partition.of(memberships)
-    codes, groups = np.full(len(partition.known), -1), len(partition.values)
-    codes[partition.known] = partition.codes
-    present = np.zeros((rankings.count, max(1, groups)), dtype=bool)
+    present = np.zeros((rankings.count, max(1, len(partition.values))), dtype=bool)
     present[rankings.lists[partition.known], partition.codes] = True
     mixed = present.sum(axis=1) >= 2
     if not mixed.any():
@@ -149,7 +147,7 @@ def _build_breakdown(
         lists=lists,
         positions=rankings.positions[rows],
         ties=np.cumsum(np.r_[0, np.diff(rankings.ties[rows]) != 0]),
-        codes=codes[rows],
+        codes=partition.all_codes[rows],
         labels=partition.labels,
         relevance=None if rankings.relevance is None else rankings.relevance[rows],
         batches=batches if count <= BATCHES else rng.permutation(batches % BATCHES),

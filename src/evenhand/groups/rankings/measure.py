@@ -47,18 +47,6 @@ class Measured(NamedTuple):
     draws: int
 
 
-class _Gap(NamedTuple):
-    """Gap between groups.
-
-    Attributes:
-        number: Observed gap, without an interval.
-        values: Gap in several tables of numbers, the observed table first; NaN if it is unknown. Shape (tables,).
-    """
-
-    number: RankedNumber
-    values: Floats
-
-
 def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     """Compute the numbers and gaps of the groups, with intervals for many lists and ranges over permutations for few.
 
@@ -253,7 +241,7 @@ def _describe_numbers(ranked: RankedLists, measure: str, values: Floats, **ends:
     return [[build(at, *cell) for at, cell in zip(places, row, strict=True)] for row in rows]
 
 
-def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[_Gap]:
+def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[tuple[RankedNumber, Floats]]:
     """Yield the gap between the compared groups, for selection at each k; nothing if there are fewer than two.
 
     Ratios are the lowest divided by the highest number. The gap of pairs is the largest ``P(A above B) - P(B above A)``
@@ -263,6 +251,9 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[_G
         ranked: Lists.
         measure: Measure.
         values: Tables of its numbers, shape (tables, groups or pairs, places). The first table is the observed one.
+
+    Yields:
+        The observed gap without an interval, and the gap in each table, NaN if it is unknown, shape (tables,).
     """
     if measure not in GAPS or len(ranked.compared) < 2:
         return
@@ -289,7 +280,7 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[_G
         if not reason:
             best, worst = (ranked.labels[end] for end in ends)
             number = RankedNumber(name=GAPS[measure], at=at, value=float(gaps[0]), best=best, worst=worst)
-        yield _Gap(number, gaps)
+        yield number, gaps
 
 
 def _divide(above: Floats, below: Floats) -> Floats:

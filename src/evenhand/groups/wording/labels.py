@@ -91,9 +91,16 @@ def label_sentences(result: LabelMetrics) -> list[str]:
     return gap_sentences(result.breakdowns, lambda breakdown: _main_gap(result, breakdown), describe)
 
 
-def label_answers(result: LabelMetrics) -> list[Metric]:
-    """Build the metrics of the summary: the largest gap over all labels by each attribute."""
-    return [_answer_gap(result, breakdown) for breakdown in result.breakdowns]
+def label_answers(result: LabelMetrics) -> Iterator[Metric]:
+    """Yield the metrics of the summary: the largest gap over all labels by each attribute."""
+    name = f"largest gap in the share given {'at least one grade' if result.ordered else 'one label'}"
+    for breakdown in result.breakdowns:
+        gap, notes = _main_gap(result, breakdown), []
+        if gap is not None:
+            label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
+            notes = [f"{label}; highest: {gap.best}; lowest: {gap.worst}{weighted_by(result)}"]
+        next_step = advise(gap, breakdown.gap("label_accuracy_difference"), ADVICE)
+        yield gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
 
 
 def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
@@ -142,17 +149,6 @@ def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Ite
         columns = {label: column(label, name) for label in result.labels if name in result.overall.rates[label]}
         if columns:
             yield group_table(f"Each label, {title}: {suffix}", result, breakdown, columns)
-
-
-def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
-    gap = _main_gap(result, breakdown)
-    name = f"largest gap in the share given {'at least one grade' if result.ordered else 'one label'}"
-    notes = []
-    if gap is not None:
-        label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
-        notes = [f"{label}; highest: {gap.best}; lowest: {gap.worst}{weighted_by(result)}"]
-    next_step = advise(gap, breakdown.gap("label_accuracy_difference"), ADVICE)
-    return gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
 
 
 def _main_gap(result: LabelMetrics, breakdown: Breakdown) -> Gap | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from evenhand.core.document import Metric
-from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.breakdown import Gap, Group
 from evenhand.groups.result import GroupMetrics, NumberOutcome
 from evenhand.groups.wording.tables import (
     advise,
@@ -48,16 +50,13 @@ def number_sentences(result: GroupMetrics) -> list[str]:
     return gap_sentences(result.breakdowns, lambda breakdown: breakdown.gap("mean_difference"), describe)
 
 
-def number_answers(result: GroupMetrics) -> list[Metric]:
-    """Build the metrics of the summary: the gap of the means by each attribute."""
-    return [_answer_gap(breakdown, result) for breakdown in result.breakdowns]
-
-
-def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
-    gap = breakdown.gap("mean_difference")
-    notes = [] if gap is None else [f"highest: {gap.best}; lowest: {gap.worst}{unit_and_weights(result)}"]
-    next_step = advise(gap, breakdown.gap("residual_difference"), ADVICE)
-    return gap_answer("gap of the means", gap, breakdown, notes, next_step, result.min_group_size)
+def number_answers(result: GroupMetrics) -> Iterator[Metric]:
+    """Yield the metrics of the summary: the gap of the means by each attribute."""
+    for breakdown in result.breakdowns:
+        gap = breakdown.gap("mean_difference")
+        notes = [] if gap is None else [f"highest: {gap.best}; lowest: {gap.worst}{unit_and_weights(result)}"]
+        next_step = advise(gap, breakdown.gap("residual_difference"), ADVICE)
+        yield gap_answer("gap of the means", gap, breakdown, notes, next_step, result.min_group_size)
 
 
 def _outcome(result: GroupMetrics) -> NumberOutcome:

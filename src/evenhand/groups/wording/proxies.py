@@ -14,14 +14,31 @@ DIFFERENCE = "demographic_parity_difference"
 """Metric whose format is used for all differences."""
 
 
-def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> list[Metric]:
-    """Build the metrics of the summary: the largest difference in selection rates by each attribute, with its bounds.
+def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> Iterator[Metric]:
+    """Yield the metrics of the summary: the largest difference in selection rates by each attribute, with its bounds.
 
     Args:
         proxies: Rates by each probabilistic attribute.
         weighted: Source of the weights, as a suffix of numbers.
     """
-    return [_answer(part, weighted) for part in proxies]
+    for part in proxies:
+        name, difference = "demographic parity difference, by probability", part.difference
+        if difference is None:
+            basis = "not computable: fewer than two groups are large enough"
+            number = ReportedNumber("-", kind="unknown", basis=basis)
+            yield Metric(name, number, about=part.by, next_step="add more people")
+            continue
+        notes = [
+            f"without the assumption that decisions do not depend on {part.by} among people of the same probability: "
+            f"{difference.low:.2f} to {difference.high:.2f}",
+            f"highest selection rate: {difference.best}; lowest: {difference.worst}{weighted}",
+        ]
+        if part.unknown:
+            notes.append(f"left out: {format_count(part.unknown, 'person', 'people')} of unknown {part.by}")
+        number = show_quantity(
+            difference.estimate, DIFFERENCE, basis=f"from the probabilities of {part.people:,} people"
+        )
+        yield Metric(name, number, tuple(notes), about=part.by, next_step="read the bounds with the estimate")
 
 
 def proxy_sentences(proxies: Sequence[ProxyRates], weighted: str) -> list[str]:
@@ -75,30 +92,4 @@ def _rate_table(proxies: ProxyRates, weighted: str) -> Table:
             for rate in rates
         ),
         usual="estimated",
-    )
-
-
-def _answer(proxies: ProxyRates, weighted: str) -> Metric:
-    name, difference = "demographic parity difference, by probability", proxies.difference
-    if difference is None:
-        return Metric(
-            name,
-            ReportedNumber("-", kind="unknown", basis="not computable: fewer than two groups are large enough"),
-            about=proxies.by,
-            next_step="add more people",
-        )
-    notes = [
-        f"without the assumption that decisions do not depend on {proxies.by} among people of the same probability: "
-        f"{difference.low:.2f} to {difference.high:.2f}",
-        f"highest selection rate: {difference.best}; lowest: {difference.worst}{weighted}",
-    ]
-    if proxies.unknown:
-        notes.append(f"left out: {format_count(proxies.unknown, 'person', 'people')} of unknown {proxies.by}")
-    basis = f"from the probabilities of {proxies.people:,} people"
-    return Metric(
-        name,
-        show_quantity(difference.estimate, DIFFERENCE, basis=basis),
-        tuple(notes),
-        about=proxies.by,
-        next_step="read the bounds with the estimate",
     )

@@ -76,7 +76,7 @@ def build_document(result: GroupMetrics) -> Document:
         answers = [*gap_answers(result), *proxy_answers(result.proxies, weighted)]
     else:
         title, lead = f"{result.outcome.name} of {people}", describe_outcome(result)
-        sentences, answers = number_sentences(result), number_answers(result)
+        sentences, answers = number_sentences(result), [*number_answers(result)]
     return Document(
         title,
         lead,
@@ -134,9 +134,24 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
     return [sentence for _, sentence in sorted(sentences)]
 
 
-def gap_answers(result: GroupMetrics) -> list[Metric]:
-    """Build the metrics of the summary: the demographic parity difference by each attribute."""
-    return [_answer_gap(breakdown, result) for breakdown in result.breakdowns]
+def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
+    """Yield the metrics of the summary: the demographic parity difference by each attribute."""
+    name = "demographic parity difference"
+    for breakdown in result.breakdowns:
+        difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
+        notes, next_step = [], ""
+        if difference is not None:
+            compared = f"highest selection rate: {difference.best}; lowest: {difference.worst}"
+            if difference.reference:
+                other = difference.worst if difference.best == difference.reference else difference.best
+                compared = f"selection rate of {other} against the reference {difference.reference}"
+            rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
+            notes = [compared + weighted_by(result), rule]
+            # With selective labels, error rates cannot explain different selection rates.
+            errors = breakdown.gap("equal_opportunity_difference") is not None
+            truth = errors and not find_caution(result.label_coverage)
+            next_step = _next_step(difference, ratio, truth=truth)
+        yield gap_answer(name, difference, breakdown, notes, next_step, result.min_group_size)
 
 
 def four_fifths_sentence(gap: Gap) -> str:
@@ -260,24 +275,6 @@ def rule_notes(result: GroupMetrics) -> Iterator[Note]:
         yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
     if result.decided_by is not None:
         yield Note(describe_rule(result.decided_by))
-
-
-def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
-    difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
-    notes, next_step = [], ""
-    if difference is not None:
-        if difference.reference:
-            other = difference.worst if difference.best == difference.reference else difference.best
-            compared = f"selection rate of {other} against the reference {difference.reference}"
-        else:
-            compared = f"highest selection rate: {difference.best}; lowest: {difference.worst}"
-        rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
-        notes = [compared + weighted_by(result), rule]
-        # With selective labels, error rates cannot explain different selection rates.
-        truth = breakdown.gap("equal_opportunity_difference") is not None and not find_caution(result.label_coverage)
-        next_step = _next_step(difference, ratio, truth=truth)
-    name = "demographic parity difference"
-    return gap_answer(name, difference, breakdown, notes, next_step, result.min_group_size)
 
 
 def _next_step(difference: Gap, ratio: Gap | None, *, truth: bool) -> str:
