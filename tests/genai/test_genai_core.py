@@ -67,6 +67,13 @@ def test_one_at_a_time_any_allowed_value_will_do():
     assert show(round_robin, "1").must == {"age": ("1",)}
 
 
+def test_more_in_flight_than_was_said_is_recorded():
+    keeper = enforcer((3, 3, 3), in_flight=1)
+    keeper.admit({"leader"})
+    keeper.admit({"leader"})
+    assert [one.what for one in keeper.broken_assumptions] == ["in-flight"]
+
+
 def test_an_unrecognised_item_counts_for_nothing():
     keeper = enforcer((9, 9, 9))
     show(keeper, "1")

@@ -284,6 +284,21 @@ def test_whatever_is_raised_the_request_is_completed(mode: str, stops: BaseExcep
     assert again.slots == {"leader: age": 4}
 
 
+@pytest.mark.parametrize("retries", [0, 2])
+def test_and_what_others_relied_on_is_reported_as_broken(retries: int) -> None:
+    guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=retries))
+    generator = guard.generator
+    assert isinstance(generator, Shows)
+    generator.items += [lambda: guard.answer(LEADER), "adult", KeyboardInterrupt()]
+    for _ in range(2):
+        guard.answer(LEADER)
+    with pytest.raises(KeyboardInterrupt):
+        guard.answer(LEADER)
+    row = enforcer._rows["leader: age"]
+    assert row.pending_slots == 0
+    assert (row.counts["failed"], row.counts["missed"]) == (1, 1)
+
+
 def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
     class Broken:
         """Fails where it is told to."""
