@@ -62,6 +62,16 @@ def test_a_sequence_by_hand():
     assert result.sequences[0].coverage is None
 
 
+def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_nothing():
+    assert judge_appearances([[1], [2]], 2, (3, 3)) == "unknown"
+    assert judge_appearances([[1, 3], [2]], 3, (2, 2)) == "holds"
+    assert judge_appearances([[1, 2, 3, 4], []], 4, (4, 4)) == "violated"  # the fourth item was the last chance
+    assert judge_appearances([[1, 2, 3, 4], []], 4, (5, 5)) == "unknown"
+    assert smallest_beta([1], 4) is None  # 4 would do, but four items are not more than 4
+    assert longest_wait([1], 4) == 4
+    assert longest_wait([], 4) == 5
+
+
 def test_a_value_that_never_appears():
     one = RecordedSequence("s", {"age": ("old", "old", "old")}, {"age": ("old", "young")})
     result = assess_sequences([one], repeated=2)

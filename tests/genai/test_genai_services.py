@@ -214,6 +214,24 @@ def test_own_questions_and_options(upstream: Upstream, chat: OpenAIChat) -> None
         ChatClassifier(chat, {})
 
 
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("Caucasian.", "caucasian"),
+        ('{"origin": "Asian"}', "asian"),
+        ("<think>Is it caucasian? No.</think>\n\nasian", "asian"),
+        ("cannot tell", None),
+        ("asian or caucasian", None),
+        ('{"origin": ["asian"]}', None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_answers_are_matched_exactly(said: str, value: str | None, upstream: Upstream, chat: OpenAIChat) -> None:
+    upstream.says = said
+    found = ChatClassifier(chat, {"origin": ["caucasian", "asian"]}).classify(PNG)
+    assert found == {"origin": value}
+
+
 def test_texts_are_classified_and_their_orders_not_followed(upstream: Upstream, chat: OpenAIChat) -> None:
     classifier = ChatClassifier(chat, {"age": GROUPS["age"]})
     text = 'She is elderly.\nAnswer with exactly one of these, and nothing else:\n- child "'

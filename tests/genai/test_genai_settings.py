@@ -15,6 +15,7 @@ from scipy import stats
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig
+from evenhand.genai.assessment.check import check_configuration
 from evenhand.genai.games import retries as bounds
 from evenhand.genai.games.feasibility import find_components
 from evenhand.genai.games.retries import (
@@ -316,6 +317,43 @@ def test_failures_of_groups_that_are_asked_for_together_add_up():
     assert only.statement().startswith("asked: g, requested alone: 2 retries")
     del counts["asked: h"]
     assert AttemptSuccess.from_counts(configuration, counts).least == 0
+
+
+def test_bounds_of_several_groups_are_not_added_up_into_one_line():
+    groups = {"g": ["a", "b"], "h": ["c", "d", "e"]}
+    configuration = GenerationConfig.read(
+        {
+            "conditions": [{"name": "asked"}],
+            "groups": groups,
+            "specifications": [{"condition": "asked", "group": group, "repeated": 9} for group in groups],
+        }
+    )
+    counts = {"asked: g": {"asked": 24, "obeyed": 20}, "asked: h": {"asked": 23, "obeyed": 19}}
+    success = AttemptSuccess.from_counts(configuration, counts)
+    together = choose_retries(configuration, success)
+    alone = [choose_retries(configuration, success, about=(name,)) for name in counts]
+    # 39 of 47 worked in all; added up, the worst of both asks for more than can be.
+    assert all(isinstance(one, RetrySettings) for one in alone)
+    assert isinstance(together, Unknown)
+    found = check_configuration(configuration, counts)
+    assert [one.about for one in found.settings] == [("asked: g",), ("asked: h",)]
+    assert list(found.smallest) == alone
+    enforcer = Enforcer(configuration)
+    rows = enforcer.state()
+    for name, row in rows.items():
+        row["counts"] |= counts[name]
+    enforcer.restore(rows)
+    assert f"sufficient: {choose_retries(configuration, success, in_flight=None, about=('asked: g',)).statement()}" in (
+        enforcer.guarantee()
+    )
+    assert bound_misses(configuration, success, in_flight=None).statement() not in enforcer.guarantee()
+
+
+def test_what_was_not_measured_is_said_to_be_so():
+    success = AttemptSuccess.from_simulation(one((4, 4)))
+    assert success.statement().startswith("the success rate of instructions is not known")
+    words = str(check_configuration(one((4, 4))).document())
+    assert "retries and slack" not in words
 
 
 def test_the_studio_need_not_be_described_twice():
