@@ -28,7 +28,7 @@ def test_a_threshold(evenhand, case):
     assert eager["threshold"] == 0.9
     assert eager["counterexamples"] != plain["counterexamples"]
     said = evenhand("certify", case.model, "--schema", case.schema, "--threshold", "0.9").out
-    assert "'yes' is given if its probability is greater than 0.9" in said
+    assert "'yes' is predicted if its probability is greater than 0.9" in said
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_four_fifths_rule_with_groups_left_out():
     ("falsified", "undecided", "stopped", "step"),
     [
         (0.0, 0.0, "done", "nothing is left open"),
-        (0.1, 0.0, "done", "see under Proof for whom it differs"),
-        (0.0, 0.2, "depth", "what is undecided cannot be divided further"),
+        (0.1, 0.0, "done", "the section Proof shows who is affected"),
+        (0.0, 0.2, "depth", "the undecided boxes cannot be divided further"),
         (0.0, 0.2, "boxes", "a higher limit on boxes decides more"),
     ],
 )

@@ -137,7 +137,7 @@ class OrbitRun(ProofRun):
         return ProofOutcome(everyone[unsettled], proved[unsettled], stop, method)
 
     def prove_by_enumeration(self) -> ProofOutcome:
-        """Decide every point of every orbit; after an interrupt the orbits that are left are undecided."""
+        """Decide every point of every orbit. After an interrupt, the remaining orbits are undecided."""
         proved_mass, undecided = self.proved_mass, [everybody(self.question)[:0]]
         for number, orbit in enumerate(self.orbits, 1):
             try:

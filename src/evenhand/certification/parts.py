@@ -1,8 +1,8 @@
 """Certification in parts: the domain is cut into disjoint parts, which worker processes refine and prove.
 
-The first boxes are split in this process. They are dealt out by undecided mass, so that all parts are about equally
-hard, and each part gets an equal share of the limits. The number of parts depends on the question and the limits alone,
-so without a time limit the result is the same for any number of workers.
+The first boxes are split in this process. They are assigned to parts by undecided mass, so that all parts are about
+equally hard, and each part gets an equal share of the limits. The number of parts depends on the question and the
+limits alone, so without a time limit the result is the same for any number of workers.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from evenhand.core.time_limit import Clock
 from evenhand.core.typing import Floats
 
 PART_SECONDS = 2.0
-"""Seconds of work of a part, about, by ``SearchLimits.boxes_per_second``."""
+"""Approximate seconds of work of a part, by ``SearchLimits.boxes_per_second``."""
 MAX_PARTS = 256
 """Maximum number of parts."""
 BOXES_DEALT = 256
-"""Boxes bounded for each part before the boxes are dealt out."""
+"""Number of boxes bounded for each part before the boxes are assigned to parts."""
 SPLITTING_SHARE = 0.1
-"""Part of the boxes that may be bounded before the boxes are dealt out."""
+"""Share of the maximum number of boxes that may be bounded before the boxes are assigned to parts."""
 STOPS: tuple[Stop, ...] = ("interrupt", "time", "boxes", "progress", "target", "depth", "done")
 """Reasons to stop, by priority. The run stops for the first reason of any part."""
 
@@ -108,7 +108,7 @@ class RecordedBoxes:
 
 
 def deal_boxes(boxes: Frontier, parts: int) -> list[Frontier]:
-    """Return disjoint parts that hold all boxes, each with about as much undecided mass as the others."""
+    """Divide all boxes into parts of about equal undecided mass."""
     order = np.argsort(-boxes.open, kind="stable")
     return [boxes[np.sort(order[part::parts])] for part in range(parts)]
 
@@ -142,8 +142,8 @@ def refine_in_parts(
         recorder: Recorder of the final boxes with their proved shares.
 
     Returns:
-        The boxes that are not decided as a whole, mass proved fair and unfair in each, and why refinement ended.
-        Ctrl-C keeps the parts that are done; of the others only the first boxes are proved.
+        The boxes that are not decided as a whole, the mass proved fair and unfair in each, and the reason of the end.
+        Ctrl-C keeps the finished parts; of the others, only the first boxes are proved.
     """
     limits, proved_mass = run.limits(DEFAULT_BOXES), run.proved_mass
     side_by_side = count_workers(workers)
@@ -262,4 +262,4 @@ def refine_part(part: Part) -> PartResult:
 
 
 def _ignore(share: float) -> None:
-    """Report no progress: that of a part is seen in this process alone."""
+    """Report no progress, because the progress of a part is only visible in its process."""

@@ -121,7 +121,7 @@ class ProofRun:
         """Estimate the undecided mass, with earlier draws if any, and build the certificate."""
         config, timer = self.config, self.clock.timer
         deadline = config.time_limit
-        if outcome.stop == "interrupt":  # at least one batch is drawn all the same
+        if outcome.stop == "interrupt":  # at least one batch is drawn in any case
             now = timer.now()
             deadline = now if deadline is None else min(deadline, now)
         sampling = SamplingPlan(config.samples, config.confidence, config.seed, deadline, timer, drawn)
@@ -169,7 +169,7 @@ class QueryRun(ProofRun):
         return ProofOutcome(everyone, np.array([proved]), "done", method)
 
     def prove_by_enumeration(self, recorder: CertificateWriter | None = None) -> ProofOutcome:
-        """Decide all points in one step. After an interrupt nothing is decided."""
+        """Decide all points in one step. After an interrupt, no point is decided."""
         query, proved_mass, domain = self.query, self.proved_mass, whole_domain(self.query)
         try:
             answer = _enumerate(query)

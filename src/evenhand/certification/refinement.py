@@ -196,7 +196,7 @@ class BestFirst(ABC, Generic[F]):
             threshold /= self.factor
 
     def split_round(self, todo: F, untouched: F, threshold: float) -> tuple[F, Stop | None]:
-        """Split the boxes of ``todo``; return all there is then, ``rest`` first."""
+        """Split the boxes of ``todo``; return all boxes that remain, ``untouched`` first."""
         pieces_kept = [untouched]
         # Starting with the heaviest regions would favour them, so regions are mixed.
         order = np.argsort(todo.region, kind="stable")

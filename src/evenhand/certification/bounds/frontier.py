@@ -61,7 +61,7 @@ class BoxFrontier(ArrayRows):
 
     @property
     def divisible(self) -> Booleans:
-        """Which boxes have a plan."""
+        """Mask of the boxes with a plan."""
         return self.plan[:, 0] >= 0
 
     @property
@@ -84,13 +84,13 @@ class BoxFrontier(ArrayRows):
 
 
 def cell_record(counts: Integers) -> np.dtype[np.void]:
-    """Return the record of a box's first and last cells: each a byte or two where the attribute has few cells."""
+    """Build the data type of a box's first and last cells, with one or two bytes for attributes with few cells."""
     kinds = [np.min_scalar_type(max(0, int(count) - 1)) for count in counts]
     return np.dtype([(f"{end}{i}", kind) for end in ("low", "high") for i, kind in enumerate(kinds)])
 
 
 def pack_cells(low: NDArray[Any], high: NDArray[Any], record: np.dtype[np.void]) -> NDArray[np.void]:
-    """Return cells (boxes, attributes) in one record a box."""
+    """Pack cells (boxes, attributes) into one record per box."""
     packed = np.empty(len(low), dtype=record)
     for i in range(low.shape[1]):
         packed[f"low{i}"], packed[f"high{i}"] = low[:, i], high[:, i]
@@ -110,7 +110,7 @@ def frontier_of(
 
 
 def root_frontier(counts: Integers) -> BoxFrontier:
-    """Return the domain as one box, to be split along its widest attributes; ``counts`` are the cells of each."""
+    """Build a box of the whole domain, to be split along its widest attributes, from the number of cells of each."""
     high = (counts - 1)[None, :]
     plan = np.full((1, MAX_SPLITS), -1, dtype=np.int8)
     widest = np.argsort(-counts, kind="stable")[:MAX_SPLITS]

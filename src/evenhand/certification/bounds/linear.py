@@ -3,7 +3,7 @@
 A box that the decision boundary crosses is only partly undecided: where the lower function is positive under every
 assignment, the label is constant. Only the sliver between the lower and the upper function stays open, and it shrinks
 with the relaxation gap, not with the box. During refinement, a normal approximation estimates the decided share of each
-box. It is cheap and deterministic, and proves nothing. Finally the boxes with something to gain are proved
+box. It is cheap and deterministic, and proves nothing. Finally, the boxes whose proof may gain something are proved
 (``compiled.shares``).
 """
 
@@ -90,7 +90,7 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
 
 
 class ReusableBounder(LinearBounder, Protocol):
-    """A bounder whose work helps with similar queries about the same network."""
+    """A bounder that can be reused for similar queries about the same network."""
 
     def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
         """Compute the weights of cells that differ from those of the query only in their masses."""
@@ -239,7 +239,8 @@ class LinearSearch(BestFirst[BoxFrontier]):
         else:
             level, order = level_by_share(frontier), frontier.by_expected_gain()
         order = order[np.argsort(-gain[order], kind="stable")]
-        # Neighbours bound well together: proofs go block by block of gain, in the boxes' own order inside each.
+        # Neighbours are bounded well together, so proofs proceed by blocks of gain, in the order of the boxes within
+        # each.
         size = min(PROVED_BLOCK, -(-len(order) // REPLANNED)) if self.scheduled else PROVED_BLOCK
         if until is None:
             order = np.concatenate(
@@ -273,7 +274,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         if self.scheduled:
             mean = self.schedule.proof_seconds(level) / max(1, len(level))
             size, calls = int(np.clip(self._call_seconds() / max(mean, 1e-7), LANES, PROVED_BOXES)), self.bounder.jobs
-        if until is None:  # nothing to look at in between: as many are under way as there are threads or workers
+        if until is None:  # no state to update in between, so all threads or workers are used
             calls = max(1, -(-len(chosen) // size))
 
         def prove_piece(at: int) -> bool:
@@ -312,7 +313,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             estimated = float(frontier.open.sum(dtype=np.float64))
             if not missed or estimated < POLISH_MASS or self.scheduled:
                 break
-            # The proofs leave more open than was estimated: aim lower.
+            # The proofs leave more open than estimated, so the target is lowered.
             self.limits = replace(limits, target_undecided=0.8 * estimated, min_progress=None)
         self.limits = limits
         if len(frontier) and (missed or stop in ("done", "time")):

@@ -4,7 +4,7 @@ Bounds do not depend on masses, so all latent classes share the boxes. Refinemen
 orbit. A decided box counts with its mass in every class, w_oz m_z(B), and other boxes are proved separately with the
 masses of each class:
 
-    certified >= sum_o sum_z w_oz sum_B m_z(B) s_z(B),    s_z(B) the share of B that is proved in class z.
+    certified >= sum_o sum_z w_oz sum_B m_z(B) s_z(B),    where s_z(B) is the share of B that is proved in class z.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEGLIGIBLE_CLASS = 0.05
 
 
 class OrbitBounder:
-    """Bounds and proofs for all orbits that anything is open in; a ``LinearBounder``.
+    """Bounds and proofs for all orbits with open mass; a ``LinearBounder``.
 
     Args:
         question: Question about counterparts.
@@ -64,7 +64,7 @@ class OrbitBounder:
     ) -> tuple[BoxFrontier, Floats]:
         """Split boxes of one orbit by the mixture of its classes. Masses are shares of all people."""
         number = int(boxes.region[0]) - 1
-        # Decided parts come back too, as the kernels count them by the mixed marginals, not by the classes.
+        # Decided parts are returned too, because the kernels count them by the mixed marginals, not by class.
         parts, totals = self._bounders[number].expand(
             boxes, threshold / self._orbits[number].mass, limit, recording=True
         )

@@ -1,4 +1,4 @@
-"""Linear relaxation of ReLU for NumPy and PyTorch, the basis of proofs by arrays.
+"""Linear relaxation of ReLU for arrays of NumPy or PyTorch, the basis of bounds on arrays.
 
 For a unit ``z`` between ``low`` and ``high``, with ``low < 0 < high``, ReLU lies below its chord and above every line
 through 0 whose slope is between 0 and 1 (the triangle relaxation: Ehlers, ATVA 2017)::
@@ -9,8 +9,8 @@ The chord meets ReLU at both ends. Of the lines below, slope 1 encloses less are
 ``high > -low`` (CROWN: Zhang et al., NeurIPS 2018; DeepPoly: Singh et al., POPL 2019). A unit that is on (``low >= 0``)
 or off (``high <= 0``) is its own line: ``z`` or 0.
 
-A bound ``w . relu(z) + c`` of something from below goes one layer back by putting the line below where ``w > 0`` and
-the chord where ``w < 0``; a bound from above, the other way round.
+A lower bound ``w . relu(z) + c`` is propagated one layer back by substituting the line below where ``w > 0`` and the
+chord where ``w < 0``; for an upper bound, the two are swapped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Array: TypeAlias = Any
-"""An array of the namespace in use."""
+"""Array of the library in use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +42,12 @@ def relax_relu(low: Array, high: Array, xp: Any) -> ReluRelaxation:
     """Compute the lines around ReLU for units between ``low`` and ``high``.
 
     Args:
-        low, high: bounds of the units before their ReLU, of any one shape.
-        xp: ``numpy`` or ``torch``; with PyTorch the lines are differentiable in the bounds.
+        low, high: Bounds of the units before ReLU, of equal shape.
+        xp: ``numpy`` or ``torch``. With PyTorch, the lines are differentiable in the bounds.
     """
     on, off = low >= 0, high <= 0
     ones, zeros = xp.ones_like(low), xp.zeros_like(low)
-    # Nothing is divided by 0 where the unit is not open, or the gradient there would not be a number.
+    # Where the unit is not open, the divisor is 1, because a division by 0 would make the gradient NaN.
     chord = high / xp.where(on | off, ones, high - low)
     slope = xp.where(on, ones, xp.where(off, zeros, chord))
     return ReluRelaxation(
@@ -62,10 +62,10 @@ def relax_weights(weights: Array, slope: Array, below: Array, *, up: bool, xp: A
     """Compute the weights of ``z`` that replace weights of ``relu(z)``, by the chord or the line below.
 
     Args:
-        weights: of the units behind their ReLU, shape (..., units).
-        slope: of the lines above ReLU, see ``ReluRelaxation``.
-        below: slope of the lines below it: ``adaptive``, or ``flat``.
-        up: bound from above, else from below.
+        weights: Weights of the units after ReLU, shape (..., units).
+        slope: Slopes of the lines above ReLU, see ``ReluRelaxation``.
+        below: Slopes of the lines below ReLU: ``adaptive`` or ``flat``.
+        up: Whether to bound from above instead of from below.
         xp: ``numpy`` or ``torch``.
     """
     return weights * xp.where(weights > 0 if up else weights < 0, slope, below)
@@ -75,8 +75,8 @@ def relax_constant(weights: Array, shift: Array, *, up: bool, xp: Any) -> Array:
     """Compute the constants of the chords for the bound of ``relax_weights``, shape (...).
 
     Args:
-        weights, up, xp: as for ``relax_weights``.
-        shift: of the lines above ReLU. It is at least 0: the constant only ever loosens the bound.
+        weights, up, xp: See ``relax_weights``.
+        shift: Shifts of the lines above ReLU, at least 0, so that the constant only loosens the bound.
     """
     chord = weights > 0 if up else weights < 0
     return xp.sum(xp.where(chord, weights, xp.zeros_like(weights)) * shift, -1)

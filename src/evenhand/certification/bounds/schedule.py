@@ -1,6 +1,6 @@
-"""Schedule the precision of proofs, so that a time limit is used well.
+"""Schedule the precision of proofs to make good use of a time limit.
 
-A proof at level l costs c_l seconds, and loses about a share r_l of the mass g that it might decide. Both are measured
+A proof at level l costs c_l seconds, and loses about a share r_l of the mass g that it could decide. Both are measured
 on a few dozen boxes from time to time. Seconds have a price, the undecided mass that further splits would decide in one
 second. With E undecided mass and T seconds in total, E falls about as T^-0.3, so the price is 0.3 E / T. A box is
 proved at the level with the largest (1 - r_l) g - price c_l, or not at all if that is negative. Boxes are split until
@@ -27,7 +27,7 @@ COSTS = (2e-5, 4e-5, 8e-5, 3e-4)
 LOSSES = (3e-2, 1e-2, 6e-3, 3e-3)
 """Initial estimates of the share of its gain that a proof loses, by level."""
 DECAY_EXPONENT = 0.3
-"""The undecided mass falls about as the time to the power of minus this."""
+"""The undecided mass is about proportional to the time to the power of minus this number."""
 PROBES, NEIGHBOURS = 8, 8
 """Number of places where boxes are proved at every level, and of neighbours there, which are bounded together."""
 PROBING_SHARE, PROBE_SHARE = 0.05, 0.25
@@ -88,7 +88,7 @@ class ProofSchedule:
     def fit_price(self, gain: Floats, seconds: float) -> None:
         """Raise the price until the proofs of these boxes take at most ``seconds``, on one thread.
 
-        Time that is left is better spent on boxes whose proofs leave the most open.
+        The remaining time is better spent on boxes whose proofs leave the most open.
         """
         step = max(1, len(gain) // FITTED)
         gain = gain[::step]
@@ -112,11 +112,11 @@ class ProofSchedule:
         return level
 
     def may_pay(self, gain: Floats) -> Booleans:
-        """Select the boxes whose proof pays off if time permits."""
+        """Select the boxes whose proof is worthwhile if time permits."""
         return np.asarray(gain > PRICE_FLOOR * self.worth * self.costs[0])
 
     def proof_seconds(self, level: NDArray[np.int8]) -> float:
-        """Estimate the seconds of the proofs of boxes, on one thread."""
+        """Estimate the seconds that the proofs of boxes take on one thread."""
         return float(np.bincount(level[level >= 0], minlength=len(LEVELS)) @ self.costs)
 
     def correct_costs(self, level: NDArray[np.int8], seconds: float) -> None:

@@ -121,7 +121,7 @@ def _group_cells(cells: Cells) -> NDArray[np.int16]:
         return _cell_order(cells).astype(np.int16)
     group = np.empty(cells.count, dtype=np.int16)
     if not cells.attribute.ordered:
-        # The heaviest values by themselves, all others together.
+        # The heaviest values individually, and all others together.
         group[np.argsort(-weight, kind="stable")] = np.minimum(np.arange(cells.count), MAX_VALUES - 1)
         return group
     order = np.argsort(_cell_order(cells), kind="stable")
@@ -172,7 +172,7 @@ def _count_unfair(
         count += n
         entries, places = np.empty((n, len(groups))), []
         for i, cells in enumerate(query.cells):
-            # A uniform ticket below the whole weight falls into a cell as often as the cell weighs.
+            # A uniform number below the total weight falls into a cell with a probability proportional to its weight.
             ticket = rng.integers(0, cells.total, n)
             if cells.cumulative is None:
                 place = ticket // cells.values

@@ -97,7 +97,7 @@ class CertificateWriter:
         if curved:
             raise OptionError(
                 f"a certificate file cannot hold {curved[0]!r}, which enters the model through a curve (a logarithm, a "
-                "power, quantiles): the checker computes in fractions, and such curves have none",
+                "power, quantiles): the checker computes in fractions, and curves have no exact values",
                 location="`certificate=`",
                 hint="leave the certificate out, or describe the number with `edges`, or with 4,096 values or fewer",
             )
@@ -120,8 +120,8 @@ class CertificateWriter:
         """Record final boxes.
 
         Args:
-            low, high: first and last cell of every attribute, both included, shape (boxes, attributes).
-            fair, unfair: proved shares of each box, 0 to 1; a box decided as a whole has exactly 1 and 0.
+            low, high: First and last cell of every attribute, inclusive, shape (boxes, attributes).
+            fair, unfair: Proved shares of each box, from 0 to 1, exactly 1 and 0 if the box is decided as a whole.
         """
         if not len(low):
             return

@@ -59,13 +59,13 @@ STOPPED = {
 """Reasons why a proof ended."""
 
 GOING_ON = {
-    "done": "what is undecided lies too close to the border for this proof",
+    "done": "the rest is too close to the decision boundary for this proof",
     "time": "a longer time limit decides more",
     "progress": "--time-limit continues until then, but more work would decide little",
     "boxes": "a higher limit on boxes decides more",
     "target": "a time limit, or a lower target of evenhand certify, decides more",
-    "depth": "what is undecided cannot be divided further",
-    "interrupt": "let it run on to decide more",
+    "depth": "the undecided boxes cannot be divided further",
+    "interrupt": "a complete run decides more",
 }
 """Advice for deciding more, by the reason why a proof ended."""
 
@@ -75,7 +75,7 @@ METHODS = {
 }
 
 LEFT_OUT = {
-    "linear": "compiled linear bounds, in place of which NumPy computed bounds",
+    "linear": "compiled linear bounds, which NumPy bounds replaced",
 }
 """Provers that may be left out of a run."""
 
@@ -266,25 +266,24 @@ class Certificate(Result):
             *(f"Only people with {condition}." for condition in self.where),
         ]
         if self.tolerance is not None:
-            conditions.append(f"Fair is a change of the model\u2019s number by no more than {self.tolerance:g}.")
+            conditions.append(f"A change of the model\u2019s number by no more than {self.tolerance:g} is fair.")
         if self.bands:
             edges = ", ".join(f"{edge:g}" for edge in self.bands)
             conditions.append(
                 f"Decisions are bands of the favourable label\u2019s score, or of a number, cut at {edges}."
             )
         if self.threshold not in (None, 0.5):
-            conditions.append(f"{self.positive!r} is given if its probability is greater than {self.threshold:g}.")
+            conditions.append(f"{self.positive!r} is predicted if its probability is greater than {self.threshold:g}.")
         same, other = "the decision stays the same", "changes"
         if self.tolerance is not None:
             same, other = f"the model\u2019s number changes by at most {self.tolerance:g}", "by more"
         return Document(
             f"Certificate for {name}",
-            f"For which share of {SIMULATED} ({self.population}) it is proved that {same}, or {other}, whatever {name} "
-            "says.",
+            f"Proved shares of {SIMULATED} ({self.population}) for which {same} for all values of {name}, or {other}.",
             (
                 Text(
-                    f"For {percent_at_least(self.certified)} of {SIMULATED} it is proved that {same} whatever {name} "
-                    f"says; for {percent_at_least(self.falsified)} it is proved that it {other}"
+                    f"For {percent_at_least(self.certified)} of {SIMULATED} it is proved that {same} for all values of "
+                    f"{name}; for {percent_at_least(self.falsified)} it is proved that it {other}"
                     f"{'' if self.tolerance is None else ' than that'}.",
                     role="finding",
                 ),
@@ -305,10 +304,10 @@ class Certificate(Result):
         return "different decisions" if self.tolerance is None else f"changes by more than {self.tolerance:g}"
 
     def _describe_counterparts(self) -> str:
-        moved_along = f", but for {', '.join(self.moved)}, which moves along" if self.moved else ""
+        moved_along = f", except for {', '.join(self.moved)}, which changes too" if self.moved else ""
         return (
-            "Everybody is compared with plausible counterparts alone: people who obey the schema's rules, have another "
-            f"{join_names(self.protected)}, and are the same otherwise{moved_along}."
+            "Everyone is compared only with plausible counterparts: people who obey the schema's rules, have another "
+            f"{join_names(self.protected)}, and are otherwise the same{moved_along}."
         )
 
     def numbers(self) -> Iterator[ResultNumber]:
@@ -331,12 +330,12 @@ class Certificate(Result):
 
 def proof_answers(certificate: Certificate) -> list[Metric]:
     """Build the summary of a certificate: proved shares, estimate, and advice."""
-    steps = ["see under Proof for whom it differs"] if certificate.falsified > 0 else []
+    steps = ["the section Proof shows who is affected"] if certificate.falsified > 0 else []
     if certificate.undecided > 0:
         steps.append(GOING_ON[certificate.stopped_by])
     share = estimated_share(certificate)
     different = show_quantity(share, "rate")
-    among = "among people with a plausible counterpart" if certificate.no_counterpart > 0 else "in all"
+    among = "among people with a plausible counterpart" if certificate.no_counterpart > 0 else "in total"
     name = join_names(certificate.protected)
     fair = replace(_at_least(certificate.certified), basis=f"of {SIMULATED}")
     return [
@@ -395,8 +394,8 @@ def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
         Column("people, at most", numeric=True),
     )
     yield Table(
-        f"How many different {noun} people can get as {join_names(certificate.protected)} varies; shares of "
-        f"{SIMULATED}, proved",
+        f"Number of different {noun} that people can get as {join_names(certificate.protected)} varies: proved shares "
+        f"of {SIMULATED}",
         columns,
         rows,
         usual="proved",
@@ -407,8 +406,8 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     """Yield the proofs about one model, with one certificate for each set of protected attributes."""
     yield Figure(
         "proved shares",
-        "From left to right: certified fair, undecided, certified unfair. Long upright mark: where the border between "
-        "the same and different decisions is estimated to lie; across it, its interval.",
+        "From left to right: certified fair, undecided, certified unfair. Long vertical mark: estimated border "
+        "between equal and different decisions, with its interval.",
         tuple(certificates),
     )
     yield _share_table(certificates)
@@ -449,8 +448,8 @@ def _share_table(certificates: Sequence[Certificate]) -> Table:
         Column("certified unfair, at least", numeric=True),
         Column("undecided, at most", numeric=True),
         *([Column("no counterpart", numeric=True)] if has_unmatched else []),
-        Column("different, of those with a counterpart" if has_unmatched else "different in all", numeric=True),
-        Column("how, and what ended it"),
+        Column("different, of those with a counterpart" if has_unmatched else "different in total", numeric=True),
+        Column("method, and why it ended"),
     )
     rows = tuple(
         TableRow(
@@ -468,7 +467,7 @@ def _share_table(certificates: Sequence[Certificate]) -> Table:
         )
         for certificate in certificates
     )
-    return Table("Proved shares, and the estimate of what is different in all", columns, rows)
+    return Table("Proved shares, and the estimated total share of different decisions", columns, rows)
 
 
 SOURCES = {
@@ -506,7 +505,7 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
         Column("share", numeric=True),
     )
     return Table(
-        "What the estimate of different decisions rests on: each draw counts once, and what is proved is not estimated"
+        "Evidence behind the estimate of different decisions: each draw counts once, proved shares are not estimated"
         + (". All shares are of people with a plausible counterpart" if has_unmatched else ""),
         columns,
         tuple(rows),
@@ -517,11 +516,11 @@ def _place_blocks(certificate: Certificate) -> Iterator[Block]:
     """Yield estimates by single attributes, and proofs by parts of the domain."""
     name, level = join_names(certificate.protected), format_level(certificate.estimate.confidence)
     if any(part.estimate.unfair or part.undecided for part in certificate.slices):
-        yield Heading(f"Among whom decisions differ, by {name}", level=3)
+        yield Heading(f"Who gets different decisions, by {name}", level=3)
         yield Figure(
             "shares by attribute",
-            "The attributes that tell most, value by value. Bars: about which share of these people the proof left "
-            f"undecided. Diamonds: which share is estimated to be decided differently, from a sample of {SIMULATED}; "
+            "The most informative attributes, by value. Bars: approximate share of these people that the proof left "
+            f"undecided. Diamonds: estimated share with different decisions, from a sample of {SIMULATED}; "
             f"lines: each estimate\u2019s {level} interval.",
             certificate,
         )
@@ -530,7 +529,7 @@ def _place_blocks(certificate: Certificate) -> Iterator[Block]:
     yield Heading(f"Where decisions differ or are undecided, by {name}", level=3)
     columns = (
         Column("where"),
-        Column("all of it", numeric=True),
+        Column("total", numeric=True),
         Column("certified unfair", numeric=True),
         Column("undecided", numeric=True),
     )
@@ -543,18 +542,18 @@ def _place_blocks(certificate: Certificate) -> Iterator[Block]:
         )
         for region in certificate.regions[:REGIONS]
     )
-    caption = f"Parts of the domain, the heaviest first; shares of {SIMULATED}, proved"
+    caption = f"Parts of the domain by decreasing mass: proved shares of {SIMULATED}"
     yield Table(caption, columns, rows, usual="proved")
     hidden = len(certificate.regions) - REGIONS
     if hidden > 0:
-        yield Note(f"{format_count(hidden, 'lighter part is', 'lighter parts are')} in the JSON.")
+        yield Note(f"{format_count(hidden, 'smaller part is', 'smaller parts are')} in the JSON.")
 
 
 def _counterexamples(certificate: Certificate) -> Fold:
     examples = certificate.counterexamples
     pairs: list[Block] = [
         Pair(
-            f"Drawn from {SIMULATED}, asked again of the model itself",
+            f"Drawn from {SIMULATED}, confirmed by the model itself",
             Side(example.first, example.first_label),
             Side(example.second, example.second_label),
             example.unprotected,
@@ -562,6 +561,6 @@ def _counterexamples(certificate: Certificate) -> Fold:
         for example in examples[:EXAMPLES]
     ]
     if len(examples) > EXAMPLES:
-        pairs.append(Note(f"The JSON has the other {len(examples) - EXAMPLES:,}."))
+        pairs.append(Note(f"The JSON contains the other {len(examples) - EXAMPLES:,}."))
     name, many = join_names(certificate.protected), format_count(len(examples), "example", "examples")
     return Fold(f"Different decisions found by the proof, by {name}: {many}", tuple(pairs))

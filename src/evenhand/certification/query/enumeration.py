@@ -26,7 +26,7 @@ class Enumeration:
 
     Attributes:
         status: FAIR, UNFAIR or UNDECIDED (only where a margin lies within the rounding slack), shape (points,).
-        mass: share of the population, shape (points,).
+        mass: Share of the population, shape (points,).
     """
 
     status: NDArray[np.int8]
@@ -123,7 +123,7 @@ def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
 
     Args:
         possible: the sets.
-        least: different labels that make it unfair.
+        least: Minimum number of different labels that counts as unfair.
     """
     kinds, kind = np.unique(possible, axis=1, return_inverse=True)
     outcomes = np.empty(kinds.shape[1], dtype=np.int8)

@@ -51,7 +51,7 @@ class ProgressWatch:
         self._lowest = 1.0
 
     def stalled(self, undecided: float, boxes: int) -> bool:
-        """Return whether less than ``least`` a second was decided since the latest mark that is old enough.
+        """Check whether less than ``least`` per second was decided since the latest mark that is old enough.
 
         Args:
             undecided: Undecided mass.

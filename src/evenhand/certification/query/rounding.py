@@ -57,7 +57,7 @@ class RoundingError:
         return np.asarray(self.gammas[0] * (sizes + self.base))
 
     def after(self, layer: int, pre: Floats, error: Floats) -> Floats:
-        """Compute the error after one more layer from its inputs before ReLU and their errors, shape (n, units)."""
+        """Propagate the error through one more layer, given its inputs before ReLU and their errors."""
         passed = np.maximum(0.0, np.minimum(error, pre + error))
         carried = passed + self.gammas[layer + 1] * (np.maximum(pre, 0.0) + passed)
         return np.asarray(carried @ self.weights[layer] + self.gammas[layer + 1] * self.biases[layer])

@@ -1,1 +1,1 @@
-"""The linear method on whole arrays: wide networks, and accelerators. The same code runs on NumPy and on PyTorch."""
+"""Linear bounds computed on whole NumPy arrays, for wide networks."""

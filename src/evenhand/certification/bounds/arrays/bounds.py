@@ -2,9 +2,10 @@
 
 The same relaxation as in the compiled kernels: backward substitution (CROWN: Zhang et al., NeurIPS 2018; DeepPoly:
 Singh et al., POPL 2019), intersected with interval arithmetic and widened by the pads of ``slack``. One row per box and
-unit whose sign is open goes back through the layers, so that nothing is ever held per box and pair of units. In wide
-networks of few layers functions below and above all units go forward instead (``ArrayNetwork.forward``). Units that are
-off in all the boxes are left out; those on in all of them are lines already.
+unit with an open sign is propagated back through the layers, so that no array has an entry per box and pair of units.
+In wide networks of few layers, functions below and above all units are propagated forward instead
+(``ArrayNetwork.forward``). Units that are off in all boxes are left out, and units that are on in all boxes need no
+relaxation.
 
 Rounding: sums of two products that replace one, as in ``_refine_second_layer`` and ``_continue_forward``, have terms of
 at most twice the size of their result. The pads cover this, because they count a relaxed unit twice.
@@ -27,7 +28,7 @@ class LayerBounds:
 
     Attributes:
         live: Units that may be on in some box; the first ``mixed`` of them are not on in all boxes.
-        mixed: Number of these.
+        mixed: Number of units that are not on in all boxes.
         low, high, error: Bounds before ReLU and float32 error, shape (boxes, live).
         lines: Lines around the ReLU of mixed units, shape (boxes, mixed).
     """
@@ -41,11 +42,11 @@ class LayerBounds:
 
 
 class BatchBounds:
-    """Boxes on the device, and the bounds of one network over them.
+    """Bounds of a network over a batch of boxes.
 
     Args:
-        network: the network.
-        low, high: first and last cell of each attribute, shape (boxes, attributes).
+        network: Network.
+        low, high: First and last cell of each attribute, shape (boxes, attributes).
     """
 
     def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
@@ -83,7 +84,8 @@ class BatchBounds:
         # Invariant: low and high bound the units of layer k before ReLU in float64, and error bounds the float32 error
         # of the deployed unit. Intersections of sound intervals are sound.
         low, high = self.first_low + self.bias, self.first_high + self.bias
-        # Assignments bounded together: a first unit differs by ``apart`` among them, whose extremes join the interval.
+        # If assignments are bounded together, a first unit varies by ``apart``, whose extremes are added to the
+        # interval.
         if net.apart is not None:
             low, high = low + np.amin(net.apart, 0), high + np.amax(net.apart, 0)
         error = net.first_error[None, :]
@@ -98,12 +100,12 @@ class BatchBounds:
         return self._error(net.depth) if self.layers else error
 
     def output(self, o: int, up: bool, flat: bool) -> tuple[Floats, Floats]:
-        """Functions below an output, or above: coefficients (boxes, columns), constants (boxes, assignments).
+        """Compute functions that bound an output: coefficients (boxes, columns) and constants (boxes, assignments).
 
         Args:
-            o: which output.
-            up: above it.
-            flat: with slope 0 below ReLUs instead of the adaptive one.
+            o: Index of the output.
+            up: Whether to bound from above instead of from below.
+            flat: Whether lines below ReLU have slope 0 instead of the adaptive slope.
         """
         net = self.network
         if not self.layers:
@@ -123,8 +125,8 @@ class BatchBounds:
     def scores(self) -> Floats:
         """Compute the share of the relaxation gap that each attribute's width causes, shape (boxes, attributes).
 
-        A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights
-        through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
+        A unit's gap is the height of its relaxation times the sensitivity of the outputs to the unit (absolute weights
+        times slopes). An attribute's part of it is the attribute's share of the width of the unit's pre-activation.
         """
         net = self.network
         columns: list[Floats] = [np.zeros(0)] * (len(net.lines) + len(net.tables))
@@ -141,12 +143,12 @@ class BatchBounds:
         return np.stack(columns, 1)
 
     def lower_extreme(self, coefficients: Floats, boxes: Integers | None = None) -> Floats:
-        """Return the smallest value over the boxes of additive functions, but for their constants, shape (rows,)."""
+        """Compute the smallest value of additive functions over the boxes, without their constants, shape (rows,)."""
         return -self._upper_extreme(-coefficients, boxes)
 
     def _upper_extreme(self, coefficients: Floats, boxes: Integers | None) -> Floats:
-        # Terms are independent in a box: a line is greatest at middle + radius or at middle - radius, by the sign of
-        # its slope, and a table at the greatest of its cells inside.
+        # Terms are independent in a box: the maximum of a line is at middle + radius or middle - radius, depending on
+        # the sign of its slope, and that of a table at the largest of its cells in the box.
         net = self.network
         lines = len(net.lines)
         slopes = coefficients[:, :lines]
@@ -158,7 +160,7 @@ class BatchBounds:
         return np.asarray(total)
 
     def _relax_layer(self, low: Floats, high: Floats, error: Floats) -> LayerBounds:
-        # In use: units that may be on in some box, or that the deployed float32 unit may take for on.
+        # Units are alive if they may be on in some box, for the deployed float32 model too.
         alive = np.any(high + error > 0, 0)
         on = np.all(low >= 0, 0)
         mixed, always = (np.nonzero(chosen)[0] for chosen in (alive & ~on, alive & on))
@@ -169,7 +171,7 @@ class BatchBounds:
         return LayerBounds(live=live, mixed=count, low=low, high=high, error=error[:, live], lines=lines)
 
     def _interval_bounds(self, k: int) -> tuple[Floats, Floats]:
-        """Return the interval arithmetic for layer k."""
+        """Bound layer k by interval arithmetic."""
         net, layer = self.network, self.layers[-1]
         # relu(z_h) is in [max(l, 0), max(u, 0)]: middles times weights, half widths times absolute weights.
         low, high = _positive(layer.low), _positive(layer.high)
@@ -178,7 +180,7 @@ class BatchBounds:
         return centre - spread, centre + spread
 
     def _error(self, k: int) -> Floats:
-        """Return float32 error of layer k (see ``RoundingError.after``)."""
+        """Compute the float32 error of layer k (see ``RoundingError.after``)."""
         net, layer = self.network, self.layers[-1]
         # e_j = gamma * |offset_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where ReLU passes on e'_h.
         gamma = float(net.gammas[k])
@@ -187,12 +189,12 @@ class BatchBounds:
         return carried @ net.sizes[k - 1][layer.live] + gamma * net.offset_sizes[k - 1]
 
     def _refine_layer(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return the bounds of layer k, the open ones tightened by backward substitution."""
+        """Tighten the bounds of the open units of layer k by backward substitution."""
         if self.network.forward:
             return self._continue_forward(k, low, high)
         if k == 1:
             return self._refine_second_layer(low, high)
-        # The lower bounds first: a unit that they show to be on needs no upper one.
+        # Lower bounds come first: a unit that they prove to be on needs no upper bound.
         for up in (False, True):
             boxes, units = np.nonzero((low < 0) & (high > 0))
             rows = self._rows()
@@ -206,10 +208,10 @@ class BatchBounds:
         return low, high
 
     def _refine_second_layer(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """The same for the second layer, one step away from the attributes: all boxes and units in three products."""
-        # z_j = offset_j + sum_h w_hj relu(z_h). Below, w+ goes with the lower line's slope b and w- with the chord's s:
-        # w+ b + w- s = w b + w- (s - b), where w b is common to both directions; above the same with w+. So three
-        # products.
+        """Tighten the bounds of the second layer, for all boxes and units in three matrix products."""
+        # z_j = offset_j + sum_h w_hj relu(z_h). A lower bound multiplies w+ by the slope b of the lower line and w- by
+        # the slope s of the chord: w+ b + w- s = w b + w- (s - b). An upper bound is w b + w+ (s - b), so w b is shared
+        # and there are three products.
         net, layer = self.network, self.layers[0]
         units = np.nonzero(np.any((low < 0) & (high > 0), 0))[0]
         m, count, lines = layer.mixed, int(units.shape[0]), len(net.lines)
@@ -250,10 +252,11 @@ class BatchBounds:
         return low, high
 
     def _continue_forward(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return the same by functions below and above every unit, carried forward layer by layer."""
+        """Tighten the bounds of layer k by functions below and above every unit, propagated forward layer by layer."""
         net, layer = self.network, self.layers[-1]
-        # Invariant: each unit of the layer is between the functions ``below`` and ``above``, rows of coefficients of
-        # the attributes' columns and then one constant per assignment. They grow with the columns, not with the depth.
+        # Invariant: each unit of the layer is between the functions ``below`` and ``above``, whose rows are the
+        # coefficients of the attributes' columns, then one constant per assignment. Their size depends on the columns,
+        # not on the depth.
         columns, lines, m = int(net.columns.shape[0]), len(net.lines), layer.mixed
         if k == 1:
             ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
@@ -286,9 +289,9 @@ class BatchBounds:
         return np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
 
     def _function_extremes(self, slopes: Floats, cells: Floats, constants: Floats, boxes: slice, up: bool) -> Floats:
-        """Largest or smallest value of functions (boxes, terms, units) over their boxes, shape (boxes, units)."""
+        """Compute the largest or smallest value of functions (boxes, terms, units) over their boxes, (boxes, units)."""
         end, none = (np.amax, -np.inf) if up else (np.amin, np.inf)
-        # c * x over [m - r, m + r] is c * m -/+ |c| * r; of a table, the extreme of its cells inside the box.
+        # c * x over [m - r, m + r] is c * m -/+ |c| * r; for a table, the extreme over its cells in the box.
         spread = (self.radius[boxes][:, None, :] @ np.abs(slopes))[:, 0, :]
         total = (self.middle[boxes][:, None, :] @ slopes)[:, 0, :] + (spread if up else -spread) + end(constants, 1)
         for table, inside in zip(self.network.tables, self.inside, strict=True):
@@ -297,12 +300,12 @@ class BatchBounds:
         return np.asarray(total)
 
     def _rows(self) -> int:
-        """Return the rows that may go back at once."""
+        """Compute the number of rows that are propagated back at a time."""
         widest = max([int(layer.live.shape[0]) for layer in self.layers] + [int(self.network.columns.shape[0])])
         return max(16, WORK_BYTES // (8 * 8 * max(1, widest)))
 
     def _unit_bounds(self, k: int, boxes: Integers, units: Integers, up: bool) -> Floats:
-        """Return the lower bounds, or upper, of single units of layer k over single boxes, shape (rows,)."""
+        """Compute lower or upper bounds of single units of layer k over single boxes, shape (rows,)."""
         net = self.network
         layer = self.layers[-1]
         below = [each.lines.adaptive for each in self.layers]
@@ -319,7 +322,7 @@ class BatchBounds:
     def _through_relu(
         self, layer: LayerBounds, weights: Floats, up: bool, below: Floats, boxes: Integers | None
     ) -> tuple[Floats, Floats]:
-        """Replace mixed ReLUs by their lines, as the signs of their weights ask for; gives weights and constants."""
+        """Replace mixed ReLUs by the lines that match the signs of their weights; return weights and constants."""
         slope, shift = layer.lines.slope, layer.lines.shift
         if boxes is not None:
             slope, shift, below = slope[boxes], shift[boxes], below[boxes]
@@ -336,10 +339,10 @@ class BatchBounds:
         below: list[Floats],
         boxes: Integers | None,
     ) -> tuple[Floats, Floats]:
-        """From weights on layer k's mixed units and on those always on, behind ReLU no more, to the attributes."""
+        """Propagate weights on the pre-activations of layer k, mixed and always on, back to the attributes."""
         net = self.network
-        # Invariant: the bounded output is constant + part @ relu(mixed units of layer k, as lines) + rest @ (units
-        # always on). A step writes those units by the layer before (CROWN: Zhang et al., NeurIPS 2018, Theorem 3.2).
+        # Invariant: the bound is constant + part @ (mixed units of layer k) + always_on @ (units that are always on). A
+        # step expresses these units by the layer before (CROWN: Zhang et al., NeurIPS 2018, Theorem 3.2).
         while k:
             layer, previous = self.layers[k], self.layers[k - 1]
             inner, offsets = self.inner[k - 1].T, net.offsets[k - 1][layer.live]
@@ -372,15 +375,15 @@ class BatchBounds:
     def _expand_to_attributes(
         self, weights: Floats, constant: Floats | float, columns: Floats, bias: Floats, bias_changes: Floats | None
     ) -> tuple[Floats, Floats]:
-        """Return the weights on first units as coefficients of columns, and constants by assignment."""
-        # sum_h w_h z_h = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i), and the assignments differ by sum_h w_h apart_h.
+        """Convert weights on first units to coefficients of columns, and constants by assignment."""
+        # sum_h w_h z_h = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i), and an assignment adds sum_h w_h apart_h.
         constants = (weights @ bias + constant)[:, None]
         if bias_changes is not None:
             constants = constants + weights @ bias_changes.T
         return weights @ columns.T, constants
 
     def _gaps(self) -> Floats:
-        """Gap per unit of width of each first unit, all layers' gaps gathered there, shape (boxes, live)."""
+        """Compute the gaps of all layers per unit of width of each first unit, shape (boxes, live)."""
         weights = np.sum(np.abs(self.network.weights[-1][self.layers[-1].live]), 1)[None, :]
         weights = weights + np.zeros_like(self.layers[-1].low)
         gaps: list[Floats] = []
@@ -395,7 +398,8 @@ class BatchBounds:
             gaps.append(np.concatenate([gap, np.zeros_like(weights[:, m:])], 1))
             if k:
                 weights = weights @ np.abs(self.inner[k - 1]).T
-        # A deeper unit's width comes from the units before it, by |w| * slope, and so does its gap per unit of width.
+        # The width of a deeper unit is that of the units before it times |w| * slope, so its gap is passed back in the
+        # same way.
         gathered = gaps[0]
         for k in range(len(self.layers) - 1, 0, -1):
             layer = self.layers[k - 1]

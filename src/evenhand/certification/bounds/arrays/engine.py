@@ -139,7 +139,7 @@ class ArrayEngine:
         missing = missing[boxes.mass[missing] > 0]
         for at in range(0, len(missing), self.batch):
             if is_interrupted(GRACE_SECONDS):
-                break  # nothing is proved of the boxes that are left
+                break  # nothing is proved about the remaining boxes
             batch = boxes[missing[at : at + self.batch]]
             with SINGLE_THREAD:
                 low, high = batch.lo.astype(np.int64), batch.hi.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Decide boxes, and prove their shares, by the functions that arrays hold: events are those of the compiled kernels."""
+"""Decide boxes and prove their shares from functions in arrays, with the events of the compiled kernels."""
 
 from __future__ import annotations
 

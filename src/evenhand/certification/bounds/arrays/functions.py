@@ -40,12 +40,12 @@ class MarginFunctions(ArrayRows):
 def margin_functions_of(
     network: ArrayNetwork, low: Integers, high: Integers, *, scoring: bool
 ) -> tuple[MarginFunctions, Floats]:
-    """The functions of boxes, and with ``scoring`` how much each attribute deserves to be split, (boxes, attributes).
+    """Compute the functions of boxes, and the scores of splits by attribute, shape (boxes, attributes).
 
     Args:
-        network: the network.
-        low, high: first and last cell of each attribute, shape (boxes, attributes).
-        scoring: whether to compute the scores; else they are zero.
+        network: Network.
+        low, high: First and last cell of each attribute, shape (boxes, attributes).
+        scoring: Whether to compute the scores, which are zero otherwise.
     """
     batch = BatchBounds(network, low, high)
     chances = _FunctionMoments(network, low, high)
@@ -58,8 +58,8 @@ def margin_functions_of(
         for f in range(2 * outputs):
             side, o = divmod(f, outputs)
             sign, lowered = 1.0 - 2.0 * side, slack[:, o, None]
-            # G = sign * function - slack: where G > 0 the deployed output has this sign. Both slopes are sound; per box
-            # the one with the larger mean over deviation becomes the function, and the better least value counts.
+            # G = sign * function - slack: where G > 0 the deployed output has this sign. Both slopes are sound; in each
+            # box, the one with the larger mean over deviation becomes the function, and the larger minimum counts.
             choices = []
             for flat in (False, True):
                 slopes, offsets = batch.output(o, side == 1, flat)
@@ -78,7 +78,7 @@ def margin_functions_of(
         if scoring:
             scores += batch.scores()
         if network.apart is not None:
-            # Bounded together, the assignments keep even a single person open: ask.
+            # If assignments are bounded together, even a single person may stay open, so the network is evaluated.
             single = np.flatnonzero((low == high).all(axis=1)) if not network.reach.any() else np.zeros(0, np.int64)
             if len(single):
                 margins = _cell_margins(network, low[single])
@@ -88,7 +88,7 @@ def margin_functions_of(
 
 
 def _cell_margins(network: ArrayNetwork, points: Integers) -> Floats:
-    """Margins of single cells under every assignment, shape (points, outputs, assignments)."""
+    """Compute the margins of single cells under every assignment, shape (points, outputs, assignments)."""
     n = len(points)
     terms = points[:, network.lines].astype(np.float64) @ network.columns[: len(network.lines)]
     for table in network.tables:
@@ -103,11 +103,11 @@ def _cell_margins(network: ArrayNetwork, points: Integers) -> Floats:
 
 
 class _FunctionMoments:
-    """Means and variances of additive functions over boxes, as the population has them."""
+    """Means and variances of additive functions over boxes, in the population."""
 
     def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
-        # From prefix sums W, WX, WXX: mean = WX / W, variance = WXX / W - mean^2. In a cell ``reach`` wide, positions
-        # are uniform: half of it on the mean, its square / 12 on the variance.
+        # From prefix sums W, WX, WXX: mean = WX / W, variance = WXX / W - mean^2. In a cell of width ``reach``,
+        # positions are uniform, which adds reach / 2 to the mean and reach^2 / 12 to the variance.
         axes, lines, reach = network.axes, network.lines, network.reach
         begin, end = axes.first[lines] + low[:, lines], axes.first[lines] + high[:, lines] + 1
         inside = np.maximum(axes.weight[end] - axes.weight[begin], 1e-300)

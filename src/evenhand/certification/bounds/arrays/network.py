@@ -1,8 +1,8 @@
-"""A query in arrays: weights as they are, never padded to a common width.
+"""A query as arrays, whose weights are not padded to a common width.
 
-A sum of n products errs by at most ``gamma_n`` times the sum of their sizes in any order, with or without fused
-multiply-adds (Higham, chapter 3). So the pads of ``slack`` cover BLAS. Results on different processors may differ in
-the last digits; each of them is sound.
+A sum of n products has an error of at most ``gamma_n`` times the sum of their absolute values, in any order and with or
+without fused multiply-adds (Higham, chapter 3), so the pads of ``slack`` cover BLAS. Results on different processors
+may differ in the last digits; all of them are sound.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ArrayNetwork:
     Attributes:
         columns: Terms of the columns, shape (columns, first units).
         lines: Attributes that enter along a line.
-        reach: Width of a cell of theirs in positions.
+        reach: Width of a cell of each such attribute, in positions.
         tables: Other attributes.
         order: Index of each column in the layout of ``axes``.
         biases: Biases of the first units, for each run of the bounds (one assignment, or all).
@@ -172,7 +172,7 @@ def _bound_forward(widths: list[int], rows: int) -> bool:
 
 
 def _run_extremes(rows: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest over each run of 1, 2, 4, ... rows, by where it starts; shape (sizes, rows, units)."""
+    """Compute the extremes of runs of 1, 2, 4, ... rows, by their first row, shape (sizes, rows, units)."""
     lows, highs = [rows], [rows]
     size = 1
     # Invariant: the last arrays cover runs of ``size`` rows, which are shorter near the end.

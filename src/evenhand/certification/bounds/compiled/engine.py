@@ -105,7 +105,7 @@ class CompiledBounder:
         stack.low[:size], stack.high[:size], stack.plan[:size] = boxes.lo[::-1], boxes.hi[::-1], boxes.plan[::-1]
         stack.state[:size] = 0
         totals = np.zeros(3)
-        # The limit is a float: a whole number would be compiled for once more.
+        # The limit is a float: an integer would require a second compilation.
         record = boxes.cells.dtype
         parts: list[BoxFrontier] = []
         while size and totals[2] + LANES <= limit and not is_interrupted():
@@ -130,7 +130,7 @@ class CompiledBounder:
         order, shares = BoundOrder(self.plain, precision=precision), np.zeros((len(boxes), 2))
         for at in range(0, len(boxes), STEP_BOXES):
             if is_interrupted(GRACE_SECONDS):
-                break  # nothing is proved of the boxes that are left
+                break  # nothing is proved about the remaining boxes
             low, high = boxes.lo[at : at + STEP_BOXES], boxes.hi[at : at + STEP_BOXES]
             size = len(low)
             stack.low[:size], stack.high[:size] = low, high

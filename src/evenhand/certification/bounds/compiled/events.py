@@ -81,8 +81,8 @@ def decide_demanded(roles, t, b):
 @jit
 def count_labels(roles, t, b):
     """Decide a lane's box by bounds on the number of labels among the assignments."""
-    # ``sure[c, p]``: everywhere in the box c wins under p. At least as many labels occur as win for sure somewhere. At
-    # most as many as are not ruled out under every assignment; or one more than these for each other assignment.
+    # ``sure[c, p]``: everywhere in the box c wins under p. At least as many labels occur as certainly win somewhere. At
+    # most as many occur as are not ruled out under every assignment, or one more than these for each other assignment.
     labels, assignments = roles.labels, roles.assignments
     certain = 0
     possible = 0
@@ -154,8 +154,8 @@ def plan_events(roles, b, events):
     labels, assignments = roles.labels, roles.assignments
     share = 0.0
     count = 0
-    # Fair events: c beats all others under all assignments. All functions positive has about the probability of the
-    # weakest one, Phi(min z).
+    # Fair events: c beats all others under all assignments. That all functions are positive has about the probability
+    # of the weakest one, Phi(min z).
     for c in range(labels):
         weakest = 1e300
         size = 0
@@ -174,8 +174,8 @@ def plan_events(roles, b, events):
         count += 1
     if roles.least > 2:
         return plan_likely_labels(roles, share, b, events)
-    # Unfair events: label 1 under p and label 0 under the other. P(A and B) >= P(A) + P(B) - 1 (Frechet), about which
-    # the normal approximations of both say how likely a proof is.
+    # Unfair events: label 1 under p and label 0 under the other. By P(A and B) >= P(A) + P(B) - 1 (Frechet), their
+    # normal approximations estimate the share that a proof reaches.
     if labels == 2 and assignments == 2:
         for p in range(2):
             events.member[count, 0] = roles.beats[1, 0] * 2 + p
@@ -218,7 +218,7 @@ def plan_events(roles, b, events):
 def plan_demanded(roles, b, events):
     """Plan the events if one label is required: it wins; the likeliest label wins; or its opposite does."""
     # Labels 2k + 1 and 2k + 2 exclude each other (``FunctionRoles``), so their events are disjoint. That neither of the
-    # two wins are conditions that pull against each other, as when a change is to be neither too large nor too small.
+    # two wins are opposing conditions, such as a change that is neither too large nor too small.
     c = roles.demanded
     failing = 0.0
     size = 0
@@ -247,7 +247,8 @@ def plan_demanded(roles, b, events):
 @jit
 def plan_likely_labels(roles, share, b, events):
     """Add the event that every assignment has its likeliest label."""
-    # It is fair or unfair by how many labels that are, and excludes events of one label under all assignments.
+    # It is fair or unfair depending on the number of these labels, and excludes events of one label under all
+    # assignments.
     labels, assignments = roles.labels, roles.assignments
     count = labels
     size = 0
@@ -284,7 +285,7 @@ def clip_lane(net, roles, axes, t, b):
 
     The remaining box is in ``b.low`` and ``b.high``. Return its share of the mass.
     """
-    # Cut off are slabs of the box: the box with attribute i in one cell. They cover all of the box but what remains.
+    # Slabs of the box, with attribute i in one cell, are cut off. They cover all of the box except the remaining box.
     share = 1.0
     for i in range(b.low.shape[0]):
         low = b.low[i]

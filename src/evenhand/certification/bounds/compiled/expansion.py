@@ -43,8 +43,8 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     """Take boxes off the stack, split them by their plans, and sort their parts.
 
     A part goes back on the stack, of which ``size`` boxes are in use, while its estimated undecided mass exceeds
-    ``order.threshold``, else into ``out``. Parts decided as a whole are counted in ``totals`` (fair, unfair, boxes),
-    and put out too when ``order.recording``. At most ``order.limit`` boxes are bounded.
+    ``order.threshold``, else into ``out``. Parts that are decided as a whole are counted in ``totals`` (fair, unfair,
+    boxes), and put out too when ``order.recording``. At most ``order.limit`` boxes are bounded.
 
     Returns:
         What is left on the stack, and the number of boxes put out (it stops when the output might overflow).
@@ -83,7 +83,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
                 if not recording:
                     continue
             elif mass > 0:
-                # Estimated open share: that outside of the disjoint events if sums were normal.
+                # Estimated open share: the share outside of the disjoint events if sums were normal.
                 score_labels(roles, t, b)
                 undecided = mass * max(0.0, 1 - plan_events(roles, b, events))
                 if clipping:

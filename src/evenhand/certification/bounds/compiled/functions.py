@@ -113,14 +113,14 @@ def set_held_ranges(roles, attributes, b, s):
 
 @jit
 def build_functions(net, roles, axes, count, scoring, b, s):
-    """Compute the want-positive functions of every lane, each as two pieces: least values, means and spreads."""
+    """Compute the functions of every lane that must be positive, each as two pieces: minima, means and deviations."""
     # Each output has two functions: one below it, and the negative of one above it. Each is the minimum of two pieces,
     # in which the unit with the largest loss by its chord is off and on. Without an undecided unit both pieces are
     # equal.
     depth = net.sizes.shape[0] - 1
     outputs = net.sizes[depth]
     passes = 1 if roles.joint else roles.assignments
-    # The checker of certificates knows no pieces.
+    # The checker of certificates does not use pieces.
     bending = not b.plain[0]
     zero = fill_vector(0.0)
     bound_first_layer(net, b.lo, b.hi, s)
@@ -151,8 +151,8 @@ def build_functions(net, roles, axes, count, scoring, b, s):
 def choose_lines_below(net, roles, axes, count, bending, index, b, s):
     """Choose the lines below ReLUs for one function, lane by lane, and with ``bending`` note the unit to bend."""
     # Both choices give sound functions. P(G > 0) is about Phi(zscore): the function that is likelier to be positive
-    # decides more of the box, the assignments together as much as the one of least score. The largest least value would
-    # be the wrong choice, as it says how bad the worst corner is.
+    # decides more of the box, and all assignments together decide as much as the one with the lowest score. The largest
+    # minimum would be the wrong criterion, because it only describes the worst corner.
     side, _, o, p = index
     depth = net.sizes.shape[0] - 1
     zero = fill_vector(0.0)

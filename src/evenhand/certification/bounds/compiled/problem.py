@@ -97,7 +97,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     pads = list(query.slack.pads)
     rounding = lift = 0.0
     if not layers:
-        # Without hidden layers the first unit is the answer. Lifted far above zero it passes a ReLU unchanged.
+        # Without hidden layers the first unit is the answer. Shifted far above zero, it passes a ReLU unchanged.
         reach = np.abs(query.biases).max() + sum(float(cells.size().max()) for cells in query.cells)
         lift = 4.0 * float(reach) + 1.0
         outputs = query.biases.shape[1]

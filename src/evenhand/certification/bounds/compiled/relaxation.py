@@ -31,7 +31,8 @@ from evenhand.certification.bounds.compiled.lanes import (
 from evenhand.core.kernels import compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
-# Without reference counts on views (``_nrt``), which would cost several times the arithmetic; so nothing is allocated.
+# Without reference counts on views (``_nrt``), which would cost several times the arithmetic, so kernels allocate
+# nothing.
 jit = compile_kernel(
     internal=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False
 )
@@ -54,14 +55,15 @@ UNBOUNDED = 1e100
 
 
 class FlatNetwork(NamedTuple):
-    """The network in flat arrays; ``K`` hidden layers and the outputs, of at most ``m`` units each.
+    """Network in flat arrays, with ``K`` hidden layers and the outputs, of at most ``m`` units each.
 
-    ``sizes`` (K + 1,); ``columns`` (columns, m), and the ``least`` and ``greatest`` of the 2**k columns from each on,
-    (levels, columns, m); ``start``, ``line``, ``reach`` per attribute; ``weights`` (K, m, m)
-    and ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding
-    ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs) which bound the last
-    weights as deployed, and ``last_pads`` (outputs,). ``capped`` (m,) names for unit h of the second hidden layer the
-    first unit u with ``z_h = a - relu(z_u)`` that nothing else reads, -1 if there is none; these u are ``capping``.
+    ``sizes`` (K + 1,); ``columns`` (columns, m); ``least`` and ``greatest``, the minimum and maximum over runs of 2**k
+    columns by their first column, (levels, columns, m); ``start``, ``line``, ``reach`` by attribute; ``weights`` (K, m,
+    m) and ``offsets`` (K, m) of the layer after each hidden layer; ``pads`` (K, m); for the rounding of the model,
+    ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs), which bound the
+    last weights as deployed, and ``last_pads`` (outputs,). ``capped`` (m,) is, for unit h of the second hidden layer,
+    the first unit u with ``z_h = a - relu(z_u)`` that no other unit reads, -1 if there is none; these units u are
+    ``capping``.
     """
 
     sizes: Integers
@@ -86,13 +88,13 @@ class FlatNetwork(NamedTuple):
 class RelaxationBuffers(NamedTuple):
     """Work arrays of one thread.
 
-    Per hidden layer and unit: ``zl``, ``zu`` its interval, ``slope`` and ``shift`` of the chord above its ReLU, the
-    slopes ``least`` of the lines below it, what those of the second layer add to that (``floor``), ``gaps``; ``error``
-    (K + 1, m) in float32; ``flat`` (1,), above 0 in lanes whose lines below have slope 0 wherever that is allowed; for
-    each lane the unit whose chord loses most, and how much (``bend``; ``other``, with other lines below), and its line,
-    ``kept`` while it is replaced by another; the units that are ``on`` in every lane, and those ``live`` that may be
-    either, with their numbers ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute
-    that some lane's box has.
+    By hidden layer and unit: ``zl``, ``zu``, its interval; ``slope`` and ``shift`` of the chord above its ReLU;
+    ``least``, the slope of the line below; ``floor``, the constant of that line in the second layer; ``gaps``.
+    ``error`` (K + 1, m): float32 errors. ``flat`` (1,): positive in lanes whose lines below have slope 0 wherever
+    possible. ``bend``: for each lane, the unit with the largest loss by its chord, and the loss; ``other``: the same
+    with other lines below; ``kept``: its line while another one replaces it. ``on`` and ``live``: units that are on in
+    every lane, and mixed units; ``always`` and ``mixed``: their numbers. ``held_low`` and ``held_high``: range of the
+    cells of each attribute in the boxes of all lanes.
     """
 
     zl: Floats
@@ -237,10 +239,10 @@ def relax_layer(k, net, s):
         high = add(load_row(zu, h), pad)
         store_row(zl, h, low)
         store_row(zu, h, high)
-        # Off in every lane, for the deployed float32 unit too (hence the error): ReLU passes on nothing of it.
+        # Off in every lane, in the deployed float32 model too (hence the error): ReLU passes on 0.
         if largest(add(high, load_row(error, h))) <= 0:
             continue
-        # On in every lane: relu(z) = z needs no line, and one weight serves all lanes when functions go back.
+        # On in every lane: relu(z) = z needs no line, and all lanes share one weight in the backward pass.
         below = subtract(zero, low)
         if largest(below) <= 0:
             s.on[k, always] = h
@@ -249,7 +251,7 @@ def relax_layer(k, net, s):
         s.live[k, mixed] = h
         mixed += 1
         # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a convex
-        # function. A lane in which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
+        # function. In lanes where the sign is known, the line is exact: slope 1 where on, 0 where off, no shift.
         slope = select_positive(high, divide(high, subtract(high, low)), zero)
         store_row(chord, h, select_positive(below, slope, ones))
         store_row(shifts, h, select_positive(below, multiply(slope, below), zero))
@@ -275,7 +277,7 @@ def draw_line_below(k, h, net, s):
 
 @jit
 def draw_lines_below(flat, net, s):
-    """Draw the lines below all ReLUs once more, with slope 0 in lanes where ``flat`` is above 0."""
+    """Set the lines below all ReLUs again, with slope 0 in lanes where ``flat`` is above 0."""
     store_row(s.flat, 0, flat)
     for k in range(net.sizes.shape[0] - 1):
         for q in range(s.mixed[k]):
@@ -285,12 +287,12 @@ def draw_lines_below(flat, net, s):
 @inlined
 def relax_capped_unit(h, net, s):
     """Draw the line below relu(a - relu(u)) as a function of u: a minus u, clamped to [0, a]."""
-    # Separate lines for both ReLUs are far from the clamp c(u) = a - relu(a - relu(u)). For l < 0 < a < L its
-    # concave envelope on [l, L] is the chord from (l, 0) to (a, a), then a: so c(u) <= a (u - l) / (a - l) = slope *
-    # chord(u), where chord(u) = L (u - l) / (L - l) is the line above relu(u), and slope < 1. In terms of v = a -
-    # relu(u) that is the line slope * v + (1 - slope) * a below relu(v). It is below only together with that chord; and
-    # where it is taken, relu(u) has the sign that asks for the chord, as nothing else reads u. Between this line and
-    # c(u) <= a, the one with the smaller area is used.
+    # Separate lines for both ReLUs are far from the clamp c(u) = a - relu(a - relu(u)). For l < 0 < a < L its concave
+    # envelope on [l, L] is the chord from (l, 0) to (a, a), then a: so c(u) <= a (u - l) / (a - l) = slope * chord(u),
+    # where chord(u) = L (u - l) / (L - l) is the line above relu(u), and slope < 1. In terms of v = a - relu(u) that is
+    # the line slope * v + (1 - slope) * a below relu(v). It is a lower bound only together with that chord. Where it is
+    # used, the weight of relu(u) has the sign that selects the chord, because no other unit reads u. Between this line
+    # and c(u) <= a, the one with the smaller area is used.
     u = net.capped[h]
     a = net.offsets[0, h]
     for t in range(LANES):
@@ -307,7 +309,7 @@ def relax_capped_unit(h, net, s):
 
 @inlined
 def through_relu(k, net, s, up, bending, weights):
-    """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
+    """Replace each mixed ReLU by its line above or below, depending on the sign of its weight."""
     # A lower bound of x * relu(z) takes the line below where x > 0 and the chord where x < 0; an upper bound the
     # reverse. With x = x+ + x-: x * relu(z) >= x+ * a * z + x- * (slope * z + shift).
     zero = fill_vector(0.0)
@@ -385,7 +387,7 @@ def sum_columns(net, a, b, always, s, weights):
 
 @inlined
 def expand_to_attributes(net, bias, s, weights):
-    """Write a combination of first units as an additive function of the individual, into ``coef`` and ``const``."""
+    """Express a combination of first units as an additive function of the individual, in ``coef`` and ``const``."""
     # sum_h w_h z_h(x) = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i): the terms of attribute i are its coefficient, one
     # number for a line, one per cell of a table. Only cells of some lane's box are needed.
     mixed, always = s.mixed[0], s.always[0]
@@ -405,11 +407,11 @@ def expand_to_attributes(net, bias, s, weights):
 
 @jit
 def substitute_backward(k, j, up, bending, net, bias, s):
-    """Unit j of layer k (the output is layer K) as an additive function: below it, or above with ``up``.
+    """Bound unit j of layer k (the output is layer K) by an additive function, from below, or from above with ``up``.
 
-    With ``bending`` the unit whose chord loses most is noted in ``bend``.
+    With ``bending``, the unit with the largest loss by its chord is stored in ``bend``.
 
-    In the first step, units that are on in every lane have one weight for all of them: their part is summed once.
+    In the first step, units that are on in every lane have one weight for all lanes, so their part is summed once.
     """
     # Invariant: everywhere in the boxes unit j is at least (with ``up``: at most) const + sum_h weights_h *
     # relu(z_h) over the units h of the layer reached. A step replaces each relu(z_h) by a line in z_h, and z_h by
@@ -530,9 +532,9 @@ def extremes_over_boxes(net, lo, hi, up, s):
 
 @jit
 def bound_hidden_layers(net, bias, lo, hi, known, s):
-    """Intervals and relaxations of every hidden unit, layer by layer; float32 errors, those of the outputs last.
+    """Bound all hidden units layer by layer: intervals, relaxations and float32 errors, then the errors of the outputs.
 
-    ``known`` (K, m): units that are OFF or ON in boxes around all of these need no bounds.
+    ``known`` (K, m): units that are OFF or ON in a box that contains all of these need no bounds.
     """
     zero = fill_vector(0.0)
     depth = net.sizes.shape[0] - 1
@@ -563,7 +565,8 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
                 store_row(zl, j, fill_vector(-UNBOUNDED))
                 store_row(zu, j, fill_vector(-UNBOUNDED))
                 continue
-            # Middle and half width of the sum: signs of weights, which no processor can guess, need no branch.
+            # With the middle and half width, no branch on the signs of weights is needed, which processors cannot
+            # predict.
             middle = fill_vector(net.offsets[k - 1, j])
             half = zero
             for q in range(mixed):
@@ -582,7 +585,8 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
                 low = maximum(low, fill_vector(net.pads[k, j]))
             store_row(zl, j, low)
             store_row(zu, j, high)
-        # Back-substitution where the sign is open: any other ReLU is a line. Intersections of sound bounds are sound.
+        # Only units with an open sign need back-substitution: every other ReLU is a line. Intersections of sound bounds
+        # are sound.
         for j in range(net.sizes[k]):
             if known[k, j] == UNKNOWN and is_unstable(zl, zu, j):
                 substitute_backward(k, j, False, False, net, bias, s)
@@ -597,9 +601,9 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
 
 @jit
 def note_states(net, s, states):
-    """Note which units of the layers after the first are off or on in each lane, into ``states`` (K, m, lanes)."""
-    # A unit that is off or on in a box is so in every part of it, and its children need not bound it again. Off counts
-    # only with the error: then the deployed unit is off as well, and nothing of its rounding passes.
+    """Record which units of the layers after the first are off or on in each lane, in ``states`` (K, m, lanes)."""
+    # A unit that is off or on in a box has the same state in every part of it, so it need not be bounded again there.
+    # Off includes the float32 error: the deployed unit is off as well, and passes on no rounding error.
     for k in range(1, net.sizes.shape[0] - 1):
         zl, zu, error = s.zl[k], s.zu[k], s.error[k]
         for j in range(net.sizes[k]):
@@ -613,7 +617,7 @@ def rounding_errors(k, net, s):
     """Float32 errors of layer k's sums from those of the layer before (see ``RoundingError.after``)."""
     # e_j <= gamma * |bias_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where e'_h = min(e_h, u_h + e_h)+
     # is what ReLU passes on, and gamma = n u / (1 - n u) for n operations with unit roundoff u (Higham 2002, 3.1).
-    # Each lane has its own errors: the maximum over sixteen distant boxes would be too large after several layers.
+    # Errors are computed by lane: the maximum over sixteen distant boxes would be too large after several layers.
     zero = fill_vector(0.0)
     gamma = fill_vector(net.gammas[k])
     errors, above, live, on = s.error[k - 1], s.zu[k - 1], s.live[k - 1], s.on[k - 1]
@@ -644,9 +648,10 @@ def is_unstable(zl, zu, j):
 @jit
 def straighten(piece, s):
     """Replace the ReLU of each lane's ``bend`` by a line: 0 or the identity; -1 restores it."""
-    # A lower bound of the output has const + sum_h x_h relu(z_h) on its way back, and x_u < 0 for the unit u whose
-    # chord it takes. There x_u relu(z_u) = min(0, x_u z_u): with either in its place all that follows bounds one piece,
-    # so the output is positive wherever both bounds are: nothing of this unit is lost. Upper bounds are mirror images.
+    # A lower bound of the output is const + sum_h x_h relu(z_h) in the backward pass, with x_u < 0 for a unit u that is
+    # replaced by its chord. Since x_u relu(z_u) = min(0, x_u z_u), a bound with 0 or x_u z_u instead bounds one piece,
+    # and the output is positive wherever both bounds are, without any loss from this unit. Upper bounds are mirror
+    # images.
     units = s.shift.shape[1]
     for t in range(LANES):
         if s.bend[1, t] > 0:

@@ -73,8 +73,8 @@ class ProofEvents(NamedTuple):
         size: Number of functions of each.
         member: Their indices, shape (events, most).
         unfair: Whether an event means unfair treatment.
-        apart: Whether its functions may conflict. Then each is proved separately, and the probabilities to fail are
-            added up (Bonferroni). Otherwise one function leads.
+        apart: Whether its functions may conflict. Then each is proved separately, and their probabilities of failure
+            are added up (Bonferroni). Otherwise the event is proved by a leading function.
     """
 
     number: Integers
@@ -91,13 +91,13 @@ def proof_events(labels: int, assignments: int) -> ProofEvents:
 
 
 class BoxFunctions(NamedTuple):
-    """The functions of one box, whose being positive together is an event.
+    """Functions of one box; an event is that some of them are all positive.
 
     Attributes:
-        g: coefficients, shape (functions, columns).
-        constant: shape (functions,).
-        zscore: mean over standard deviation; steers only, proves nothing.
-        second: a further function that is positive wherever this one counts, -1 if there is none.
+        g: Coefficients, shape (functions, columns).
+        constant: Constants, shape (functions,).
+        zscore: Mean over standard deviation, used to select proofs only.
+        second: Index of the second piece, which must be positive too, -1 if there is none.
     """
 
     g: Floats
@@ -252,8 +252,8 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
         d: Work arrays.
     """
     # Given the box, attributes are independent: cell v of attribute i has chance weight_v / (weight of the range), and
-    # each G is constant + sum of terms, one per attribute. The order of work: leave out what decides nothing, enumerate
-    # some attributes, tabulate the tails of the others' sums, add up over the enumerated values.
+    # each G is constant + sum of terms, one per attribute. Steps: leave out events that cannot be proved, enumerate
+    # some attributes, tabulate the tails of the sums of the others, and add up over the enumerated values.
     attributes = low.shape[0]
     g, constant = functions.g, functions.constant
     n = d.n
@@ -330,7 +330,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
 
 @jit
 def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
-    """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
+    """Iterate over the joint values of the enumerated attributes, and look up the others in the tables."""
     # Reading the arrays from the named tuple inside the loops would make proofs 1.5 times as slow.
     events, size, member, apart = all_events.number[0], all_events.size, all_events.member, all_events.apart
     g, constant, second = functions.g, functions.constant, functions.second
@@ -359,9 +359,9 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
             # Given the enumerated values, P(all members positive). On the tables' attributes function h is at least
             # lead l plus drop[h, l], so all are positive where a lead exceeds the largest of -partial_h - drop[h, l].
             # With two leads: either for all, or each for its own group, as both groups must be positive (Bonferroni).
-            # All are sound: take the largest.
+            # All are sound, so the largest counts.
             if apart[e]:
-                # Each member may fail with some chance; all together fail with no more than the sum.
+                # The probability that some member fails is at most the sum of the probabilities for each.
                 chance_all = 1.0
                 for k in range(size[e]):
                     f = member[e, k]
@@ -418,11 +418,11 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
 
 @inlined
 def select_events(events, functions, d):
-    """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
+    """Select the events to prove, their leading functions and their tables. Return False if there are none."""
     zscore, second = functions.zscore, functions.second
-    # Events that are left out count as undecided, so any rule is sound. An event goes through one function, the least
-    # likely to be positive, as the others mostly are where it is, and one of the second pieces; or, of two functions,
-    # through both. One whose functions are apart needs a table for each.
+    # Events that are left out count as undecided, so any rule is sound. An event is proved by the function that is
+    # least likely to be positive, since the others mostly are where it is, and by one second piece; an event of two
+    # functions is proved by both. If the functions are apart, each needs a table.
     some = False
     for e in range(events.number[0]):
         d.live[e] = False
@@ -446,7 +446,7 @@ def select_events(events, functions, d):
         if events.apart[e]:
             if score_sum < 3.0 * (events.size[e] - 2) + APART_WORTH:
                 continue
-            # A function that is positive everywhere has no chance to fail, and needs no table.
+            # A function that is positive everywhere cannot fail, and needs no table.
             for k in range(events.size[e]):
                 f = events.member[e, k]
                 d.wanted[f] = d.wanted[f] or may_fail(functions, f, d)
@@ -478,12 +478,12 @@ def may_fail(functions, f, d):
 
 @inlined
 def event_differences(events, functions, low, axes, rounding, d):
-    """Over the attributes in the tables, piece h of member k exceeds lead l by at least drop[e, k, h, l].
+    """Compute by how much, at least, piece h of member k exceeds lead l over the tabled attributes: drop[e, k, h, l].
 
     If members are apart, each is its own lead, together with its second piece.
     """
     # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less than the
-    # sum of their minima: one table, the lead's, then says where every member is positive.
+    # sum of their minima: the table of the lead then shows where every member is positive.
     g, second = functions.g, functions.second
     for e in range(events.number[0]):
         if not d.live[e]:

@@ -31,10 +31,11 @@ PLANNED_SPLITS = 4
 
 @jit_contracted
 def split_scores(net, lo, hi, s, score):
-    """Add to ``score`` (attributes, lanes) how much of the relaxation gap each attribute's width accounts for.
+    """Add to ``score`` (attributes, lanes) the part of the relaxation gap that the width of each attribute causes.
 
-    A unit's gap is the height of its relaxation, -l * u / (u - l), times how far the outputs can move with it (absolute
-    weights through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
+    A unit's gap is the height of its relaxation, -l * u / (u - l), times the sensitivity of the outputs to the unit
+    (absolute weights times slopes). An attribute's part of it is the attribute's share of the width of the unit's
+    pre-activation.
     """
     # Sensitivity of the outputs to unit h: weight_h, the products of |w| and slopes on a path to an output, summed over
     # all paths. At zero the chord is slope * (-l) above ReLU, its farthest. ``gaps`` keeps weight * slope * (-l) / (u -
@@ -62,8 +63,8 @@ def split_scores(net, lo, hi, s, score):
         if k > 0:
             substitute_absolute(k, net, s, current, following)
             current, following = following, current
-    # The gaps of all layers, gathered at the first. A deeper unit's width comes from the units before it, each with
-    # |w| * slope times its own; so its gap per unit of width goes back the same way.
+    # The gaps of all layers are passed back to the first. The width of a deeper unit is that of the units before it
+    # times |w| * slope, so its gap per unit of width is passed back with these factors.
     k = depth - 1
     for q in range(s.mixed[k]):
         h = s.live[k, q]
@@ -80,8 +81,8 @@ def split_scores(net, lo, hi, s, score):
                 multiply_add(load_row(following, h), load_row(s.slope[k - 1], h), load_row(s.gaps[k - 1], h)),
             )
         current, following = following, current
-    # here_h is now the gap that a width of one in first unit h accounts for, and attribute i widens it by the range of
-    # its term c_ih over the box.
+    # here_h is now the gap per unit of width of first unit h, and attribute i adds the range of its term c_ih over the
+    # box to this width.
     for i in range(lo.shape[0]):
         if net.line[i]:
             part = zero
@@ -108,7 +109,7 @@ def split_scores(net, lo, hi, s, score):
 @jit_contracted
 def substitute_absolute(k, net, s, current, following):
     """As ``substitute_layer``, with absolute weights and without constants."""
-    # there[h] = sum over r of |W[h, r]| * here[r], over units that are on somewhere; the others pass nothing on.
+    # there[h] = sum over r of |W[h, r]| * here[r], over units that are on somewhere; the others pass on 0.
     for z in range(s.mixed[k - 1] + s.always[k - 1]):
         h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
         x = fill_vector(0.0)

@@ -73,10 +73,10 @@ def fill_table(table, terms, grid, room, d):
     """Fill ``table`` with lower bounds on P(sum of terms >= j steps), j = 0..grid + 1; return one over the step.
 
     Args:
-        table: at least grid + 2 long.
+        table: At least grid + 2 entries.
         terms: the ``IndependentTerms``.
         grid: number of steps.
-        room: joint values that may be enumerated, at most ``MAX_ATOMS``.
+        room: Maximum number of enumerated joint values, at most ``MAX_ATOMS``.
         d: work arrays.
     """
     # The arrays are named before the loops: read out of a named tuple inside them, they take longer.

@@ -1,7 +1,7 @@
 """Refine boxes by symbolic intervals, depth first, as in FairQuant.
 
 Kim, Wang and Wang, "FairQuant: Certifying and Quantifying Fairness of Deep Neural Networks" (ICSE 2025), Algorithms 1
-to 4, with two differences. A box with a counterexample is split all the same, so that counting continues. And
+to 4, with two differences. First, a box with a counterexample is split too, so that counting continues. Second,
 counterexamples are searched in the middle of the box, never outside it.
 """
 

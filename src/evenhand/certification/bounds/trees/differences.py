@@ -24,29 +24,29 @@ from evenhand.population.independent import ProductPopulation
 
 @dataclass(frozen=True, kw_only=True)
 class TreeDifferenceQuery(TreeQuery):
-    """Do the numbers of trees under any two protected assignments differ by at most a limit?
+    """Question whether the numbers of trees under any two protected assignments differ by at most a limit.
 
-    Its margins are those of one number: ``fold`` and ``base`` make it of the outputs, and ``slack`` bounds by how much
-    the deployed number may differ.
+    It has one margin, the number: ``fold`` and ``base`` compute it from the outputs, and ``slack`` bounds its
+    difference from the deployed number.
 
     Attributes:
-        limit: by how much they may differ, in the unit of the model's output.
-        demanded: the label that is fair.
+        limit: Permitted difference, in the unit of the model's output.
+        demanded: Label of fair treatment.
     """
 
     limit: float
     demanded: ClassVar[int | None] = 0
 
     def answers(self, individuals: Floats) -> Floats:
-        """Return the model's numbers, shape (n,)."""
+        """Compute the model's numbers, shape (n,)."""
         return self.margins(individuals)[:, 0]
 
     def differ(self, answers: Integers | Floats) -> Booleans:
-        """Return whose numbers, shape (assignments, n), differ by more than the limit, shape (n,)."""
+        """Check whose numbers, shape (assignments, n), differ by more than the limit, shape (n,)."""
         return np.asarray(np.ptp(answers, axis=0) > self.limit)
 
     def confirms(self, pair: Floats) -> bool:
-        """Return whether the numbers of two people differ by more than the limit, also where the model is deployed."""
+        """Check whether the numbers of two people differ by more than the limit, in the deployed model too."""
         return bool(np.ptp(self.answers(pair)) > self.limit + 2 * self.slack[0])
 
     def answer_texts(self, individuals: Floats) -> list[str]:
@@ -72,7 +72,7 @@ def tree_difference_query_of(
     """Bring the question to normal form; see ``query.differences``.
 
     Raises:
-        OptionError: as ``tree_query_of``; or the trees give labels by more than one number.
+        OptionError: As for ``tree_query_of``, or the trees compute labels from more than one number.
     """
     outputs = len(ensemble.base)
     if outputs > 2:

@@ -34,15 +34,15 @@ from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats
 
 OUTPUT_BOXES = 1 << 14
-"""Boxes that a call may put out."""
+"""Maximum number of boxes that a call returns."""
 CALL_ROOM = 1024
-"""Boxes that there must be room for in each call."""
+"""Minimum number of boxes that the output of a call has room for."""
 UNTIMED_PACE = 256
 """Maximum number of boxes per call without a time limit."""
 MIN_CALL_BOXES, BOXES_PER_ENTRY = 32, 16
 """Maximum number of boxes that a call bounds: the least such number, and the number for each box that it takes up."""
 COARSE_REGIONS = 16
-"""Coarse parts of the domain that a certificate names, about."""
+"""Approximate number of coarse parts of the domain in a certificate."""
 
 
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
@@ -98,7 +98,7 @@ class TreeEngine:
         self.recording = recording
         self.domain = whole_domain(query)
         self.table = leaf_table_of(query)
-        # A change of zero is proved by the leaves, not by sums.
+        # A tolerance of zero is proved by the leaves, because sums of leaves are rounded.
         exact = self.table.is_difference and self.table.within < 0
         self._points = 1.0 if exact else float(RECORDED_POINTS if recording else TABLE_POINTS)
         self._tails = TAILS[:0] if recording or len(query.base) > 1 or self.table.is_difference else TAILS
@@ -150,10 +150,10 @@ class TreeSearch(BestFirst[TreeFrontier]):
     """One run. Shares of boxes are proved when they are bounded, so no proofs follow the loop.
 
     Attributes:
-        bounder: bounds boxes of one query.
+        bounder: Bounder of the boxes of one query.
         recorder: takes final boxes.
-        watch: ends the run where it decides too little.
-        pace: boxes that a call takes up.
+        watch: Ends the run if it decides too little.
+        pace: Boxes that a call takes up.
     """
 
     bounder: TreeEngine
@@ -213,7 +213,7 @@ class TreeSearch(BestFirst[TreeFrontier]):
 def split_boxes(
     bounder: TreeEngine, proved_mass: ProvedMass, limits: SearchLimits, recorder: BoxRecorder | None = None
 ) -> tuple[TreeFrontier, Stop]:
-    """Split the domain; return the boxes that are not decided as a whole, and why it ended."""
+    """Split the domain; return the boxes that are not decided as a whole, and the reason of the end."""
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(
             bounder, proved_mass, limits, pool, lambda share: None, interrupts, limits.progress_watch(), recorder
@@ -230,18 +230,18 @@ def refine_trees(
     recorder: BoxRecorder | None = None,
     domain: TreeFrontier | None = None,
 ) -> tuple[Boxes, Floats, Stop]:
-    """Refine until everything is decided or a limit is reached; Ctrl-C ends the run and keeps its proofs.
+    """Refine until all mass is decided or a limit is reached. Ctrl-C ends the run and keeps its proofs.
 
     Args:
-        bounder: bounds boxes of one query.
+        bounder: Bounder of the boxes of one query.
         proved_mass: Account of the proved mass.
-        limits: when to stop.
-        say: called with about the share of the work done.
+        limits: Limits of the run.
+        say: Callback for the approximate share of the work done.
         recorder: Recorder of the final boxes.
-        domain: boxes to begin with. Default: the whole domain.
+        domain: Initial boxes. Default: the whole domain.
 
     Returns:
-        The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
+        The boxes that are not decided as a whole, the mass proved fair and unfair in each, and the reason of the end.
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch(), recorder)
@@ -268,7 +268,7 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
     waiting = [run.bounder.root()]
     finished: list[TreeFrontier] = []
     while waiting and len(waiting) + len(finished) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
-        # The part with the most open mass is split, so that regions come out about as heavy as each other.
+        # The part with the most open mass is split, so that regions have similar masses.
         heaviest = int(np.argmax([part.open[0] for part in waiting]))
         parts, totals = run.bounder.expand(waiting.pop(heaviest), 2.0, put_settled=True)
         run.proved_mass.boxes += int(totals[2])
@@ -286,5 +286,5 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:
-    """The number of the region that a box becomes."""
+    """Assign a region to a box, and return its number."""
     return int(tally.assign_regions(part.boxes(), np.ones(1, dtype=np.bool_)).region[0])

@@ -1,4 +1,4 @@
-"""The leaves of an ensemble as boxes of cells, each with its value and the protected assignments that reach it.
+"""Leaves of an ensemble as boxes of cells, each with its value and the protected assignments that reach it.
 
 A leaf keeps one key for each unprotected attribute: a range of cells, or, for values in no useful order, a set of up to
 64 cells as bits. Tests of protected attributes do not multiply leaves; they restrict the assignments that reach them.
@@ -32,26 +32,27 @@ SET_CELLS = 64
 
 
 class LeafTable(NamedTuple):
-    """The leaves of all trees, tree by tree, for compiled kernels.
+    """Leaves of all trees, tree by tree, for compiled kernels.
 
     Attributes:
         keys: Cells of each leaf, shape (attributes, leaves): first and last cell in the lower and upper half, or bits.
         values: Scaled terms in the margins, shape (margins, leaves), increasing within a tree for the first margin.
         tree: Tree of each leaf.
         mask: Row of ``members`` of each leaf, 0 for all assignments.
-        name: Number of the leaf's outputs; leaves with equal outputs share it.
+        name: Index of the outputs of each leaf, which leaves with equal outputs share.
         members: Assignments that reach a leaf, shape (masks, assignments).
         portion: Share of the assignments in each mask.
         is_set: Whether the keys of an attribute are sets.
-        offsets: Start of each attribute's cells, and one more, in ``cumulative``; shape (attributes + 1,).
-        cumulative: Weight of the cells before each cell, whole numbers.
+        offsets: Start of the cells of each attribute in ``cumulative``, then the end, shape (attributes + 1,).
+        cumulative: Integer weight of the cells before each cell.
         set_weights: Weight of the sets of eight neighbouring cells, shape (attributes, 8, 256).
-        base: Scaled start of each margin.
-        above, below: A margin chooses its second label above the one, and its first label below the other.
+        base: Scaled constant of each margin.
+        above, below: A margin means its second label above ``above``, and its first label below ``below``.
         pairs: Labels of each margin.
         classes, least: Number of labels, and of different labels that count as unfair.
         is_difference: Whether the change of a number is limited.
-        within, beyond: A change is small if it is at most the one, and too large above the other.
+        within, beyond: A change is within the limit if it is at most ``within``, and beyond it if it is above
+            ``beyond``.
     """
 
     keys: Keys

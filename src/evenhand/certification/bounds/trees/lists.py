@@ -20,7 +20,7 @@ jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
 FAR = 1 << 61
-"""Beyond all sums of values."""
+"""Number beyond all sums of values."""
 MAX_DEPTH = 1024
 """Maximum number of splits in one call."""
 TABLE_NUMBERS = 1 << 18
@@ -28,16 +28,16 @@ TABLE_NUMBERS = 1 << 18
 MAX_CORNERS = 1 << 14
 """Maximum number of corners of a leaf in a table."""
 SPARE_ROOM = 1 << 16
-"""Room for lists, beyond four times all leaves."""
+"""Capacity for lists, in addition to four times the number of leaves."""
 
 
 class TreeWorkspace(NamedTuple):
     """Work arrays of one thread.
 
     Attributes:
-        leaf, chance: Lists one after the other: leaves, and their probability in the box; the list of the whole domain
-            comes at the start, in ``length[0]`` places.
-        start, length: Place of each list on the way down.
+        leaf, chance: Concatenated lists of leaves, and their probability in the box; the list of the whole domain is
+            the first, with ``length[0]`` entries.
+        start, length: Start and length of the list at each depth.
         base: Sums of the trees without a list entry, shape (depth, margins, assignments).
         differs: Whether these differ between the assignments.
         split, cut, old_low, old_high, side: Attribute and cell of each split, its cells before, and the next part.
@@ -50,10 +50,10 @@ class TreeWorkspace(NamedTuple):
         total: Gain of all cuts of each attribute.
         place, weight: Row of each cell in a table, and weight of the rows.
         table: Sums at the points.
-        group, member: Assignments that reach the same leaves, and an assignment of each group.
+        group, member: Group of assignments that reach the same leaves, and an assignment of each group.
         corner, sign: Corners of a leaf, in two buffers.
         move, turn: Rows and signs of the corners along one attribute.
-        tails: Sums of tail means; worst: those of the worst assignment for a tree.
+        tails, worst: Sums of tail means, and the tail means of a tree under its worst assignment.
     """
 
     leaf: NDArray[np.int32]
@@ -154,7 +154,7 @@ def range_weight(f, i, lo, hi):
 
 @jit
 def meet(f, i, key, lo, hi, cells):
-    """Check whether a leaf reaches some of the cells, and all of them; return the exact weight that it reaches, too."""
+    """Check whether a leaf reaches some of the cells, and all of them; also return the exact weight that it reaches."""
     if f.is_set[i]:
         part = key & cells
         if part == cells:
@@ -313,7 +313,7 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
                 if some_whole:
                     constant &= w.whole[m, 0] == w.tree_low[m, p] and w.whole[m, 1] == w.tree_low[m, p]
         if f.is_difference and not constant:
-            # Where the tree depends on the assignment, its change is between these; elsewhere it is zero.
+            # Where the tree depends on the assignment, its change is within these bounds; elsewhere it is zero.
             for p in range(assignments):
                 for q in range(assignments):
                     if p != q:
@@ -391,8 +391,8 @@ def decide_margins(f, low, high, labels):
                     if labels[p] & labels[q] == 0:
                         return UNFAIR
         return OPEN
-    # At least as many labels occur as are alone somewhere; at most all that are left anywhere, or one more
-    # than these for every assignment that is left several.
+    # At least as many labels occur as are the only possible one somewhere. At most all possible labels occur, or one
+    # more than these for every assignment with several possible labels.
     union = certain = unsure = 0
     for p in range(len(labels)):
         union |= labels[p]

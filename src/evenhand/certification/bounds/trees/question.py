@@ -1,7 +1,7 @@
-"""Which way every node sends every value of its attribute: the thresholds of an ensemble as cuts of the domain.
+"""Questions about tree ensembles, whose thresholds cut the domain into cells.
 
-Between two neighbouring thresholds that the trees use on an attribute, all values go the same way at every node. Such a
-run of values is one cell (a value of a nominal attribute is one by itself), and a person is a combination of cells,
+Between two neighbouring thresholds that the trees use on an attribute, all values take the same branch at every node.
+Such a run of values is one cell (as is each value of a nominal attribute), so a combination of cells describes a person
 exactly.
 """
 
@@ -49,13 +49,13 @@ MIN_SIZE = 2.0**-900
 
 @dataclass(frozen=True)
 class NodeTests:
-    """The different questions that the nodes of an ensemble ask.
+    """Distinct tests of the nodes of an ensemble.
 
     Attributes:
-        of: shape (nodes,), the test of each inner node; -1 at a leaf.
-        node: shape (tests,), a node that asks it.
-        attribute: shape (tests,), the position in the schema of the attribute that it is about, -1 if of none.
-        columns: the ensemble's input columns, each a function of one attribute.
+        of: Test of each inner node, -1 at a leaf, shape (nodes,).
+        node: A node with each test, shape (tests,).
+        attribute: Position in the schema of the attribute that each test reads, -1 if none, shape (tests,).
+        columns: Input columns of the ensemble, each a function of one attribute.
     """
 
     nodes: TreeNodes
@@ -94,11 +94,12 @@ class NodeTests:
 
     @cached_property
     def means(self) -> tuple[Floats, Floats]:
-        """Mean margin below each node, last output minus first, and probability to reach it."""
+        """Mean margin below each node (last output minus first), and probability of reaching it."""
         nodes = self.nodes
         margin = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
         weight = np.ones(len(margin))
-        # Level by level: weights from the roots on, means from the deepest level back. Both children count one half.
+        # Weights are computed level by level from the roots, and means from the deepest level back. Both children have
+        # probability one half.
         levels = [nodes.offsets[:-1]]
         while len(levels[-1]):
             inner = levels[-1][nodes.left[levels[-1]] >= 0]
@@ -124,7 +125,7 @@ class NodeTests:
 
 
 def node_tests_of(ensemble: TreeEnsemble) -> NodeTests:
-    """Number the different questions of an ensemble's nodes."""
+    """Number the distinct tests of an ensemble's nodes."""
     nodes = ensemble.nodes
     columns = tuple(plain_inputs(ensemble.schema) if ensemble.columns is None else ensemble.columns)
     owner = np.array([-1 if each.attribute is None else each.attribute for each in columns], dtype=np.int64)
@@ -155,14 +156,14 @@ def cells_between_cuts(
     marginal: Marginal | UniformMarginal | None,
     runs: Runs | None,
 ) -> Cells:
-    """The cells of an unprotected attribute.
+    """Build the cells of an unprotected attribute.
 
     Args:
-        tests: of the ensemble.
+        tests: Tests of the ensemble.
         mine: Tests of this attribute.
-        attribute: which.
+        attribute: Attribute.
         position: Its column in an individual's row.
-        marginal: how the population has it; None for uniform.
+        marginal: Distribution of the attribute in the population. None for uniform.
         runs: Ranges of its entries. Default: the whole domain.
     """
     if attribute.is_discrete and not attribute.ordered:
@@ -173,7 +174,7 @@ def cells_between_cuts(
 
 
 def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floats:
-    """The first entry of each cell but the first: where some test changes its answer."""
+    """Find the first entry of each cell except the first, at which some test changes its result."""
     if is_listed(attribute):
         entries = attribute.domain()
         changes = [cuts for _, _, cuts in tests.changes(mine, attribute, entries)]
@@ -190,22 +191,22 @@ def _cut_entries(tests: NodeTests, mine: Integers, attribute: Attribute) -> Floa
 
 
 def _switch_inputs(nodes: TreeNodes, asking: Integers) -> Floats:
-    """The inputs after which some node may decide otherwise."""
+    """List the inputs after which the result of some node may change."""
     inputs = [nodes.threshold[asking[nodes.set_start[asking] < 0]]]
     if nodes.zero_missing[asking].any():
         inputs.append(np.array([np.nextafter(-ZERO_THRESHOLD, -np.inf), ZERO_THRESHOLD]))
     for node in asking[nodes.set_start[asking] >= 0]:
         start, size = nodes.set_start[node], nodes.set_size[node]
         bits = (nodes.words[start : start + size, None].astype(np.int64) >> np.arange(32)) & 1
-        # A set answers otherwise from the whole number at an edge of a run of its bits on, so after the number just
-        # below it.
+        # The result of a set changes from the integer at an edge of a run of its bits, so after the number just below
+        # it.
         edges = np.flatnonzero(np.diff(np.concatenate([[0], bits.ravel(), [0]])))
         inputs.append(np.nextafter(edges.astype(np.float64), -np.inf))
     return np.unique(np.concatenate(inputs))
 
 
 def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats:
-    """The first entries whose input lies on the other side of a switch than that of the entries before."""
+    """Find the first entries whose input is on the other side of a switch than the input of the entries before."""
     low, high = np.full(len(switches), ramp.low), np.full(len(switches), ramp.high)
 
     def above(entries: Floats, limits: Floats) -> Booleans:
@@ -219,13 +220,13 @@ def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats
 
 
 def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> TableTerm:
-    """The values of a nominal attribute in the order in which ranges of them are useful."""
+    """Rank the values of a nominal attribute so that ranges of them are useful."""
     entries = attribute.domain()
     flags = tests.flags(mine, attribute, entries)
     rank = entries.copy()
     if (np.abs(np.diff(flags.astype(np.int8), axis=1)).sum(axis=1) > 1).any():
-        # Some set of values is not a range: values that nodes send the same way are brought together, by what
-        # going left changes and how often the nodes are reached.
+        # Some set of values is not a range: values that take the same branch are moved together, in proportion to the
+        # effect of going left and the probability of reaching the node.
         means, weight = tests.means
         for test, row in zip(mine, flags, strict=True):
             asking = np.flatnonzero(tests.of == test)
@@ -235,27 +236,26 @@ def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> Tabl
     return TableTerm(rows=rank[:, None], first=attribute.first)
 
 
-# Question about an ensemble of trees: cells, folded leaves, and margins. Leaves are
-# added in float64 and the sum is widened by its rounding; a margin that another order, or a float32 sum (XGBoost),
-# could carry over zero counts as undecided.
+# Questions about an ensemble of trees. Leaves are added in float64, and the sum is widened by its rounding error: a
+# margin whose sign could change in another order, or in a float32 sum (XGBoost), counts as undecided.
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeQuery(Question):
-    """Is the label the same for every protected assignment?
+    """Question whether the label of an ensemble is the same under every protected assignment.
 
     One margin per pair (a, b) of classes: label b beats label a where it is > 0. The margins of a person are ``base``
     plus the sum over the trees of ``fold`` of the reached leaves.
 
     Attributes:
-        ensemble: the model asked about.
-        tests: the questions of its nodes.
-        pairs: classes (a, b) of each margin, shape (margins, 2).
-        fold: what each output adds to each margin, shape (outputs, margins).
-        base: shape (margins,).
-        slack: how far from zero each margin must be for the deployed model to decide by its sign, shape (margins,).
-            Zero where nothing is rounded: then a margin of zero is for label a.
-        sizes: bound on the sum of the sizes of all that a margin adds up, shape (margins,).
+        ensemble: Model.
+        tests: Tests of its nodes.
+        pairs: Classes (a, b) of each margin, shape (margins, 2).
+        fold: Factor of each output in each margin, shape (outputs, margins).
+        base: Constants of the margins, shape (margins,).
+        slack: Minimum distance from zero at which the sign of each margin determines the decision of the deployed
+            model, shape (margins,). If nothing is rounded, it is zero, and a margin of zero means label a.
+        sizes: Bound on the sum of the absolute values of all terms of a margin, shape (margins,).
     """
 
     ensemble: TreeEnsemble
@@ -273,7 +273,7 @@ class TreeQuery(Question):
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """The model's labels, or the bands of its score."""
+        """Labels of the model, or bands of its score."""
         return self.ensemble.classes if self.bands is None else self.bands.names
 
     @property
@@ -282,7 +282,7 @@ class TreeQuery(Question):
         return len(self.ensemble.nodes.feature)
 
     def labels(self, individuals: Floats) -> Integers:
-        """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
         if self.bands is not None and self.bands.of_number:
             return self.bands.of_scores(self.ensemble.predict_numbers(individuals))
         if self.bands is not None:
@@ -292,18 +292,18 @@ class TreeQuery(Question):
         return np.asarray(self.ensemble.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
 
     def deployed(self, individuals: Floats) -> Integers:
-        """The same where the margins are further from zero than rounding can carry them; -1 elsewhere."""
+        """Compute the labels where rounding cannot change the sign of a margin, -1 elsewhere."""
         margins = self.margins(individuals)
         close = (np.abs(margins) <= self.slack) & (self.slack > 0)
         return np.where(close.any(axis=1), -1, self.labels(individuals))
 
     def margins(self, individuals: Floats) -> Floats:
-        """Margins for rows of the schema, shape (n, margins)."""
+        """Compute the margins of rows of the schema, shape (n, margins)."""
         ensemble = self.ensemble
         return np.asarray((ensemble.raw(individuals) - ensemble.base) @ (self.fold * ensemble.divisor) + self.base)
 
     def possible(self, individuals: Floats) -> Integers:
-        """Sets of labels that the deployed model may give, as bits, shape (n,)."""
+        """Compute the sets of labels that the deployed model may predict, as bits, shape (n,)."""
         margins = self.margins(individuals)
         labels = np.full(len(margins), (1 << len(self.classes)) - 1, dtype=np.int64)
         for m, (a, b) in enumerate(self.pairs):
@@ -405,13 +405,13 @@ def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], 
 def _distinct_assignments(
     tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats
 ) -> NDArray[np.intp]:
-    """The assignments that some node tells apart, each kind once."""
+    """Select assignments that differ in the result of some node."""
     flags = protected_flags(tests, schema, protected, assignments)
     return np.sort(np.unique(flags, axis=1, return_index=True)[1])
 
 
 def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Integers, Floats, Floats, float | None]:
-    """Pairs of classes, what outputs add to their margins, what margins start from, and the threshold."""
+    """Compute the pairs of classes, the factors of outputs in their margins, their constants, and the threshold."""
     classes = len(ensemble.classes)
     pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
     if classes != 2 and threshold is not None:
@@ -437,7 +437,7 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
 
 
 def _band_map(ensemble: TreeEnsemble, cut: ScoreBands) -> tuple[Integers, Floats, Floats]:
-    """Pairs of bands, what outputs add to their margins, and what margins start from."""
+    """Compute the pairs of bands, the factors of outputs in their margins, and their constants."""
     if ensemble.link == "one-vs-rest":
         raise OptionError("with one-vs-rest probabilities the score has no bands", hint="leave the bands out")
     if ensemble.link == "frequency":
@@ -450,7 +450,7 @@ def _band_map(ensemble: TreeEnsemble, cut: ScoreBands) -> tuple[Integers, Floats
 
 
 def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: Floats) -> tuple[Floats, Floats]:
-    """Slack and sizes of the margins between bands: those of a threshold at each edge, the widest for all."""
+    """Compute slack and sizes of the margins between bands: the maximum over thresholds at all edges."""
     if cut.of_number:
         slack, sizes = _rounding_error(ensemble, fold, base, None)
         return slack + cut.resolution, sizes
@@ -502,7 +502,7 @@ BATCH = 2**16
 
 
 def can_enumerate_cells(query: TreeQuery, time_limit: float | None) -> bool:
-    """Whether evaluating every combination of cells takes at most a few seconds, and at most half the time limit."""
+    """Check whether evaluating every combination of cells takes at most a few seconds and half the time limit."""
     walks = query.points * len(query.assignments) * query.ensemble.nodes.trees
     limit = MAX_SECONDS if time_limit is None else min(MAX_SECONDS, time_limit / 2)
     return query.points <= MAX_POINTS and walks <= limit * WALKS_PER_SECOND

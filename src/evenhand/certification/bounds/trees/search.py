@@ -1,4 +1,4 @@
-"""Split boxes along their lists of leaves, decide or count the parts, and put out the open ones (compiled)."""
+"""Split boxes along their lists of leaves, decide or count the parts, and return the open ones (compiled)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUMS_PER_BOX = 4096
 
 
 class TreeBoxArrays(NamedTuple):
-    """Boxes one below the other: cells, mass with proved masses, and state; see ``TreeFrontier``."""
+    """Stack of boxes: cells, mass with proved masses, and state; see ``TreeFrontier``."""
 
     low: NDArray[np.int32]
     high: NDArray[np.int32]
@@ -136,7 +136,7 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
                     next_state = INDIVISIBLE if points == 1.0 else COUNTED
                     totals[2] += min(limit - totals[2], sums // SUMS_PER_BOX)
                     if keep and settled and fair > 0 and unfair > 0 and not full:
-                        # The checker confirms parts that are decided as a whole most easily, and exactly.
+                        # Parts that are decided as a whole are the easiest to check, and are checked exactly.
                         settled = False
                         i, cut = choose_cut(f, w, points, max_points)
                 else:
@@ -154,7 +154,7 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
             else:
                 count = put_out(w, out, count, (mass, fair, unfair), SETTLED if settled else next_state)
             depth -= 1
-        # Go on with the next part of a box above, if any is left.
+        # Continue with the next part of a box above, if there is one.
         while depth >= level:
             i = w.split[depth]
             w.lo[i], w.hi[i] = w.old_low[depth], w.old_high[depth]
@@ -202,9 +202,8 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
     room, count, number = len(out.known), 0, len(boxes.low)
     if number == 0:
         return 0
-    # Boxes come in the order of the search, so that neighbours share lists: a group is entered as a whole, and then its
-    # halves. Invariant: the groups that wait, the output and ``totals`` partition the boxes, except for parts without
-    # mass.
+    # Boxes are in search order, so that neighbours share lists: a group is visited as a whole, then its halves.
+    # Invariant: the groups that wait, the output and ``totals`` partition the boxes, except for parts without mass.
     waiting = np.empty((64, 3), np.int64)
     waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, number, 0
     top = 1
@@ -231,7 +230,7 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
                 f, w, level + 1, depends, boxes.state[begin], tails, settings, out, count, reserved, totals
             )
             continue
-        # Room for three lists must remain: of a box and of a part of it, after that of the group.
+        # Three lists must fit: that of the group, that of a box, and that of a part of it.
         if smaller and w.start[level] + 4 * w.length[level] <= len(w.leaf):
             level += 1
             enter_part(f, w, level, settings[4])

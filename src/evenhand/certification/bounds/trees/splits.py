@@ -1,4 +1,4 @@
-"""Choose the split of a box that takes most from the gaps between the extreme values of its trees (compiled)."""
+"""Choose the split of a box that reduces the gaps between the extreme values of its trees the most (compiled)."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def choose_cut(f, w, points, limit):
         if c > lo:
             gain += w.gap[at + c]
     # Two passes: the largest variance between the parts of a cut, and then the best cut. A cut is good if the effects
-    # of its parts differ, if its own gain is large, if both parts keep as much gain, and if they weigh the same; or,
-    # as far as the attribute was chosen for its table, if it makes the table small.
+    # of its parts differ, if its own gain is large, if both parts keep as much gain, and if they weigh the same; or, to
+    # the extent that the attribute was chosen for its table, if it makes the table small.
     for_table = TABLE_GAIN * chosen_gain / excess / max(best, 1e-300)
     spread = 0.0
     best, cut = -1.0, lo + 1
