@@ -165,8 +165,8 @@ def _first_changes(
     caps: list[Fraction | None] = []
     steps: list[tuple[int, list[int]]] = []
     # With low < high neighbours among the bases, relu(z + high) - relu(z + low) = min(max(z + high, 0), high - low). So
-    # the change of a unit from one joint value to another is the sum of these clamps for the steps between, with the
-    # sign of the way.
+    # the change of a unit from one joint value to another is the sum of these clamps for the steps between them, with
+    # the sign of the direction.
     for j in range(len(bases[0])):
         ends = sorted({row[j] for row in bases})
         for low, high in itertools.pairwise(ends):

@@ -107,13 +107,13 @@ def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> N
         )
     require_fingerprint(statement, "network", network_fingerprint(network))
     if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
-        raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
+        raise CertificateError(f"a threshold of {statement.threshold:g} does not fit this model")
     if statement.bands and len(network.classes) != 2:
-        raise CertificateError(f"bands of a score make no sense for a model of {len(network.classes)} labels")
+        raise CertificateError(f"bands of a score do not fit a model of {len(network.classes)} labels")
     if not network.classes and statement.tolerance is None:
         raise CertificateError("a certificate of a model that predicts a number needs a tolerance, and it has none")
     if statement.tolerance is not None and count_outputs(network) > 2:
-        raise CertificateError(f"a tolerance makes no sense for a model of {count_outputs(network)} outputs")
+        raise CertificateError(f"a tolerance does not fit a model of {count_outputs(network)} outputs")
 
 
 def count_outputs(network: AdditiveNetwork) -> int:
@@ -124,7 +124,7 @@ def count_outputs(network: AdditiveNetwork) -> int:
 def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells) -> None:
     """Require that a network with bins treats all entries of a cell equally."""
     if isinstance(part, TableTerm) and cells.form != "listed":
-        raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
+        raise CertificateError(f"a cell of {attribute.name!r} holds several values that the model distinguishes")
     if isinstance(part, LineTerm) and cells.starts is not None and cells.form == "listed":
         steps = np.diff(cells.starts)
         if not ((steps > 0).all() or (steps < 0).all()):

@@ -178,9 +178,7 @@ def recorded_domain_of(
     if population is not None and not isinstance(population, ProductPopulation):
         population = population(schema)
     requested = _parse_conditions(schema, question.where)
-    stated = _parse_conditions(
-        schema, statement.where, fault="the conditions that the certificate states make no sense"
-    )
+    stated = _parse_conditions(schema, statement.where, fault="the conditions stated in the certificate are invalid")
     restricted = _other_settings(statement, question, schema)
     axes = []
     distance = Fraction(0)
@@ -241,7 +239,7 @@ def require_fingerprint(statement: CertificateClaim, kind: str, digest: str) -> 
         raise CertificateError(
             f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
             f"this model's {digest[:16]}...",
-            hint="give the very file that was certified",
+            hint="give the file that was certified",
         )
 
 
@@ -356,7 +354,7 @@ def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, flo
         low, high = cells.first, cells.last
         ends = np.array([low, high])
         if low > high or (not real and (ends != np.floor(ends)).any()):
-            raise CertificateError(f"the cells of {name!r} make no sense")
+            raise CertificateError(f"the cells of {name!r} are invalid")
         holding = int(high) - int(low) + 1
         if cells.form == "runs" and (cells.values < 1 or cells.count != -(-holding // cells.values)):
             raise CertificateError(f"the cells of {name!r} leave gaps")
@@ -370,7 +368,7 @@ def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, flo
         if (cells.starts > cells.ends).any() or (cells.starts[1:] != cells.ends[:-1] + gap).any():
             raise CertificateError(f"the cells of {name!r} leave gaps or overlap")
         if not real and (cells.starts != np.floor(cells.starts)).any():
-            raise CertificateError(f"the cells of {name!r} make no sense")
+            raise CertificateError(f"the cells of {name!r} are invalid")
     if low < attribute.first or high > attribute.last:
         raise CertificateError(f"the cells of {name!r} reach beyond its domain")
     return low, high

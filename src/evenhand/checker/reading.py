@@ -230,7 +230,7 @@ class _SectionReader:
 def _read_claim(sections: _SectionReader) -> CertificateClaim:
     head = _parse_json(sections.expect_section(b"HEAD"))
     if set(head) != FIELDS:
-        raise CertificateError(f"the header has other fields than a certificate: {sorted(set(head) ^ FIELDS)}")
+        raise CertificateError(f"the header has unknown or missing fields: {sorted(set(head) ^ FIELDS)}")
     _check_assumptions(head)
     cells = tuple(_read_cells(described, sections) for described in head["attributes"])
     outcomes = [int(least) for least in head["outcomes"]]
@@ -274,11 +274,13 @@ def _check_assumptions(head: dict[str, Any]) -> None:
     if head["format"] != int(FORMAT):
         raise CertificateError(f"the header is of format {head['format']}")
     if head["model"]["kind"] not in SLACK:
-        raise CertificateError(f"certificates about {head['model']['kind']} are not known here", hint="update Evenhand")
+        raise CertificateError(f"certificates about {head['model']['kind']} are not supported", hint="update Evenhand")
     if head["method"] not in METHODS:
         raise CertificateError(f"there is no method {head['method']!r}")
     if head["slack"] not in SLACK[head["model"]["kind"]]:
-        raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
+        raise CertificateError(
+            "the certificate assumes a rounding of the deployed model that the checker does not support"
+        )
 
 
 def _read_comparison(head: dict[str, Any], outcomes: list[int]) -> tuple[float | None, tuple[float, ...]]:
@@ -286,7 +288,7 @@ def _read_comparison(head: dict[str, Any], outcomes: list[int]) -> tuple[float |
     tolerance = None if head["tolerance"] is None else float(head["tolerance"])
     bands = tuple(map(float, head["bands"]))
     if tolerance is not None and not 0 <= tolerance < np.inf:
-        raise CertificateError(f"a tolerance of {tolerance:g} makes no sense")
+        raise CertificateError(f"a tolerance of {tolerance:g} is invalid")
     if len(bands) >= MAX_BANDS or not all(0 < edge < 1 for edge in bands):
         raise CertificateError("the edges of the bands are not scores between 0 and 1")
     if any(a >= b for a, b in itertools.pairwise(bands)):
@@ -294,7 +296,7 @@ def _read_comparison(head: dict[str, Any], outcomes: list[int]) -> tuple[float |
     if sum((tolerance is not None, bool(bands), head["threshold"] is not None)) > 1:
         raise CertificateError("a tolerance, bands and a threshold exclude each other")
     if not outcomes or outcomes != list(range(2, 2 + len(outcomes))) or (tolerance is not None and len(outcomes) > 1):
-        raise CertificateError(f"the numbers of different outcomes that are counted, {outcomes}, make no sense")
+        raise CertificateError(f"the numbers of different outcomes that are counted, {outcomes}, are invalid")
     return tolerance, bands
 
 
@@ -330,7 +332,7 @@ def _parse_json(data: bytes) -> Any:
 def _read_cells(described: dict[str, Any], sections: _SectionReader) -> RecordedCells:
     name, count, form = str(described["name"]), int(described["cells"]), str(described["form"])
     if not 1 <= count < 2**31 or form not in ("listed", "bins", "runs", "even"):
-        raise CertificateError(f"the cells of {name!r} make no sense")
+        raise CertificateError(f"the cells of {name!r} are invalid")
 
     def read_entries(kind: str) -> NDArray[Any]:
         data = _decompress(sections.expect_section(b"CELL"), 8 * count)
@@ -345,7 +347,7 @@ def _read_cells(described: dict[str, Any], sections: _SectionReader) -> Recorded
         if array is not None and not np.isfinite(array).all():
             raise CertificateError(f"an entry of {name!r} is not a number")
     if weights is not None and (weights.min() < 0 or not 0 < sum(int(weight) for weight in weights) < 2**62):
-        raise CertificateError(f"the masses of {name!r} make no sense")
+        raise CertificateError(f"the masses of {name!r} are invalid")
     lower, upper = float(described.get("first", 0.0)), float(described.get("last", 0.0))
     if not (math.isfinite(lower) and math.isfinite(upper)):
         raise CertificateError(f"the range of {name!r} must be finite, got {lower:g} to {upper:g}")
@@ -374,7 +376,7 @@ def _read_blocks(
         if tag == b"TOTL":
             break
         if tag != b"BOXS":
-            raise CertificateError(f"section {tag!r} stands where boxes should be")
+            raise CertificateError(f"section {tag!r} was found instead of boxes")
         raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 8))
         n = int.from_bytes(raw[:4], "little")
         if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
@@ -390,7 +392,7 @@ def _read_blocks(
             extent[:, i] = span
         fair, unfair = next(columns), next(columns)
         if (fair.astype(np.int64) + unfair > WHOLE).any():
-            raise CertificateError("the shares of a box add up to more than all of it")
+            raise CertificateError("the shares of a box add up to more than 1")
         blocks.append((low, low + extent, fair, unfair))
     totals = _parse_json(payload)
     if not blocks:

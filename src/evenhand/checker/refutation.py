@@ -270,7 +270,7 @@ def _understand(content: Mapping[str, Any]) -> _Claim:
     if sum(sizes) != people or min(sizes) < 1:
         raise CertificateError(f"the cells hold {sum(sizes):,} people, and the file says {people:,}")
     if not 0 < accuracy <= 1 or need != _count_needed(accuracy, people):
-        raise CertificateError(f"an accuracy of {accuracy!r} is not that of {need:,} correct decisions of {people:,}")
+        raise CertificateError(f"an accuracy of {accuracy!r} does not equal {need:,} correct decisions of {people:,}")
     denominator = math.lcm(*sizes)
     shares = [[sum(cell[group]) * (denominator // sizes[group]) for cell in counts] for group in range(groups)]
     return _Claim(
@@ -306,7 +306,7 @@ def _read_cut(text: str, features: Sequence[tuple[int, ...]]) -> _Cut:
     for term in text.split():
         cell, factor = map(int, term.split(":"))
         if not 0 <= cell < len(features) or factor == 0:
-            raise CertificateError(f"the cut {text!r} is about no cell that there is")
+            raise CertificateError(f"the cut {text!r} refers to a cell that does not exist")
         terms.append((cell, factor))
     positive = sum(factor for _, factor in terms if factor > 0)
     if not terms or sum(factor for _, factor in terms) != 0 or len({cell for cell, _ in terms}) < len(terms):
@@ -402,14 +402,14 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
     for term in cuts_text.split():
         number, value = map(int, term.split(":"))
         if value < 0 or not 0 <= number < len(claim.cuts):
-            raise CertificateError("the multiplier of a cut is below 0, or of no cut that there is")
+            raise CertificateError("the multiplier of a cut is below 0, or its cut does not exist")
         cut = claim.cuts[number]
         highest = sum(
             factor_value * (high if factor_value > 0 else low)
             for factor_value, low, high in zip(cut.difference, place.low, place.high, strict=True)
         )
         if claim.family != "linear" or highest > 0:
-            raise CertificateError(f"cut {number} is not kept by all rules where the proof uses it")
+            raise CertificateError(f"cut {number} does not hold for all rules where the proof uses it")
         total -= value * cut.limit * claim.whole
         for cell, factor in cut.terms:
             price[cell] += value * factor * claim.whole
@@ -430,10 +430,10 @@ def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
         assert bound is not None
         if claim.bound is None and bound <= 1:
             raise CertificateError(
-                f"it is claimed that no rule reaches the floor, and proved is a gap of {float(bound):.6f}"
+                f"it is claimed that no rule reaches the floor, but the proof only shows a gap of {float(bound):.6f}"
             )
         if claim.bound is not None and Fraction(claim.bound) > max(bound, Fraction(0)):
-            raise CertificateError(f"a bound of {claim.bound:.9f} is claimed, and {float(bound):.9f} proved")
+            raise CertificateError(f"a bound of {claim.bound:.9f} is claimed, but only {float(bound):.9f} is proved")
         return
     better = _find_tree(claim, claim.bound)
     if better:
@@ -468,7 +468,7 @@ def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
     if claim.family == "any":
         return
     if any(entry not in (0, 1) for entry in decisions):
-        raise CertificateError("the witness decides by lot, and such rules do not")
+        raise CertificateError("the witness decides at random, but rules of this family do not")
     if claim.family == "tree":
         chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
     else:
@@ -477,7 +477,7 @@ def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
             sum(entry * has for entry, has in zip(weights, row, strict=True)) >= threshold for row in claim.features
         ]
     if [bool(entry) for entry in decisions] != chosen:
-        raise CertificateError("the witness does not decide as its weights or its tree say")
+        raise CertificateError("the decisions of the witness differ from its weights or its tree")
 
 
 def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
@@ -508,7 +508,7 @@ def _check_any_bound(claim: _Claim, content: Mapping[str, Any]) -> None:
     proof = str(content["proof"]["anything"]).removeprefix("bound ")
     bound = _add_up(claim._replace(family="any", cuts=()), anywhere, proof)
     if Fraction(float(content["any_bound"])) > max(bound, Fraction(0)):
-        raise CertificateError(f"a bound of {content['any_bound']} of any decisions is not proved")
+        raise CertificateError(f"a bound of {content['any_bound']} for arbitrary decisions is not proved")
 
 
 # Trees are enumerated completely.
@@ -569,7 +569,7 @@ def _count_again(claim: _Claim, content: Mapping[str, Any], people: People) -> N
     """
     rows, schema = people.individuals, people.schema
     if str(schema.target.favourable) != str(content.get("favourable")) or schema.target.name != content.get("target"):
-        raise CertificateError("the data decides something else, or something else is favourable there")
+        raise CertificateError("the data has another target or another favourable label")
 
     def column(text: str) -> Any:
         try:

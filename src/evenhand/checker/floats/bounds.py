@@ -1,7 +1,7 @@
 """Linear lower functions of every margin over a box, in float64 (compiled); see ``floats.network`` for their rounding.
 
-Each ReLU is replaced, from the last layer to the first, by a line on the right side of it, as ``bounds`` does in whole
-numbers.
+Each ReLU is replaced, from the last layer to the first, by a line on the correct side of it, as ``bounds`` does in
+integers.
 """
 
 from __future__ import annotations
@@ -142,8 +142,7 @@ def _choose_lines(net, k, w):
             w.state[k, h] = ON
         else:
             w.state[k, h] = MIXED
-            # From (a, 0) to (b, b). Any slope is sound, as the constant that goes with it is computed for the slope at
-            # hand.
+            # From (a, 0) to (b, b). Any slope is sound, because the constant is computed for this slope.
             w.chord[k, h] = min(1.0, b / (b - a)) if b > a else 1.0
 
 
@@ -164,7 +163,7 @@ def _bound_errors(net, k, w):
 
 @jit
 def _bound_layer(net, k, begin, end, low, high, w):
-    """Bound the units of layer k by lines over the box and by intervals; of several bounds the best."""
+    """Bound the units of layer k by lines over the box and by intervals; use the tightest."""
     for g in range(net.sizes[k]):
         # By intervals.
         a = b = net.biases[k - 1, g]
@@ -193,7 +192,7 @@ def _bound_layer(net, k, begin, end, low, high, w):
 def substitute_back(net, k, g, sign, flat, w):
     """Express ``sign`` times unit g of layer k by first units (``w.unit``) and columns; return the constant.
 
-    With ``flat``, the line below an unstable ReLU is 0, else 0 or z, the one with the smaller area between.
+    With ``flat``, the line below an unstable ReLU is 0; otherwise it is 0 or z, whichever encloses the smaller area.
     """
     constant = sign * net.biases[k - 1, g]
     current, following = w.coefficient, w.following
@@ -289,7 +288,7 @@ def least_base(net, begin, end, w):
 @jit
 def least_terms(net, low, high, column, w):
     """Compute the minimum of the terms of all attributes in a box."""
-    # Attributes vary independently in a box: the least of the sum is the sum of the leasts.
+    # Attributes vary independently in a box: the minimum of the sum is the sum of the minima.
     total = 0.0
     for i in range(len(net.line)):
         at = net.start[i]
@@ -370,7 +369,7 @@ def _keep_function(net, f, flat, constant, low, high, w):
 def choose_axis(net, low, high, w):
     """Select the attribute with the largest contribution to the relaxation gap; -1 if there is none."""
     # An undecided unit's lines miss its ReLU by -a b / (b - a) at z = 0, which is -a b / (b - a)^2 of its range; the
-    # 0.02 gives decided units a say too. This only steers: any cut is sound.
+    # 0.02 gives decided units some weight too. This only guides the search: any cut is sound.
     best, axis = -1.0, -1
     for i in range(len(net.line)):
         if low[i] == high[i]:

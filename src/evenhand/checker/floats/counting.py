@@ -2,8 +2,8 @@
 
 A condition is ``constant + sum of one term per attribute > 0``. Some attributes are listed: all their joint values are
 enumerated. The others are represented by a table of ``P(sum of the others >= least sum + j * step)``, for which every
-term is rounded down to a grid of this step. One of several conditions leads. On the attributes in the table each other
-condition exceeds it by at least the sum of the least differences of their terms, so one look-up decides them all.
+term is rounded down to a grid of this step. One of several conditions leads: on the tabled attributes, each other
+condition exceeds it by at least the sum of the minimum differences of their terms, so one look-up decides all of them.
 
 Rounding. With at most 1,024 attributes, a sum of terms errs by less than 2**-42 of the sum of their sizes. That
 includes the rounding to the grid, which may come out too high by 2**-50 of a term's size and 2**-52 of the span. This

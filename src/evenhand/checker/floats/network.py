@@ -45,7 +45,7 @@ MAX_AXES = 1024
 MAX_SIZE = 2.0**100
 """Maximum size of a sum in the network."""
 UNDERFLOW = 2.0**-900
-"""Upper bound on the loss by products that underflow."""
+"""Upper bound on the loss from products that underflow."""
 MAX_SEPARATE = 4
 """Maximum number of joint protected values that are bounded one by one."""
 UPWARD = 1 + 2.0**-30

@@ -100,7 +100,7 @@ def prove_boxes(net, question, low, high, claims, limits, parts, work):
         while n < max_parts and not _is_reached(claim, other, mass, fair, unfair, n):
             if _is_refuted(claim, other, mass, fair, unfair, n):
                 break
-            # The part with the most open mass is cut: it is there that most can be gained.
+            # The part with the most open mass is cut: most can be gained there.
             best, chosen = 0.0, -1
             for p in range(n):
                 open_mass = mass[p] * (1.0 - fair[p] - unfair[p])

@@ -1,1 +1,1 @@
-"""Certificates of tree ensembles: their boxes proved again in whole numbers."""
+"""Certificates of tree ensembles, whose boxes are proved again in integer arithmetic."""

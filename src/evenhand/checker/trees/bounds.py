@@ -13,7 +13,7 @@ from evenhand.checker.kernels import decide_sets, jit
 from evenhand.checker.trees.forest import MAX_LEAVES, MAX_WAITING
 
 FAR = 1 << 61
-"""Beyond all that margins can be."""
+"""Number beyond all margins."""
 
 
 @jit
@@ -28,7 +28,7 @@ def bound_box(f, w):
     """Bound all margins over the box ``w.low``, ``w.high``.
 
     Returns:
-        Whether they depend on the assignment anywhere in it, and whether all trees could be followed.
+        Whether the margins depend on the assignment anywhere in the box, and whether all trees could be followed.
     """
     margins, axes = len(f.base_low), len(f.cell) - 1
     for i in range(axes):
@@ -60,7 +60,7 @@ def bound_box(f, w):
 
 @jit
 def _share(f, i, low, high):
-    """Return the mass of cells of an axis, about."""
+    """Approximate the mass of cells of an axis."""
     # Running sums have one number more than there are cells, for every axis.
     at = f.cell[i] + i
     return float(f.before[at + high + 1] - f.before[at + low])
@@ -68,7 +68,7 @@ def _share(f, i, low, high):
 
 @jit
 def _follow_tree(f, w, tree):
-    """Follow a tree into all parts of the box: how many, and how many cuts there are; -1: too many."""
+    """Follow a tree into all parts of the box. Return the numbers of parts and cuts, -1 if there are too many."""
     begin, slots, kinds = f.place[tree], f.place[tree + 1] - f.place[tree], f.kinds[tree]
     for s in range(slots):
         i = f.axes[begin + s]
@@ -79,7 +79,7 @@ def _follow_tree(f, w, tree):
     w.at[0, :kinds] = f.root[tree]
     w.at_share[0] = 1.0
     waiting, leaves, visits = 1, 0, 0
-    # Invariant: the parts that wait and the leaves are disjoint and fill the box.
+    # Invariant: the pending parts and the leaves are disjoint and fill the box.
     while waiting:
         top = waiting - 1
         split_test = -1
@@ -117,7 +117,7 @@ def _follow_tree(f, w, tree):
         s = w.slot[i]
         low, high = w.at_low[top, s], w.at_high[top, s]
         cut = f.until[f.begin[split_test] + low] + 1
-        # The cut is before the first cell that answers otherwise. The lower part is pushed on the stack, the upper part
+        # The cut is before the first cell with the other result. The lower part is pushed on the stack, the upper part
         # stays.
         below = _share(f, i, low, cut - 1) / _share(f, i, low, high)
         w.visit[visits, 0] = i
@@ -241,8 +241,8 @@ def decide_box(f, w):
     margins, assignments = w.least.shape
     for p in range(assignments):
         w.sets[p] = (1 << f.labels) - 1
-    # The extremes of M over the box are the sums of those of its terms. Beyond ``above`` or ``below`` a margin rules
-    # one label of its pair out; both bounds of it hold, and the better one is taken.
+    # The extremes of M over the box are the sums of those of its terms. A margin beyond ``above`` or ``below`` rules
+    # out one label of its pair. Both of its bounds hold, and the tighter one is used.
     for m in range(margins):
         low = high = 0
         for i in range(len(f.cell) - 1):
@@ -273,13 +273,13 @@ def choose_cut(f, w):
         if total > best:
             best, chosen = total, i
     if chosen >= 0:
-        # The cut that divides the score about evenly.
+        # Choose the cut that divides the score most evenly.
         running, at = 0.0, f.cell[chosen]
         for c in range(w.low[chosen] + 1, w.high[chosen] + 1):
             running += w.score[at + c]
             if w.score[at + c] > 0 and 2 * running >= best:
                 return chosen, c
-    # Only sums are left: the axis whose terms differ the most, in the middle; else any with several cells.
+    # Only sums remain: cut the axis whose terms differ the most in the middle, or any axis with several cells.
     width = -1
     for i in range(axes):
         if w.low[i] == w.high[i]:

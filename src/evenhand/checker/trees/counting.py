@@ -1,9 +1,8 @@
-"""How much of a box an additive function holds above, below or between limits, in whole numbers (compiled).
+"""Count the mass of a box for which an additive function is within limits, in integers (compiled).
 
-The terms of some attributes are listed, all their joint values; the sum of the others is kept on a grid, every term
-moved down to it. A sum of n terms on the grid is at most the true one, and less by no more than n times (a step - 1).
-Masses are integers, with ``ALL`` for the whole population. Each is rounded down, and so all that is added up is too
-small.
+The joint values of some attributes are enumerated. The sum of the other terms is tabulated on a grid, to which every
+term is rounded down, so a sum of n terms is too low by at most n times (a step - 1). Masses are integers, with ``ALL``
+for the whole population. Each is rounded down, so their sums are lower bounds.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ ALL: int = 1 << 60
 """Mass of the whole population."""
 HALF_BITS = 30
 DOWN = 1 - 2.0**-48
-"""Takes off more than is rounded when a mass is made a share."""
+"""Factor that covers the rounding when a mass is converted to a share."""
 
 
 @jit
 def multiply(a, b):
-    """Return the product of two masses, at most three units too small."""
+    """Multiply two masses; the result is at most three units too small."""
     mask = (1 << HALF_BITS) - 1
     return (
         (a >> HALF_BITS) * (b >> HALF_BITS)
@@ -52,7 +51,7 @@ def collect_terms(f, w, m):
         first = low
         small, large = FAR, -FAR
         for c in range(low, high + 1):
-            # Neighbours with the same term are one.
+            # Neighbours with the same term are merged.
             if c < high and w.effect[m, at + c + 1] == w.effect[m, at + c]:
                 continue
             w.value[size] = w.effect[m, at + c]
@@ -78,10 +77,10 @@ def collect_terms(f, w, m):
 
 @jit
 def list_sums(w, axes, constant):
-    """List the joint values of some axes in ``w.joint``, and put the sum of the others on a grid.
+    """Enumerate the joint values of some axes in ``w.joint``, and put the sum of the others on a grid.
 
     Returns:
-        How many joint values; of the others: how many, their least sum, the step and how many steps there are.
+        Number of joint values; for the other axes, their number, smallest sum, step, and number of steps.
     """
     # Axes with the largest loss on the grid per number of values are listed first. w.number is negative for used axes.
     size = 1
@@ -98,7 +97,7 @@ def list_sums(w, axes, constant):
         if pick < 0:
             break
         start, n = w.start[pick], w.number[pick]
-        # The last value first, so that the sums to be added to are overwritten last.
+        # The last value comes first, so that no sum is overwritten before it is read.
         for a in range(n - 1, -1, -1):
             for k in range(size):
                 w.joint[a * size + k] = w.joint[k] + w.value[start + a]
@@ -131,7 +130,7 @@ def list_sums(w, axes, constant):
         top += reach
         copy_row(w.grid, w.other, top + 1)
         w.number[pick] = -n
-    # From here on grid[j] is the mass of fewer than j steps.
+    # Now grid[j] becomes the mass of sums of fewer than j steps.
     running = 0
     for j in range(top + 1):
         running, w.grid[j] = running + w.grid[j], running
@@ -141,7 +140,7 @@ def list_sums(w, axes, constant):
 
 @jit
 def mass_between(w, above, below, sums):
-    """Return at least the mass of people whose sum is greater than one limit and less than another."""
+    """Compute a lower bound on the mass of people whose sum is above one limit and below another."""
     size, unlisted, lowest, step, steps = sums
     mass = 0
     for k in range(size):
@@ -169,7 +168,7 @@ def none_outside(w, above, below, sums):
 
 @jit
 def count_shares(f, w):
-    """Return the shares of the box that the bounds prove fair and unfair, out of ``ALL``."""
+    """Compute the shares of the box that the bounds prove fair and unfair, as parts of ``ALL``."""
     margins, assignments = w.least.shape
     fair = unfair = 0
     for label in range(f.labels):
@@ -183,13 +182,13 @@ def count_shares(f, w):
             smallest, largest = min(smallest, w.most[m, p]), max(largest, w.most[m, p])
         axes, constant = collect_terms(f, w, m)
         sums = list_sums(w, axes, constant)
-        # The second label of the pair under every assignment, and the first.
+        # Masses of the second label of the pair under every assignment, and of the first.
         second_label = mass_between(w, f.above[m] - lowest, FAR, sums)
         first_label = mass_between(w, -FAR, f.below[m] - largest, sums)
         w.wins[f.pairs[m, 1]] += second_label - ALL
         w.wins[f.pairs[m, 0]] += first_label - ALL
         if margins == 1 and f.least == 2:
-            # The second under one assignment, and the first under another.
+            # Mass of the second label under one assignment and the first under another.
             unfair = mass_between(w, f.above[m] - highest, f.below[m] - smallest, sums)
             if none_outside(w, f.above[m] - highest, f.below[m] - smallest, sums):
                 return 0, ALL
@@ -202,7 +201,7 @@ def count_shares(f, w):
 
 @jit
 def _all_same(w, above, below, size):
-    """Return whether every listed joint value is decided for one label under all assignments."""
+    """Check whether every enumerated joint value is decided for one label under all assignments."""
     decided = True
     for k in range(size):
         decided = decided and (w.joint[k] > above or w.joint[k] < below)

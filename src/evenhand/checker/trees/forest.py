@@ -11,7 +11,7 @@ from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_LEAVES = 1 << 13
-"""Parts of a box that a tree is followed into; a box with more is cut first."""
+"""Maximum number of parts of a box that a tree distinguishes; a box with more parts is cut first."""
 MAX_WAITING = 1 << 11
 """Maximum number of pending parts."""
 LISTED = 4096
@@ -24,22 +24,22 @@ class WholeForest(NamedTuple):
     """Trees and domain in flat arrays.
 
     Attributes:
-        root: shape (trees + 1,), where the nodes of each tree begin; left, right: their children.
-        test: the question of each node; -1 at a leaf.
-        same: which leaves say the very same, one number each.
-        axis: the axis that each question is about; -1 if it is protected.
-        begin: where its answers begin in ``answer``, one per cell.
-        answer: whether a cell goes left; until: the last following cell with the same result.
-        assigned: which questions send which joint protected values to the left, (tests, assignments).
-        kind: of each assignment in each tree, (trees, assignments); kinds: how many there are.
-        first: an assignment of each kind, (trees, kinds).
+        root, left, right: Start of the nodes of each tree, shape (trees + 1,), and the children of each node.
+        test: Test of each node, -1 at a leaf.
+        same: Index of the outputs of each leaf, which leaves with equal outputs share.
+        axis: Axis of each test, -1 if it is protected.
+        begin: Start of the results of each test in ``answer``, which has one per cell.
+        answer, until: Whether a cell goes left, and the last following cell with the same result.
+        assigned: Whether a test sends a joint protected value to the left, shape (tests, assignments).
+        kind, kinds: Kind of each assignment in each tree, shape (trees, assignments), and number of kinds of each tree.
+        first: An assignment of each kind, shape (trees, kinds).
         place: Index of the first axis of each tree in ``axes``.
-        low, high: lower and upper bounds of each leaf in each margin, (nodes, margins).
-        base_low, base_high, above, below, pairs: see ``TreeMargins``.
-        largest: maximum size of a tree in a margin, (trees, margins).
-        cell: shape (axes + 1,), where the cells of each axis begin.
-        before: mass of an axis before each of its cells; an axis with n cells has n + 1 numbers.
-        labels, least: number of labels; number of different labels that counts as unfair treatment.
+        low, high: Lower and upper bounds on the term of each leaf in each margin, shape (nodes, margins).
+        base_low, base_high, above, below, pairs: See ``TreeMargins``.
+        largest: Maximum absolute value of a tree in a margin, shape (trees, margins).
+        cell: Start of the cells of each axis, shape (axes + 1,).
+        before: Mass before each cell of an axis; an axis with n cells has n + 1 numbers.
+        labels, least: Number of labels, and minimum number of different labels that counts as unfair treatment.
     """
 
     root: Integers
@@ -75,20 +75,22 @@ class TreeArrays(NamedTuple):
     """Work arrays of one thread.
 
     Attributes:
-        low, high: the current box.
-        slot: of each axis in the current tree; cut: which of the tree's axes are cut on the way through the box.
-        at, at_low, at_high, at_share: pending parts: a node for each kind, ranges of the tree's axes, share of mass.
-        leaf, leaf_low, leaf_high, leaf_share: parts in which every kind has reached a leaf.
-        visit: axis and first cell above of every cut on the way; visit_share: share of the mass that is cut.
-        term: of each of the tree's axes what each cell adds to the additive function; ends: its extremes.
-        chance: of each cell of a range; effect: the additive function of all trees, (margins, cells).
-        least, most: what margins exceed it by, (margins, assignments); plain_least, plain_most: the margins themselves.
-        score: score of a cut before each cell.
-        value, mass: different terms of each axis and their masses; start: where an axis begins; number: how many;
-            bottom: the least of them; span: by how much the greatest is more.
-        joint, weight: sums of the listed terms, and their masses.
-        grid, other: masses of the sums of the rest, in steps.
-        sets: labels that each assignment may give, as bits; wins: of each label the share that it surely is given to.
+        low, high: Current box.
+        slot, cut: Index of each axis in the current tree, and whether an axis of the tree is cut in the box.
+        at, at_low, at_high, at_share: Pending parts: a node for each kind, ranges of the tree's axes, and share of the
+            mass.
+        leaf, leaf_low, leaf_high, leaf_share: Parts in which every kind has reached a leaf.
+        visit, visit_share: Axis and first cell above of every cut, and share of the mass that is cut.
+        term, ends: Term of each cell of the tree's axes in the additive function, and the extremes of the function.
+        chance, effect: Share of each cell of a range, and the additive function of all trees, shape (margins, cells).
+        least, most: Bounds on the excess of margins over this function, shape (margins, assignments). plain_least,
+            plain_most: Bounds on the margins.
+        score: Score of a cut before each cell.
+        value, mass: Distinct terms of each axis, and their masses. start, number: First term of each axis, and number
+            of its terms. bottom, span: Smallest term of each axis, and its distance to the largest.
+        joint, weight: Sums of the listed terms, and their masses.
+        grid, other: Masses of the sums of the other terms, in steps.
+        sets, wins: Possible labels under each assignment, as bits, and proved share of each label.
     """
 
     low: Integers
@@ -133,7 +135,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
 
     Args:
         question: Question of the certificate.
-        least: minimum number of different outcomes that counts as unfair treatment.
+        least: Minimum number of different outcomes that counts as unfair treatment.
     """
     nodes, tests, margins = question.ensemble.nodes, question.tests, question.margins
     axis_of = {axis.position: i for i, axis in enumerate(question.axes)}
@@ -156,7 +158,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
         results = question.assigned[mine[axis[mine] < 0]]
         if not len(results):
             results = np.zeros((1, question.assigned.shape[1]), dtype=np.bool_)
-        # Joint protected values for which all of the tree's tests of protected attributes say the same are one kind.
+        # Joint protected values with equal results of all of the tree's tests of protected attributes are one kind.
         _, row, which = np.unique(results, axis=1, return_index=True, return_inverse=True)
         kinds.append(len(row))
         kind.append(which.ravel())
@@ -202,7 +204,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
 
 
 def tree_arrays_for(forest: WholeForest) -> TreeArrays:
-    """Return room for the boxes of a forest."""
+    """Allocate the work arrays for the boxes of a forest."""
     margins, assignments, axes = len(forest.base_low), forest.kind.shape[1], len(forest.cell) - 1
     cells, kinds = int(forest.cell[-1]), int(forest.kinds.max())
     slots = int(np.diff(forest.place).max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Prove the claims of many boxes about trees: each is bounded and counted as a whole, then cut where most is open."""
+"""Prove the claims of many boxes about trees: each box is bounded and counted, then its most open part is cut."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_PARTS = 4096
 
 
 class TreeProver:
-    """Proves shares of boxes of a question about trees.
+    """Prover of the shares of boxes for trees.
 
     Args:
         question: Question of the certificate.
-        least: minimum number of different outcomes that counts as unfair treatment.
+        least: Minimum number of different outcomes that counts as unfair treatment.
     """
 
     quick = True
@@ -37,20 +37,20 @@ class TreeProver:
 
     @property
     def compiled(self) -> bool:
-        """Whether its kernels have been compiled."""
+        """Whether the kernels are compiled."""
         return is_compiled(prove_boxes)
 
     def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Prove claims again, cutting boxes into few parts."""
+        """Prove the claims of boxes, each cut into few parts."""
         return self._prove(boxes, QUICK_PARTS)
 
     def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Prove claims again."""
+        """Prove the claims of boxes."""
         return self._prove(boxes, MAX_PARTS)
 
     def _prove(self, boxes: ClaimedBoxes, max_parts: int) -> list[BoxProof]:
         low, high, fair, unfair = boxes
-        # Claimed in parts of ALL, rounded up: a share of WHOLE parts is all of it.
+        # Claims in parts of ALL, rounded up; a share of WHOLE parts becomes ALL.
         claims = [[-(-int(parts) * ALL // WHOLE) for parts in shares] for shares in (fair, unfair)]
         claimed = np.array(claims, dtype=np.int64).T.copy()
         proved = np.zeros((len(low), 2), dtype=np.int64)
@@ -82,12 +82,13 @@ def prove_boxes(f, w, low, high, claimed, proved, parts, part_shares):
     """Prove claims about boxes.
 
     Args:
-        f, w: the trees, and work arrays.
-        low, high: boxes, shape (n, axes).
-        wanted: shares to reach, fair and unfair, out of ``ALL``, shape (n, 2).
-        proved: receives the proved shares, shape (n, 2).
-        parts: room for the parts of a box, (2, most + 1, axes).
-        known: of each part mass, shares proved fair and unfair, where to cut it, (most + 1, 5).
+        f, w: Trees, and work arrays.
+        low, high: Boxes, shape (n, axes).
+        claimed: Claimed fair and unfair shares, in parts of ``ALL``, shape (n, 2).
+        proved: Receives the proved shares, shape (n, 2).
+        parts: Work array for the parts of a box, shape (2, parts + 1, axes).
+        part_shares: Mass, proved fair and unfair shares, axis and cell of the next cut of each part, shape (parts + 1,
+            5).
     """
     max_parts = len(part_shares) - 1
     for b in range(len(low)):
@@ -128,7 +129,7 @@ def prove_boxes(f, w, low, high, claimed, proved, parts, part_shares):
 
 @jit
 def _sum_parts(part_shares, n, kind):
-    """Return the share of a box from those of its parts, rounded down; all of it if it is all everywhere."""
+    """Compute the share of a box from those of its parts, rounded down; ``ALL`` if all parts have it."""
     total, everywhere = 0, True
     for p in range(n):
         total += multiply(part_shares[p, 0], part_shares[p, kind])
@@ -138,7 +139,7 @@ def _sum_parts(part_shares, n, kind):
 
 @jit
 def _is_settled(part_shares, n, fair, unfair):
-    """Return whether the claim is reached, or so much is proved of one kind that the other cannot be."""
+    """Check whether the claim is reached, or contradicted by the proved share of the other kind."""
     proved_fair, proved_unfair = _sum_parts(part_shares, n, 1), _sum_parts(part_shares, n, 2)
     return (proved_fair >= fair and proved_unfair >= unfair) or proved_fair > ALL - unfair or proved_unfair > ALL - fair
 

@@ -1,9 +1,9 @@
 """Rebuild the question of a certificate about trees: the test results of all cells, and the leaves' terms in the
 margins.
 
-A margin says by its sign which of two labels, or bands of a score, beats the other. It is multiplied by the number of
-trees that are averaged, so that its terms are numbers of the model, or differences of two of them.
-In integer multiples of a small unit, each leaf is between two integers.
+The sign of a margin determines which of two labels, or bands of a score, beats the other. It is multiplied by the
+number of trees that are averaged, so that its terms are numbers of the model, or differences of two of them. In integer
+multiples of a small unit, each leaf is between two integers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ ROUNDINGS = 4
 
 
 class NodeQuestions(NamedTuple):
-    """The different questions that nodes ask.
+    """Distinct tests of the nodes.
 
     Attributes:
-        of: shape (nodes,), the question of each node; -1 at a leaf.
-        node: a node that asks it; position: of the attribute that it is about in the schema, -1 for none.
+        of: Test of each node, -1 at a leaf, shape (nodes,).
+        node, position: A node with each test, and position in the schema of the attribute that it reads, -1 for none.
     """
 
     of: Integers
@@ -53,11 +53,11 @@ class TreeMargins:
     """Terms of the leaves in the margins, in a separate unit for each margin.
 
     Attributes:
-        pairs: labels (a, b) of each margin: b beats a if it is positive.
-        labels: how many there are.
-        low, high: integer bounds on the terms of each node, shape (nodes, margins).
-        base_low, base_high: integer bounds on the constants of the margins.
-        above, below: b beats a if a margin is greater than ``above``, a beats b if it is less than ``below``.
+        pairs: Labels (a, b) of each margin: b beats a if it is positive.
+        labels: Number of labels.
+        low, high: Integer bounds on the terms of each node, shape (nodes, margins).
+        base_low, base_high: Integer bounds on the constants of the margins.
+        above, below: b beats a if a margin is greater than ``above``, and a beats b if it is less than ``below``.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -75,11 +75,11 @@ class RecordedTrees(RecordedDomain):
     """Trees, protected assignments and domain.
 
     Attributes:
-        ensemble: the model.
-        tests: the questions of its nodes.
-        assigned: which of them send which joint protected values to the left, (tests, assignments).
-        answers: of each question about another attribute, which of its cells go left.
-        margins: margins between labels.
+        ensemble: Model.
+        tests: Tests of its nodes.
+        assigned: Whether a test sends a joint protected value to the left, shape (tests, assignments).
+        answers: For each test of another attribute, which of its cells go left.
+        margins: Margins between labels.
     """
 
     ensemble: TreeEnsemble
@@ -97,11 +97,13 @@ def recorded_trees_of(
     Raises:
         CertificateError: The model, domain or population differs, cells do not partition the domain or contain people
             with different results, or the question is invalid for trees.
-        OptionError: the question asked makes no sense for this schema.
+        OptionError: The question is invalid for this schema.
     """
     require_fingerprint(statement, "trees", ensemble_fingerprint(ensemble))
     if statement.single != ensemble.single:
-        raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
+        raise CertificateError(
+            "the certificate assumes a rounding of the deployed model that the checker does not support"
+        )
     columns = tuple(plain_inputs(ensemble.schema) if ensemble.columns is None else ensemble.columns)
     tests = _number_tests(ensemble, columns)
     answers: list[Booleans | None] = [None] * len(tests.node)
@@ -158,7 +160,7 @@ def _answers_of_cells(
     """Compute which cells of an attribute a node sends to the left.
 
     Raises:
-        CertificateError: it sends some entries of a cell to the left, and some to the right.
+        CertificateError: It sends some entries of a cell to the left, and others to the right.
     """
     column = columns[int(ensemble.nodes.feature[node])]
     if cells.starts is None:
@@ -195,7 +197,7 @@ def _answers_of_cells(
         )
         same = low == high
     if not same.all():
-        raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
+        raise CertificateError(f"a cell of {attribute.name!r} holds several values that the model distinguishes")
     return results
 
 
@@ -204,13 +206,13 @@ def _answers_of_inputs(ensemble: TreeEnsemble, node: int, inputs: Floats) -> Boo
 
 
 def _switches(ensemble: TreeEnsemble, node: int) -> Floats:
-    """Return the inputs, increasing, after which a node may decide otherwise than at them."""
+    """List the inputs, in increasing order, after which the result of a node may change."""
     nodes = ensemble.nodes
     switches = [] if nodes.set_start[node] >= 0 else [float(nodes.threshold[node])]
     if nodes.zero_missing[node]:
         switches += [math.nextafter(-ZERO_THRESHOLD, -math.inf), ZERO_THRESHOLD]
     if nodes.set_start[node] >= 0:
-        # A category counts from its whole number on, up to the next.
+        # A category covers the inputs from its integer up to the next.
         switches += [math.nextafter(k, -math.inf) for k in range(32 * int(nodes.set_size[node]) + 1)]
     return np.array(sorted(switches))
 
@@ -232,8 +234,8 @@ def _answers_of_assignments(
             node = int(tests.node[test])
             inputs = evaluate_cell(columns[int(ensemble.nodes.feature[node])], schema.attributes[position], values)
             flags[test] = _answers_of_inputs(ensemble, node, inputs)
-        # A test is about one attribute, so the answers of joint values are those of their parts, joined. Equal
-        # columns are merged after each attribute, so that few are held at a time.
+        # A test reads one attribute, so the results for joint values are those for the single values, concatenated.
+        # Equal columns are merged after each attribute, so that few are in memory at a time.
         different = np.unique(flags, axis=1)
         joint = (results[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
         results = np.unique(joint, axis=1)
@@ -247,32 +249,31 @@ def _answers_of_assignments(
     return results
 
 
-# Margins, and how far the deployed model may be from them.
-#
-# It adds up leaves in float64, or in float32 where its library does. A sum of n numbers in any order errs by at most
-# n u / (1 - n u) times the sum of their sizes, u being the unit roundoff (Higham, "Accuracy and Stability of Numerical
-# Algorithms", 2nd ed., chapter 3). Every output is such a sum of the leaves of its trees and its base score. The
-# resolution of a sigmoid or softmax is that for networks, and 2**29 times finer in float64.
+# Margins, and bounds on their difference from the deployed model.  The model adds up leaves in float64, or in float32
+# if its library does. A sum of n numbers in any order errs by at most n u / (1 - n u) times the sum of their sizes, u
+# being the unit roundoff (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., chapter 3). Every output
+# is such a sum of the leaves of its trees and its base score. The resolution of a sigmoid or softmax is that for
+# networks, and 2**29 times finer in float64.
 
 
 def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMargins:
     """Return the margins of labels or bands.
 
     Raises:
-        CertificateError: they make no sense for these trees.
+        CertificateError: They are invalid for these trees.
     """
     link, classes = ensemble.link, len(ensemble.classes)
     if link == "identity":
-        raise CertificateError("certificates about numbers of trees are not known here", hint="update Evenhand")
+        raise CertificateError("certificates about numbers of trees are not supported", hint="update Evenhand")
     threshold, bands = statement.threshold, statement.bands
     if threshold is not None and (classes != 2 or not 0 < threshold < 1):
-        raise CertificateError(f"a threshold of {threshold:g} makes no sense for this model")
+        raise CertificateError(f"a threshold of {threshold:g} does not fit this model")
     if bands and (classes != 2 or link == "one-vs-rest"):
-        raise CertificateError("bands of a score make no sense for this model")
+        raise CertificateError("bands of a score do not fit this model")
     moved = threshold is not None and threshold != 0.5
     if moved and link == "one-vs-rest":
-        raise CertificateError(f"a threshold of {threshold:g} makes no sense for this model")
-    # Each margin is one output less another (-1: none), less a shift; a probability where outputs are such.
+        raise CertificateError(f"a threshold of {threshold:g} does not fit this model")
+    # Each margin is one output minus another (-1: none), minus a shift, or a probability if outputs are probabilities.
     if bands:
         labels = len(bands) + 1
         rising = link == "frequency" or ensemble.favourable == 1
@@ -314,13 +315,13 @@ def _probability_tie(ensemble: TreeEnsemble, threshold: float) -> float:
     """Compute the distance of a raw margin from a threshold beyond which the probability is on its side."""
     if ensemble.single:
         return probability_margin(threshold) / ensemble.steepness
-    # The logit moves by dt / (t (1 - t)) as the probability does by dt, but for a part of 2**-20.
+    # If the probability changes by dt, the logit changes by dt / (t (1 - t)), with a relative error of 2**-20.
     slope = 1 / (threshold * (1 - threshold))
     return (PROBABILITY * 2.0**-29 * 1.0005 * slope + 2.0**-52 * abs(log_odds(threshold))) / ensemble.steepness
 
 
 def _exact_margins(ensemble: TreeEnsemble, pairs: tuple[tuple[int, int], ...], labels: int) -> TreeMargins:
-    """Return margins of a single tree: nothing is added up, so that their signs say everything; at 0 the first wins."""
+    """Return margins of a single tree. Nothing is summed, so their signs decide exactly; at 0 the first label wins."""
     values = ensemble.nodes.values
     signs = np.stack([np.sign(values[:, b] - values[:, a]) for a, b in pairs], axis=1).astype(np.int64)
     nothing = np.zeros(len(pairs), dtype=np.int64)
@@ -333,7 +334,7 @@ def _rounded_margins(
     labels: int,
     margins: tuple[list[tuple[int, int]], list[float], list[float]],
 ) -> TreeMargins:
-    """Return margins whose zero is blurred by the rounding of the deployed model."""
+    """Return margins with an uncertain range around zero, because the deployed model rounds."""
     nodes, outputs = ensemble.nodes, len(ensemble.base)
     width = nodes.values.shape[1]
     largest = np.zeros(outputs)
@@ -348,7 +349,8 @@ def _rounded_margins(
     touched = 4 + 4 * len(ensemble.schema.attributes)
     rows = []
     for (plus, minus), shift, tie in zip(*margins, strict=True):
-        # Everything times the divisor; sizes are rounded upward by far more than adding them up can lose.
+        # All numbers are multiplied by the divisor, and sizes are rounded up by far more than the rounding error of
+        # their sum.
         sizes = largest[plus] + (largest[minus] if minus >= 0 else 0.0)
         start = abs(ensemble.base[plus]) + (abs(ensemble.base[minus]) if minus >= 0 else 0.0) + abs(shift) + tie
         magnitude = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-900
