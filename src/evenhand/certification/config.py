@@ -110,8 +110,8 @@ def check_edges(edges: Sequence[float], *, of_scores: bool = False) -> None:
     """Refuse edges that do not cut numbers, or scores, into bands.
 
     Raises:
-        OptionError: one is not finite, or no probability where scores are cut; they do not increase, or there are too
-            many.
+        OptionError: An edge is not finite, or not a probability if scores are cut; the edges do not increase; or there
+            are too many.
     """
     inside = all((0 < edge < 1) if of_scores else math.isfinite(edge) for edge in edges)
     if not inside or any(low >= high for low, high in itertools.pairwise(edges)) or len(edges) >= MOST_BANDS:

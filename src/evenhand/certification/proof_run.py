@@ -40,7 +40,7 @@ Prover: TypeAlias = Literal["linear", "arrays", "trees"]
 COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 40}
 """Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
-"""Minimum number of boxes of any effort."""
+"""Minimum number of boxes for any effort."""
 ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
 """Share of the time limit for the estimate, and its maximum in seconds. The rest is for proving."""
 
@@ -248,7 +248,7 @@ class Compilation:
         """Announce that a prover is prepared.
 
         Raises:
-            LimitError: its kernels would have to be compiled, and the time limit is too short for that.
+            LimitError: Its kernels are not compiled, and the time limit is too short to compile them.
         """
         if not self.allows(prover):
             seconds = COMPILE_SECONDS[prover]

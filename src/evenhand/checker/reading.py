@@ -83,7 +83,8 @@ class RecordedCells:
         count: Number of cells.
         form: ``listed`` (one entry each), ``bins`` (from ``starts`` to ``ends``), ``runs`` (``values`` consecutive
             integers each, from ``first`` to ``last``) or ``even`` (parts of equal width of ``first`` to ``last``).
-        weights: integer mass of each cell; None if each weighs as many as it has entries (for parts of a real: one).
+        weights: Integer mass of each cell. None if the mass of a cell is its number of entries (1 for parts of a real
+            number).
     """
 
     name: str
@@ -114,9 +115,9 @@ class ClaimedPartition(NamedTuple):
     """The boxes that answer one question of a certificate.
 
     Attributes:
-        least: minimum number of different outcomes that counts as unfair treatment.
+        least: Minimum number of different outcomes that counts as unfair treatment.
         boxes: Boxes with their claimed shares.
-        certified, falsified, of: the claimed totals.
+        certified, falsified, of: Claimed totals.
     """
 
     least: int
@@ -165,8 +166,8 @@ def read_certificate(path: Path) -> CertificateClaim:
     """Read a certificate.
 
     Raises:
-        DataError: there is no such file, or it is not a certificate, or one of an unknown format.
-        CertificateError: it is one, and broken.
+        DataError: The file does not exist, is not a certificate, or has an unknown format.
+        CertificateError: The certificate is damaged or invalid.
     """
     try:
         with path.open("rb") as file:
@@ -193,7 +194,7 @@ class _SectionReader:
         """Return tag and payload of the next section.
 
         Raises:
-            CertificateError: the file ends, or a checksum is wrong.
+            CertificateError: The file ends, or a checksum is wrong.
         """
         digest = self._digest.digest()
         head = self._read_exactly(12)

@@ -565,7 +565,7 @@ def _count_again(claim: _Claim, content: Mapping[str, Any], people: People) -> N
     """Count people by cell, group and true label.
 
     Raises:
-        CertificateError: the file has other counts.
+        CertificateError: The counts in the file differ from those of the people.
     """
     rows, schema = people.individuals, people.schema
     if str(schema.target.favourable) != str(content.get("favourable")) or schema.target.name != content.get("target"):

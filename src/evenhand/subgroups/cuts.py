@@ -224,7 +224,7 @@ def _round_number(low: float, middle: float, high: float) -> float:
 
 
 def equal_width_ends(numbers: Floats, cells: int, integral: bool) -> Floats:
-    """Compute equally spaced round ends, as in the published methods.
+    """Compute equally spaced round ends of cells, as in the published method.
 
     The width is 1, 2 or 5 times a power of ten. If there are few integers, each gets its own cell.
     """

@@ -199,7 +199,7 @@ def _examine(
     statistics = assess_candidates(tested, config, rng, margin=margin, null=null, tests=scan.tests)
     requested = statistics
     if len(queries):
-        # A climb may miss a larger gap than its own, so requested rule sets are a family of their own.
+        # A climb may miss a larger gap than the one it ends at, so requested rule sets are tested as a separate family.
         requested = assess_candidates(CandidateFamily.of_groups(table, queries), config, rng, margin=margin)
     return ExaminedFamily(tested, statistics, requested, scores, scan.starts)
 

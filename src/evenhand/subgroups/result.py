@@ -40,10 +40,10 @@ class Finding(ResultPart):
         found: Whether the gap is significant: ``adjusted_p`` is small enough, the adjusted interval excludes 0, and it
             does not rule out a gap of at least the margin.
         positives, rest_positives: Number of people with the outcome. None for means, samples and weighted rates.
-        z: Gap in standard errors under the null hypothesis, with its tail corrected for skewness. None for published
-            methods.
+        z: Gap in standard errors under the null hypothesis, with its tail corrected for skewness. None for the
+            published method.
         adjusted_p: Probability of a gap at least this clear in any subgroup if outcomes are unrelated to groups. None
-            for published methods.
+            for the published method.
         under: Position of the finding that explains this gap.
         explains: Number of findings that this one explains, listed or not.
         others: Number of other descriptions of the same people.
@@ -152,7 +152,7 @@ class SubgroupResult(Result):
             ``above`` a level.
         number: Number that subgroups are compared by. Gaps and means are in its unit. None for labels.
         control: Multiple-testing correction: ``max-t`` (no false finding at all, with ``confidence``), or ``none`` for
-            published methods.
+            the published method.
         confidence: Confidence level of the intervals.
         critical: Half width of the adjusted intervals in standard errors. None if nothing is adjusted.
         margin: Gaps that are certainly smaller are not significant.

@@ -71,7 +71,7 @@ class SubsetScan:
 
     @property
     def tests(self) -> float:
-        """Upper bound of the number of rule sets that climbs can reach."""
+        """Upper bound on the number of rule sets that climbs can reach."""
         return float(2.0 ** min(int(self._cells.values.sum()), 1000))
 
     @property
@@ -169,7 +169,7 @@ def _rule_length(cut: AttributeCut, rule: Booleans) -> float:
 
 
 def _make_starts(family: RuleSetFamily, rng: np.random.Generator) -> tuple[Booleans, NDArray[np.int64]]:
-    """Make the starts, shape (starts, attributes, values), and the attribute that each climb changes first."""
+    """Build the starts, shape (starts, attributes, values), and the attribute that each climb changes first."""
     widths = np.array([len(cut.names) for cut in family.cuts])
     # The first start of each attribute includes all people.
     starts = np.tile(np.arange(widths.max()) < widths[:, None], (len(widths) + RANDOM_STARTS, 1, 1))

@@ -51,7 +51,7 @@ def find_occupied_cells(codes: Integers, counts: Integers | None = None) -> Occu
 
 
 class ConjunctionSums:
-    """Sums over all conjunctions of one rule on each of some attributes.
+    """Sums over all conjunctions that have one rule on each of some attributes.
 
     Args:
         family: Rules of all attributes.

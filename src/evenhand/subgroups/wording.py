@@ -189,7 +189,7 @@ def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
 def describe_tested(result: SubgroupResult) -> str:
     """Describe the tested subgroups and the guarantee of the correction. The text follows the number of subgroups."""
     if result.method != "exact":
-        return f"of {result.rule_sets:,} there are, by the published method {result.method}"
+        return f"of {result.rule_sets:,} rule sets, by the published method {result.method}"
     if result.starts is not None:
         return (
             f"subgroups that climbs from {result.starts} starts end at, out of more than {result.rule_sets:,} rule "

@@ -32,8 +32,9 @@ SHARED_CELLS = 2048
 MAX_CELLS = 2**30
 """Maximum number of cells of an integer attribute. With more values, a cell holds several consecutive ones."""
 MAX_HELD, HELD_SHARE = 512, 0.125
-"""Maximum number, and maximum share of all values, of the values with mass that are listed without the others. Bounds
-then need a table of terms instead of one slope."""
+"""Maximum number of values with mass, and maximum share of all values, for which only the values with mass get cells.
+Bounds then need a table of terms instead of one slope.
+"""
 
 
 @dataclass(frozen=True)

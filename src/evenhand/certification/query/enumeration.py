@@ -122,7 +122,7 @@ def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
     """Compute outcomes from the sets of possible labels (as bits) under each assignment, shape (assignments, n).
 
     Args:
-        possible: the sets.
+        possible: Sets of possible labels.
         least: Minimum number of different labels that counts as unfair.
     """
     kinds, kind = np.unique(possible, axis=1, return_inverse=True)

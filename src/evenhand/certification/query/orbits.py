@@ -180,7 +180,7 @@ def orbit_question_of(
     Raises:
         OptionError: As for ``query_of``; or the population's strata do not determine the counterparts, or there are too
             many orbits.
-        SchemaError: an unknown name.
+        SchemaError: A name is unknown.
     """
     schema = network.schema
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))

@@ -22,18 +22,19 @@ class BoundArrays(NamedTuple):
     """Work arrays of one thread.
 
     Attributes:
-        low, high: bounds of units before ReLU, (layers, units).
-        state: OFF, ON or MIXED; chord: slope of the line through both ends.
-        error: float32 errors of units, (layers, units).
-        near, far: smallest and largest entry of each attribute in the box.
-        coefficient, following: coefficients of a layer on the way back.
-        unit: those of first units when it has come there; column: of columns.
-        function: final coefficients, (functions, slopes, columns).
-        constant: final constants, (functions, slopes).
-        least: least values over the box, (functions, slopes).
-        offset: constants under each assignment where all are bounded together, (signs, slopes, assignments).
-        sets: possible labels under each assignment, as bits, (assignments,).
-        weight: size of all final coefficients of first units; spread: how wide each attribute makes first units.
+        low, high: Bounds of units before ReLU, shape (layers, units).
+        state, chord: OFF, ON or MIXED, and the slope of the line through both ends of ReLU, shape (layers, units).
+        error: Float32 errors of units, shape (layers, units).
+        near, far: Smallest and largest entry of each attribute in the box.
+        coefficient, following: Coefficients of a layer and of the layer before, in the backward pass.
+        unit, column: Coefficients of the first units at the end of the backward pass, and of the columns.
+        function: Final coefficients, shape (functions, slopes, columns).
+        constant: Final constants, shape (functions, slopes).
+        least: Minima over the box, shape (functions, slopes).
+        offset: Constants under each assignment if all are bounded together, shape (signs, slopes, assignments).
+        sets: Possible labels under each assignment, as bits, shape (assignments,).
+        weight, spread: Sum of the absolute final coefficients of the first units, and width of the first units by
+            attribute.
     """
 
     low: Floats
@@ -57,7 +58,7 @@ class BoundArrays(NamedTuple):
 
 
 def bound_arrays(net: FloatNetwork, functions: int) -> BoundArrays:
-    """Fresh work arrays."""
+    """Allocate the work arrays."""
     layers, widest = len(net.sizes), net.pads.shape[1]
     axes, columns = len(net.line), net.columns.shape[1]
     return new_arrays(

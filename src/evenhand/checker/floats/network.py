@@ -68,7 +68,7 @@ class FloatNetwork(NamedTuple):
         columns: Terms of the columns in the first units, shape (units, columns).
         bases: Constants of the first units, shape (assignments, units).
         caps: Maximum of the activation of each first unit; infinity for ReLU.
-        weights: shape (layers, to, from); biases: (layers, to).
+        weights, biases: Weights, shape (layers, to, from), and biases, shape (layers, to).
         pads: Bound on the float64 error of each unit's bounds, shape (layers + 1, units).
         terms: Sizes of the constant terms of the first units.
         gammas: Relative float32 error of a sum, per layer of units.

@@ -43,7 +43,7 @@ class SearchConfig(Config):
     as_published: bool = setting(
         False, "change the protected attributes alone, without the rules of the schema and the evidence of the data"
     )
-    samples: int = setting(SAMPLES, "individuals drawn for each flip rate; 0 measures none", ge=0)
+    samples: int = setting(SAMPLES, "individuals drawn for each flip rate; 0 skips the rates", ge=0)
     confidence: float = setting(0.95, "confidence level of the rates' intervals", gt=0, lt=1)
     most_examples: int = setting(20, "profiles shown in full", ge=0)
     seed: int = setting(0, "same seed, same result", ge=0)

@@ -168,7 +168,7 @@ class ProfileTable:
 
     @property
     def favoured(self) -> dict[str, int]:
-        """Number of profiles by protected value of the best treated assignment, if its label is favourable."""
+        """Number of profiles by the protected value of the best treated assignment, if its label is favourable."""
         labels = self.profiles.labels[np.arange(len(self)), self.pairs.better]
         values = self.assignments[self.pairs.better[labels == self.favourable]]
         counts: dict[str, int] = {}

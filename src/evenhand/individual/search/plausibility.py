@@ -34,7 +34,7 @@ MAX_ERROR_P = 0.01
 """Maximum probability of a count this low, given that ratio, for the pair to count as an error."""
 
 FIRST_DEPTH = 256
-"""Number of people with the lowest values among whom the first of each group are searched at first."""
+"""Number of people with the lowest values in the initial search for the first people of each group."""
 
 
 @dataclass(frozen=True)

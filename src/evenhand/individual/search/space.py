@@ -463,7 +463,7 @@ class ProfileSpace:
 
 
 def _step_size(attribute: Attribute) -> float:
-    """Return the size of one move: to the next value, or about a hundredth of a long range."""
+    """Return the size of one move: to the next value, or about 1 % of a long range."""
     span = attribute.last - attribute.first
     if attribute.kind == "real":
         return span / STEPS
@@ -471,7 +471,7 @@ def _step_size(attribute: Attribute) -> float:
 
 
 def _take_in_turns(cluster: Integers, n: int) -> Integers:
-    """Return the positions of n rows, one of each cluster in turn: shape (m,), m at most n."""
+    """Select the positions of n rows, one from each cluster in turn: shape (m,), m at most n."""
     order = np.argsort(cluster, kind="stable")
     turn = np.empty_like(order)
     turn[order] = np.arange(len(order)) - np.searchsorted(cluster[order], cluster[order])

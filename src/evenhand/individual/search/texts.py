@@ -239,7 +239,7 @@ def search_texts(
 
 
 def _build_finding(case: SlotCase, labels: Integers, scores: Floats, classes: Sequence[Any]) -> TextFinding | None:
-    """Build the finding of one text from labels and scores by group, or None if all labels are equal."""
+    """Build the finding for one text from labels and scores by group, or None if all labels are equal."""
     pairs = find_widest_pairs(labels[None], scores[None], np.ones((1, len(labels)), dtype=np.bool_))
     if not pairs.differs[0]:
         return None

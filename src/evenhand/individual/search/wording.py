@@ -157,7 +157,7 @@ def _next_step(result: SearchResult) -> NextStep:
     if result.profiles:
         return NextStep("read the pairs (--html FILE), keep them as tests (--save-tests FILE)")
     if result.noise_test is not None and result.noise_test.noise:
-        return NextStep("differences of single answers may be noise: evenhand audit compares them with it")
+        return NextStep("differences of single answers may be noise, which evenhand audit measures")
     if result.rate is not None and isinstance(estimate := result.rate.rate, Estimated):
         return NextStep(
             f"with {format_level(estimate.confidence)} confidence at most {format_percent(estimate.high)} are "

@@ -1,1 +1,1 @@
-"""Published methods."""
+"""The published method."""

@@ -1,4 +1,4 @@
-"""Options and results of published methods, and their sampling loop."""
+"""Options and results of the published method, and its sampling loop."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from evenhand.subgroups.rules import Rules, describe_rules
 
 
 def check_options(config: SubgroupConfig, *measures: str, unsupported: Collection[str] = ()) -> None:
-    """Refuse options that a published method does not support.
+    """Refuse options that the published method does not support.
 
     Args:
         config: Options.
         measures: Supported measures.
-        unsupported: Other unsupported options. No published method supports ``per``, ``judged`` and ``budget``.
+        unsupported: Other unsupported options. ``per``, ``judged`` and ``budget`` are never supported.
 
     Raises:
         OptionError: An unsupported option differs from its default.
@@ -53,7 +53,7 @@ def sensitive_names(people: People, config: SubgroupConfig) -> tuple[str, ...]:
 
 
 def build_result(people: People, config: SubgroupConfig, /, **fields: Any) -> SubgroupResult:
-    """Build the result of a published method, which has no correction for multiple testing and no minimum size."""
+    """Build the result of the published method, which has no correction for multiple testing and no minimum size."""
     shared = {name: getattr(config, name) for name in ("method", "measure", "confidence", "margin", "support", "seed")}
     defaults = {"control": "none", "critical": None, "min_size": 1, "people": len(people), "seconds": 0.0}
     return SubgroupResult(**shared | defaults | fields, table_reading=people.reading)

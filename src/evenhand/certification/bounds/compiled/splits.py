@@ -141,7 +141,7 @@ def halving_cell(i, low, high, axes):
 
 @inlined
 def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
-    """Split a box by its plan into the lanes, ``cutting`` parts without mass away. Gives their number."""
+    """Split a box by its plan into lanes, without the massless parts if ``cutting``. Return their number."""
     attributes = box_low.shape[0]
     for i in range(attributes):
         lo[i, 0] = box_low[i]

@@ -74,10 +74,10 @@ def fill_table(table, terms, grid, room, d):
 
     Args:
         table: At least grid + 2 entries.
-        terms: the ``IndependentTerms``.
-        grid: number of steps.
+        terms: Terms of the sum.
+        grid: Number of steps.
         room: Maximum number of enumerated joint values, at most ``MAX_ATOMS``.
-        d: work arrays.
+        d: Work arrays.
     """
     # The arrays are named before the loops: read out of a named tuple inside them, they take longer.
     value, chance, at, n, order, left_out = terms.value, terms.chance, terms.at, terms.n, terms.order, terms.left_out

@@ -139,7 +139,7 @@ class TreeEngine:
 
 
 def compile_tree_engine(query: TreeQuery, jobs: int, *, recording: bool = False) -> TreeEngine:
-    """Collect the leaves and make sure that the kernels are compiled, which takes long on their first use."""
+    """Collect the leaves and make sure that the kernels are compiled, which takes time on their first use."""
     engine = TreeEngine(query, jobs, recording=recording)
     engine.expand(engine.root(), 2.0, 0)
     return engine
@@ -151,9 +151,9 @@ class TreeSearch(BestFirst[TreeFrontier]):
 
     Attributes:
         bounder: Bounder of the boxes of one query.
-        recorder: takes final boxes.
+        recorder: Recorder of the final boxes.
         watch: Ends the run if it decides too little.
-        pace: Boxes that a call takes up.
+        pace: Number of boxes per call.
     """
 
     bounder: TreeEngine

@@ -180,7 +180,7 @@ def collect_leaves(left, right, of, root, tests, is_set, flags, full, room):
         room: Maximum number of leaves.
 
     Returns:
-        Keys, node and assignments of each leaf, and the number of leaves; -1 if they exceed the room.
+        Keys, node and assignments of each leaf, and the number of leaves; -1 if there are more than ``room``.
     """
     # Depth first. Invariant: the entries of the stack and the leaves partition the pairs of a point and an assignment.
     n, assignments = len(full), flags.shape[1]
@@ -305,7 +305,7 @@ def _scale_margins(
     away = np.ceil((query.slack + _folding_error(query, trees)) * scale)
     away = np.minimum(away, 2.0**60).astype(np.int64) + trees // 2 + 2
     above, below = away, -away
-    # Where nothing rounds, the signs of a single tree decide, and zero is for the first label.
+    # If nothing is rounded, the signs of a single tree decide, and zero means the first label.
     exact = query.slack == 0
     values[exact] = np.sign(terms.T[exact])
     return np.ascontiguousarray(values), base, np.where(exact, 0, above), np.where(exact, 1, below), scale

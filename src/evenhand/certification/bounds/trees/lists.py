@@ -46,7 +46,7 @@ class TreeWorkspace(NamedTuple):
         lo, hi: Cells of the current box.
         inner, outer: First and last cells of the part that is entered, and of the boxes around it.
         effect, gap: Effect of each cell on the margin, and gain of a cut before it.
-        single: Whether a cell of a set has a row of its own in a table.
+        single: Whether a cell of a set has a separate row in a table.
         total: Gain of all cuts of each attribute.
         place, weight: Row of each cell in a table, and weight of the rows.
         table: Sums at the points.
