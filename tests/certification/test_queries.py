@@ -376,7 +376,7 @@ def test_what_makes_no_sense(options: dict, said: str) -> None:
 
 def test_a_threshold_needs_two_labels() -> None:
     case = next(case for seed in range(500) if len((case := random_case(seed)).network.classes) > 2)
-    with pytest.raises(OptionError, match="a threshold is for models with two labels"):
+    with pytest.raises(OptionError, match="a threshold requires a model with two labels"):
         prove(case.network, threshold=0.3)
     assert prove(case.network).threshold is None
 

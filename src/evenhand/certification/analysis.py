@@ -179,7 +179,7 @@ def _require_independent(config: CertifyConfig, certificate: Path | str | None) 
     """
     if config.as_published:
         raise OptionError(
-            "as published, a population of independent attributes is needed, not one by the rules",
+            "as_published requires a population of independent attributes, which ignores the rules",
             hint="measure by product_of_marginals, or leave as_published out",
         )
     if certificate is not None:
@@ -236,7 +236,7 @@ def _question_of(
     from evenhand.certification.bounds.trees.question import tree_query_of
 
     if config.arrays:
-        raise OptionError("models of trees are not certified on arrays", hint="leave `arrays=` out")
+        raise OptionError("trees cannot be certified on arrays", hint="leave `arrays=` out")
     if config.tolerance is not None:
         return tree_difference_query_of(model, config.tolerance, config.protected, population, where=config.where)
     return tree_query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]

@@ -36,18 +36,18 @@ class CertifyConfig(Config):
     as_published: bool = setting(False, "change the protected attributes alone and ignore the rules of the schema")
     where: tuple[str, ...] = setting((), "condition on the population, such as 'age >= 18'")
     threshold: float | None = setting(
-        None, "of two labels, give the second if its probability exceeds this, not a half"
+        None, "with two labels, predict the second if its probability exceeds this instead of 0.5"
     )
     tolerance: float | None = setting(
-        None, "of a model that gives a number: treat people fairly whose number changes by no more than this", ge=0
+        None, "for a model that predicts a number: changes of up to this size are fair", ge=0
     )
     bands: tuple[float, ...] = setting(
         (),
-        "compare bands of the favourable label's score instead of labels, cut at these scores, like 0.3,0.6; of a "
-        "model that gives a number, bands of it, like 150,200",
+        "compare bands of the favourable label's score instead of labels, cut at these scores, such as 0.3,0.6; for a "
+        "model that predicts a number, bands of the number, such as 150,200",
     )
     outcomes: int = setting(
-        2, "of several labels or bands: prove too who can get 3 different ones, and so on up to this many", ge=2
+        2, "with several labels or bands, also prove who can get 3 different ones, and so on up to this number", ge=2
     )
     time_limit: float | None = setting(None, "time limit in seconds", unit="seconds", gt=0)
     max_boxes: int | None = setting(None, "maximum number of boxes", ge=1)
@@ -68,7 +68,7 @@ class CertifyConfig(Config):
     seed: int = setting(0, "same seed, same result", ge=0)
     confidence: float = setting(0.99, "confidence level of the estimate's interval", gt=0, lt=1)
     samples: int = setting(20_000, "number of people drawn from undecided boxes", ge=1)
-    counterexamples: int = setting(100, "counterexamples listed, at most", ge=0)
+    counterexamples: int = setting(100, "maximum number of counterexamples listed", ge=0)
     enumeration: bool = setting(True, "enumerate small domains instead of proving boxes")
     jobs: int | None = setting(None, "threads; by default one per available processor", ge=1)
     arrays: bool = setting(False, "bound networks by matrix products, the default for wide ones")

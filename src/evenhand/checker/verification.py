@@ -178,7 +178,7 @@ def verify_boxes(
                     verification.failed[k] = again
                     slow += 1
             looked += 1
-            say("proving boxes again that are in doubt", looked / max(1, len(chosen)))
+            say("proving the remaining boxes again", looked / max(1, len(chosen)))
             state.save()
         verification.interrupted = bool(interrupts.count)
     state.save(now=True)

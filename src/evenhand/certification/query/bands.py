@@ -49,11 +49,11 @@ class ScoreBands:
         """
         if len(classes) not in (0, 2):
             raise OptionError(
-                f"bands are of a number, or of the score of models with two labels, and this one has {len(classes)}",
-                hint="leave the bands out: its labels are compared",
+                f"bands require a number or two labels, but this model has {len(classes)} labels",
+                hint="leave the bands out to compare its labels",
             )
         if threshold is not None:
-            raise OptionError("a threshold cuts the score in two, and bands cut it too", hint="leave one of them out")
+            raise OptionError("a threshold and bands exclude each other", hint="leave one of them out")
         check_edges(edges, of_scores=bool(classes))
         return cls(tuple(float(edge) for edge in edges), favourable, of_number=not classes)
 

@@ -230,7 +230,7 @@ def orbit_question_of(
         )
     if len(orbits) > MAX_ORBITS:
         raise OptionError(
-            f"{', '.join(hub)} have so many joint values that {len(orbits):,} questions were to be asked, more than "
+            f"{', '.join(hub)} have so many joint values that {len(orbits):,} questions would be needed, more than "
             f"{MAX_ORBITS:,}",
             hint="protect fewer attributes at once, bin a number, or ask as published: `as_published=True`",
         )

@@ -500,8 +500,8 @@ def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tupl
     if len(network.classes) != 2:
         if threshold is not None:
             raise OptionError(
-                f"a threshold is for models with two labels, and this one has {len(network.classes)}",
-                hint="leave it out: the label with the largest output is given",
+                f"a threshold requires a model with two labels, but this one has {len(network.classes)}",
+                hint="leave it out to predict the label with the largest output",
             )
         return None, 0.0, ACTIVATION_ERROR
     if threshold is None:

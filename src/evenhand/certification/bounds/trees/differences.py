@@ -77,8 +77,8 @@ def tree_difference_query_of(
     outputs = len(ensemble.base)
     if outputs > 2:
         raise OptionError(
-            f"a tolerance is for models that give a number, and this one gives one of {outputs} labels",
-            hint="leave it out: the labels are compared",
+            f"a tolerance requires a model that predicts a number, but this one predicts one of {outputs} labels",
+            hint="leave it out to compare the labels",
         )
     fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
     question = tree_question(ensemble, protected, population, where=where)

@@ -416,8 +416,8 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
     pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
     if classes != 2 and threshold is not None:
         raise OptionError(
-            f"a threshold is for models with two labels, and this one has {classes}",
-            hint="leave it out: the label with the largest output is given",
+            f"a threshold requires a model with two labels, but this one has {classes}",
+            hint="leave it out to predict the label with the largest output",
         )
     if threshold is not None and not 0 < threshold < 1:
         raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
@@ -428,7 +428,9 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
     shift = 0.0
     if limit is not None and limit != 0.5:
         if ensemble.link == "one-vs-rest":
-            raise OptionError("with one-vs-rest probabilities, only the larger one can decide", hint="no threshold")
+            raise OptionError(
+                "with one-vs-rest probabilities, only the larger one can decide", hint="leave the threshold out"
+            )
         if ensemble.link == "frequency":
             fold, shift = identity[:, 1:], limit
         else:
