@@ -17,6 +17,7 @@ from postgres import new_store_url, own_postgres, postgres, postgres_url, store_
 from service_process import ServiceProcess
 from service_settings import FINITE, GUARD, LABELLED, PLAN
 
+from evenhand.cli.main import main
 from evenhand.service import ServiceConfig
 
 __all__ = ["new_store_url", "own_postgres", "postgres", "postgres_url", "store_url"]
@@ -99,3 +100,20 @@ def served(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
     yield start
     for one in started:
         one.kill()
+
+
+@pytest.fixture
+def evenhand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[Any, str, str]]:
+    """Function that runs a command, and returns its exit code, standard output and standard error."""
+
+    def run(*arguments: Any) -> tuple[Any, str, str]:
+        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return left.value.code, said.out, said.err
+
+    return run

@@ -88,21 +88,21 @@ def service_file(database: str, guarded: Mapping[str, Any] | None = None, *, spa
     """The text of a service's file: three shields, the last one with this kappa, and perhaps a guarded generator."""
     lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
     for name, plan in (("loans", LOANS), ("hiring", HIRING), ("spare", {**LOANS, "kappa": spare})):
-        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}"]
-    lines += ["[[monitors]]", 'name = "hired"', f"config = {_toml(HIRED)}"]
+        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {to_toml(plan)}"]
+    lines += ["[[monitors]]", 'name = "hired"', f"config = {to_toml(HIRED)}"]
     gap = {"groups": {"by": ["group"], "values": {"group": ["men", "women"]}}, "watch": HIRED["watch"][:1]}
-    lines += ["[[monitors]]", 'name = "lent"', 'shield = "loans"', f"config = {_toml(gap)}"]
+    lines += ["[[monitors]]", 'name = "lent"', 'shield = "loans"', f"config = {to_toml(gap)}"]
     if guarded is not None:
-        lines += ["[[guards]]", 'name = "pictures"', f"config = {_toml(guarded)}"]
+        lines += ["[[guards]]", 'name = "pictures"', f"config = {to_toml(guarded)}"]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def to_toml(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(name)} = {to_toml(one)}" for name, one in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(to_toml, value)) + "]"
     return json.dumps(value)
 
 

@@ -58,3 +58,12 @@ GUARD: dict[str, Any] = {
     },
     "classifier": {"kind": "studio"},
 }
+SMALL_GUARD: dict[str, Any] = {
+    **GUARD,
+    "specifications": [{"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5}],
+    "generator": {"kind": "studio"},
+}
+WATCH: dict[str, Any] = {
+    "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
+    "watch": [{"gap": "selection_rate", "tolerance": 0.02}],
+}

@@ -13,7 +13,6 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 from sqlalchemy import update
 from worked_streams import PARITY
 
-from evenhand.cli.main import main
 from evenhand.errors import StoreError
 from evenhand.service import Database, KeyStore, Ledger, ServiceConfig, replay_stored_logs
 from evenhand.service.api.context import build_streams
@@ -43,19 +42,6 @@ def _fill(database: Database, count: int) -> Ledger:
         asked = {"op": "decide", "id": f"{n}", "group": ("women", "men")[n % 2], "recommendation": n % 3 % 2}
         ledger.submit("loans", asked, id=f"{n}").result(30)
     return ledger
-
-
-@pytest.fixture
-def evenhand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    def run(*arguments: Any) -> tuple[Any, str, str]:
-        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code, said.out, said.err
-
-    return run
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra serve")
 
 from service_settings import LABELLED
+from service_settings import SMALL_GUARD as GUARD
 from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
@@ -27,12 +28,6 @@ from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entr
 
 GROUPS = {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}}
 HORIZON = 4
-GUARD: dict[str, Any] = {
-    "conditions": [{"name": "leader", "keywords": ["leader"]}],
-    "specifications": [{"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5}],
-    "generator": {"kind": "studio"},
-    "classifier": {"kind": "studio"},
-}
 
 
 def plan(kappa: str = "1/2", **changes: Any) -> dict[str, Any]:

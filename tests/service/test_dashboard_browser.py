@@ -9,9 +9,9 @@ pytest.importorskip("playwright", reason="needs playwright")
 from browsing import Site
 from in_thread import answer_now
 from playwright.sync_api import expect, sync_playwright
+from service_settings import GUARD, PLAN, WATCH
 
 from browser import ARGUMENTS, CHECK, CHROMIUM
-from conftest import GUARD, PLAN
 from evenhand.service import KeyStore
 from evenhand.service.generation.guards import GuardedRequest
 
@@ -20,10 +20,6 @@ if CHROMIUM is None:
 
 expect.set_options(timeout=20_000)  # as long as the page may take over an action; many things may run beside it
 
-WATCH = {
-    "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
-    "watch": [{"gap": "selection_rate", "tolerance": 0.02}],
-}
 PEOPLE = [(f"person {i}", *one) for i, one in enumerate([("women", 0), ("men", 1), ("women", 0), ("men", 1)] * 20)]
 
 

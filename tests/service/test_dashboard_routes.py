@@ -60,26 +60,22 @@ def test_rows_of_a_shield_say_what_was_answered(decided):
     assert stands["interventions"] == sum(one["intervened"] for one in answers)
 
 
-def test_every_kind_of_store(described, store_url):
-    from starlette.testclient import TestClient
-
-    from evenhand.service import create_app
-
+def test_every_kind_of_store(described, store_url, serving_client):
     described["service"]["database"] = store_url
-    with TestClient(create_app(ServiceConfig.read(described))) as client:
-        for i in range(6):
-            client.post("/v1/shields/loans/decisions", json={"id": f"{i}", "group": "men", "recommendation": 1})
-            client.post("/v1/images/generations", json={"prompt": "a leader"})
-        assert [one["name"] for one in ask(client, "")["streams"]] == ["finite", "labelled", "loans", "studio"]
-        for name in ("loans", "studio"):
-            assert ask(client, f"/streams/{name}")["number"] >= 6
-            rows = ask(client, f"/streams/{name}/window")["rows"]
-            found = ask(client, f"/streams/{name}/rows", limit=100)
-            assert found["rows"] == rows[::-1]
-            some = ask(client, f"/streams/{name}/rows", marked=True, text="e", since=rows[2]["at"], before=10**6)
-            assert all(row["marked"] for row in some["rows"])
-            exported = client.get(f"/v1/dashboard/streams/{name}/export.json").json()
-            assert [row["number"] for row in exported] == [row["n"] for row in found["rows"]]
+    client = serving_client(ServiceConfig.read(described))
+    for i in range(6):
+        client.post("/v1/shields/loans/decisions", json={"id": f"{i}", "group": "men", "recommendation": 1})
+        client.post("/v1/images/generations", json={"prompt": "a leader"})
+    assert [one["name"] for one in ask(client, "")["streams"]] == ["finite", "labelled", "loans", "studio"]
+    for name in ("loans", "studio"):
+        assert ask(client, f"/streams/{name}")["number"] >= 6
+        rows = ask(client, f"/streams/{name}/window")["rows"]
+        found = ask(client, f"/streams/{name}/rows", limit=100)
+        assert found["rows"] == rows[::-1]
+        some = ask(client, f"/streams/{name}/rows", marked=True, text="e", since=rows[2]["at"], before=10**6)
+        assert all(row["marked"] for row in some["rows"])
+        exported = client.get(f"/v1/dashboard/streams/{name}/export.json").json()
+        assert [row["number"] for row in exported] == [row["n"] for row in found["rows"]]
 
 
 def test_pages_of_rows_leave_nothing_out(decided):
@@ -177,18 +173,14 @@ def test_no_cell_is_a_formula(client):
 
 
 @pytest.fixture
-def studio(described):
+def studio(described, serving_client):
     """A client of a guarded studio whose prompts are kept, after 20 requests."""
-    from starlette.testclient import TestClient
-
-    from evenhand.service import create_app
-
     described["guards"][0]["log_prompts"] = True
-    with TestClient(create_app(ServiceConfig.read(described))) as client:
-        for i in range(20):
-            prompt = "a bowl of apples" if i % 5 == 4 else "a leader"
-            assert client.post("/v1/images/generations", json={"model": "studio", "prompt": prompt}).status_code == 200
-        yield client
+    client = serving_client(ServiceConfig.read(described))
+    for i in range(20):
+        prompt = "a bowl of apples" if i % 5 == 4 else "a leader"
+        assert client.post("/v1/images/generations", json={"model": "studio", "prompt": prompt}).status_code == 200
+    return client
 
 
 def test_changed_prompts_say_before_after_and_why(studio):
@@ -334,17 +326,13 @@ def test_unknown_streams_and_those_of_keys_are_not_shown(client):
 
 
 @pytest.fixture
-def locked(described):
+def locked(described, serving_client):
     """A client of a service that wants keys, and a key for each scope."""
-    from starlette.testclient import TestClient
-
-    from evenhand.service import create_app
-
     described["service"]["keys"] = True
-    with TestClient(create_app(ServiceConfig.read(described)), follow_redirects=False) as client:
-        with KeyStore(client.app.state.context.database) as ring:
-            keys = {scope: ring.add(scope, [scope]) for scope in ("read", "decide")}
-        yield client, keys
+    client = serving_client(ServiceConfig.read(described))
+    client.follow_redirects = False
+    with KeyStore(client.app.state.context.database) as ring:
+        return client, {scope: ring.add(scope, [scope]) for scope in ("read", "decide")}
 
 
 def test_a_key_becomes_a_cookie_that_no_script_sees(locked):

@@ -269,6 +269,3 @@ def test_a_store_that_fails_leaves_nothing_open_and_nothing_untold(tmp_path, ops
             assert service.inputs("guard", "record")[-1]["note"]["status"] == "unguarded"
         assert ask(service).status_code == 200
         service.check_replay("guard")
-
-
-# ---- bodies

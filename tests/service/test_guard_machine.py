@@ -45,16 +45,6 @@ def admit(replica: str = "a", **more: Any) -> dict[str, Any]:
 # ---- operations
 
 
-def test_an_admission_can_be_named_by_its_number_or_by_its_call():
-    kept = machine()
-    kept.apply(admit(call="x"), 1)
-    kept.apply(admit(), 2)
-    assert set(kept.open) == {1, 2}
-    assert kept.apply({"op": "complete", "call": "x", "values": {"age": "adult"}}, 3)["outcome"]["status"] == "ok"
-    assert kept.apply({"op": "complete", "admission": 2, "values": {"age": "adult"}}, 4)["outcome"]["status"] == "ok"
-    assert not kept.open
-
-
 def test_a_call_is_under_way_once():
     kept = machine()
     kept.apply(admit(call="x"), 1)
@@ -107,16 +97,6 @@ def test_what_is_final_leaves_no_retry_open(operation):
     assert statuses == {"ok" if operation["op"] == "fail" else "violation"}
 
 
-def test_what_a_replica_or_a_call_had_open_is_given_up():
-    kept = machine()
-    for number, (replica, call) in enumerate([("a", "x"), ("b", "y"), ("a", None)], start=1):
-        kept.apply(admit(replica, **({"call": call} if call else {})), number)
-    assert set(kept.apply({"op": "abandon", "call": "y"}, 4)["abandoned"]) == {"2"}
-    assert kept.apply({"op": "abandon", "call": "y"}, 5) == {"abandoned": {}}, "asked again, nothing happens"
-    assert set(kept.apply({"op": "abandon", "replica": "a"}, 6)["abandoned"]) == {"1", "3"}
-    assert not kept.open
-
-
 # ---- the digest
 
 
@@ -144,15 +124,6 @@ def test_the_digest_covers_nothing_else():
         {"tolerated": {"labels": 0.2}},
     ):
         assert machine(**change).digest == digest, change
-
-
-def test_the_first_entry_of_a_log_builds_the_machine_again():
-    from evenhand.service.rebuilding import rebuild_machine
-
-    kept = machine(guard={"mode": "after"})
-    again = rebuild_machine("guard", kept.digest, json.loads(json.dumps(kept.configuration)))
-    assert again.digest == kept.digest
-    assert again.state() == kept.state()
 
 
 # ---- the whole: machine, ledger and keepers of several replicas

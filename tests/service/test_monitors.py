@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from service_settings import WATCH as UNSEEDED
 from sqlalchemy import select, update
 
 from evenhand import view
@@ -21,11 +22,7 @@ from evenhand.service.replay.replay import replay_log
 from evenhand.service.store.database import read_log
 from evenhand.service.store.tables import entries, streams
 
-WATCH = {
-    "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
-    "watch": [{"gap": "selection_rate", "tolerance": 0.02}],
-    "seed": 1,
-}
+WATCH = {**UNSEEDED, "seed": 1}
 OF_SHIELD = {
     "groups": {"by": ["group"], "values": {"group": ["men", "women"]}},
     "watch": [{"gap": "selection_rate", "tolerance": 0.02}],

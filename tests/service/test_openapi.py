@@ -12,7 +12,7 @@ import schemathesis
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
-from service_settings import FINITE, GUARD, LABELLED, PLAN
+from service_settings import FINITE, GUARD, LABELLED, PLAN, WATCH
 
 from evenhand.service import ServiceConfig, create_app
 
@@ -34,15 +34,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
             {"name": "labelled", "plan": LABELLED},
         ],
         "guards": [{"name": "studio", "config": GUARD}],
-        "monitors": [
-            {
-                "name": "hiring",
-                "config": {
-                    "groups": {"by": ["sex"], "values": {"sex": ["f", "m"]}},
-                    "watch": [{"gap": "selection_rate", "tolerance": 0.1}],
-                },
-            }
-        ],
+        "monitors": [{"name": "hiring", "config": WATCH}],
     }
     return schemathesis.openapi.from_asgi("/openapi.json", create_app(ServiceConfig.read(described)))
 

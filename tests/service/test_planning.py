@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from counting import Counting
+from service_settings import PLAN as LONG_PLAN
 
 from evenhand.service import Database, Ledger
 from evenhand.service.state_machines import ShieldMachine
@@ -102,15 +103,7 @@ def test_a_plan_that_cannot_be_made_keeps_nobody_waiting_for_ever(ledger, planni
     assert "no plan could be made for slow" in caplog.text
 
 
-PLAN = read_plan(
-    {
-        "property": "demographic_parity",
-        "kappa": "0.2",
-        "horizon": 12,
-        "kind": "dynamic",
-        "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
-    }
-)
+PLAN = read_plan({**LONG_PLAN, "horizon": 12})
 
 
 def test_two_replicas_take_late_labels_as_one_shield_would(database):

@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 from worked_streams import SERVED, STREAMS, work
 
-from evenhand.cli.main import main
 from evenhand.errors import StoreError
 from evenhand.service import Database, Ledger, ServiceConfig, replay_stored_logs
 from evenhand.service.api.context import build_streams
@@ -46,19 +45,6 @@ def kept(worked, tmp_path):
 @pytest.fixture
 def store(kept):
     return kept[0]
-
-
-@pytest.fixture
-def evenhand(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code, said.out, said.err
-
-    return run
 
 
 def changed(database, statement):

@@ -4,7 +4,7 @@ import json
 import urllib.parse
 
 import pytest
-from service_settings import idle_context
+from service_settings import GUARD, PLAN, idle_context
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import Response
@@ -14,20 +14,7 @@ from starlette.testclient import TestClient
 from evenhand.service import ServiceConfig, create_app
 from evenhand.service.api.envelope import SECURITY_HEADERS, RequestEnvelope, escape_header_value
 
-PLAN = {
-    "property": "demographic_parity",
-    "kappa": "0.2",
-    "horizon": 40,
-    "kind": "dynamic",
-    "groups": {"größe\r\nx: y": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
-    "costs": {"values": [1, 2], "probabilities": [0.5, 0.5]},
-}
-GUARD = {
-    "conditions": [{"name": "leader", "keywords": ["leader"]}],
-    "specifications": [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 3}],
-    "generator": {"kind": "studio", "bias": {"age": {"child": 0.05, "adult": 0.9, "elderly": 0.05}}, "seed": 1},
-    "classifier": {"kind": "studio"},
-}
+UNUSUAL = {**PLAN, "groups": {"größe\r\nx: y": PLAN["groups"]["women"], "men": PLAN["groups"]["men"]}}
 DECISIONS, PICTURES, TEXTS = "/v1/shields/loans/decisions", "/v1/images/generations", "/v1/chat/completions"
 GUARDRAIL = "/beta/litellm_basic_guardrail_api"
 
@@ -35,11 +22,10 @@ GUARDRAIL = "/beta/litellm_basic_guardrail_api"
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     store = tmp_path_factory.mktemp("store") / "evenhand.db"
-    plan = {name: value for name, value in PLAN.items() if name != "costs"}
     described = {
         "service": {"database": f"sqlite:///{store}", "keys": False},
         "limits": {"body_bytes": 3_000_000},
-        "shields": [{"name": "loans", "plan": plan}],
+        "shields": [{"name": "loans", "plan": UNUSUAL}],
         "guards": [{"name": "studio", "config": GUARD}],
     }
     with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:

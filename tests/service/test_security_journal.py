@@ -15,6 +15,7 @@ from service_settings import idle_context
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, KeyStore, create_key
+from evenhand.service.api import error_handlers
 from evenhand.service.api.envelope import RequestEnvelope
 from evenhand.service.auth.keys import hash_key
 from evenhand.service.auth.logging import logger, structured_logging
@@ -283,3 +284,12 @@ def test_passwords_of_stores_are_not_told(url, tmp_path, capsys, monkeypatch):
         assert left.value.code == 2, said
         assert DATABASE_PASSWORD not in said.out + said.err
         assert said.err.startswith("error: ")
+
+
+def test_callers_are_not_told_where_the_store_is(caplog):
+    away = StoreError(
+        "the store failed: no route to db.internal", location="postgresql://evenhand@db.internal/evenhand"
+    )
+    said = str(error_handlers.describe_error(away))
+    assert "internal" not in said
+    assert "no route to db.internal" in caplog.text

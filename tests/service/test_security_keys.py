@@ -7,6 +7,7 @@ import re
 import threading
 
 import pytest
+from clocks import Clock
 from service_settings import GUARD, PLAN
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -19,14 +20,6 @@ from evenhand.service.auth.access import MAX_FAILURES
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
 from evenhand.service.state_machines import KEY_STREAM, KeyMachine
 from evenhand.service.store.database import read_entries_after
-
-
-class Clock:
-    def __init__(self, now=1_000.0):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

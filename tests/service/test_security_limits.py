@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from clocks import Clock
 from service_settings import idle_context
 from starlette.responses import PlainTextResponse
 
@@ -14,14 +15,6 @@ from evenhand.service.auth.access import TokenBuckets
 from evenhand.service.settings import LimitsConfig
 
 ANN, BOB = "ann", "bob"
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 class Line:

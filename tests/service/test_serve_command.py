@@ -12,9 +12,11 @@ import urllib.request
 from collections.abc import Callable
 
 import pytest
+from ordeal import to_toml
 from service_settings import FINITE
 
-from evenhand.cli.main import main
+from evenhand.cli.service import serve
+from evenhand.errors import StoreError
 from evenhand.shields import read_plan, save_policy, synthesize
 from genai_upstream import Upstream
 
@@ -29,22 +31,18 @@ def post(url, body):
 
 
 @pytest.fixture
-def refused(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+def refused(tmp_path, monkeypatch, evenhand) -> Callable[..., str]:
     """Run ``evenhand serve`` on a file that it must refuse; gives the complaint."""
 
     def run(config: str, *options: str) -> str:
         (tmp_path / "evenhand.toml").write_text(config, "utf-8")
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["evenhand", "serve", "--config", "evenhand.toml", *options])
-        with pytest.raises(SystemExit) as left:
-            main()
-        assert left.value.code == 2
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert "Traceback" not in said.err
-        assert said.err.count("error:") == 1
+        code, out, err = evenhand("serve", "--config", "evenhand.toml", *options)
+        assert (code, out) == (2, "")
+        assert "Traceback" not in err
+        assert err.count("error:") == 1
         assert not list(tmp_path.glob("*.db*")), "nothing was started"
-        return said.err
+        return err
 
     return run
 
@@ -99,28 +97,6 @@ specifications = [{{ condition = "leader", group = "gender", values = ["woman", 
 generator = {{ kind = "images", url = "{upstream.url}", model = "studio-pictures" }}
 classifier = {{ kind = "studio" }}
 """
-
-
-def test_what_is_under_way_when_it_stops_is_answered(served):
-    with Upstream() as upstream:
-        service = served(_pictures(upstream))
-        upstream.hang()
-        answers = []
-
-        def ask():
-            answers.append(post(f"{service.url}/v1/images/generations", {"prompt": "a leader"}))
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        _until(lambda: upstream.received)
-        service.process.send_signal(signal.SIGINT)
-        _until(lambda: not _listens(service.url))
-        assert service.process.poll() is None, "it waits for what is under way"
-        assert answers == []
-        upstream.release()
-        asking.join(60)
-        assert answers[0]["data"][0]["evenhand"]["guarded"]
-        assert service.process.wait(60) == 0
 
 
 def test_sigterm_drains_before_the_socket_closes(served):
@@ -208,12 +184,6 @@ def test_an_address_that_there_is_not(refused):
     assert "this machine has no address 'nowhere.invalid'" in refused('[service]\nhost = "nowhere.invalid"\n')
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
-    return json.dumps(value)
-
-
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
@@ -222,7 +192,7 @@ def _toml(value: object) -> str:
     ],
 )
 def test_a_plan_that_makes_no_sense(refused, plan, said):
-    found = refused(f"{SHIELD}plan = {_toml(plan)}\n")
+    found = refused(f"{SHIELD}plan = {to_toml(plan)}\n")
     assert "the plan of the shield 'loans'" in found
     assert said in found
 
@@ -262,3 +232,12 @@ def test_a_file_that_makes_no_sense(refused, config, said):
     assert said in found
     assert "evenhand.toml" in found or "none.yaml" in found
     assert "secret" not in found
+
+
+def test_a_demo_that_cannot_use_the_store_it_finds_says_how_to_begin_anew(tmp_path, monkeypatch):
+    (tmp_path / "evenhand.db").write_text("a shopping list")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError) as told:
+        serve(None, None, 0)
+    assert "in a folder without an evenhand.db" in told.value.hint
+    assert (tmp_path / "evenhand.db").read_text() == "a shopping list"

@@ -225,3 +225,11 @@ def test_an_advisory_shield_says_that_it_is_not_in_force(described, serving_clie
     assert all(one["decision"] == 1 and not one["guarded"] and not one["guaranteed"] for one in said)
     assert "would-reject" in {one["reason"] for one in said}
     assert client.get("/v1/shields/finite").json()["bound"] is None
+
+
+def test_keeps_the_request_id(client, caplog):
+    for body in (person("a"), person("a", "x")):
+        answer = client.post(LOANS, json=body, headers={"x-request-id": "order-17/a"})
+        assert answer.headers["x-request-id"] == "order-17/a"
+    assert [record.about["request"] for record in caplog.records if hasattr(record, "about")] == ["order-17/a"]
+    assert client.get("/healthz", headers={"x-request-id": "a b"}).headers["x-request-id"] != "a b"

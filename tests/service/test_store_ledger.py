@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from chains import verified
 from counting import Counting
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, Ledger
@@ -112,12 +113,35 @@ def test_a_fault_of_the_machine_is_the_fault_of_one_operation_alone(database: Da
     verified(database)
 
 
-def test_callers_who_gave_up_have_asked_for_nothing(database: Database, ledger: Ledger) -> None:
-    with _held(ledger):
-        asked = [_add(ledger, one) for one in (1, 2, 4)]
-        assert asked[1].cancel()
-    assert asked[2].result(10).answer == {"total": 5, "number": 2}
-    verified(database)
+def test_an_operation_whose_caller_gives_up_is_committed_once_or_does_not_exist(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    transaction = database.transaction
+
+    @contextmanager
+    def slow(*, durable: bool = True) -> Iterator[Connection]:
+        with transaction(durable=durable) as connection:
+            begun.set()
+            assert go.wait(20)
+            yield connection
+
+    async def run() -> None:
+        with _held(ledger):
+            assert _add(ledger, 1).cancel()
+            assert ledger.ask("a", {"op": "add", "amount": 2}, id="queued").cancel()
+            last = _add(ledger, 4)
+        assert (await asyncio.wrap_future(last)).answer == {"total": 4, "number": 1}
+        monkeypatch.setattr(database, "transaction", slow)
+        running = ledger.ask("a", {"op": "add", "amount": 8}, id="running")
+        assert await asyncio.to_thread(begun.wait, 20)
+        assert running.cancel()
+        go.set()
+        for id, repeated in (("running", True), ("queued", False), ("queued", True)):
+            assert (await ledger.ask("a", {"op": "add", "amount": 8}, id=id)).repeated == repeated
+
+    asyncio.run(run())
+    assert [entry["body"]["id"] for entry in verified(database)["a"][1:]] == [None, "running", "queued"]
 
 
 def test_who_listens_is_told_what_was_committed_and_cannot_stop_the_ledger(

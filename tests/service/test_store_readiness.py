@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clocks import Clock
 from counting import Counting
 from faulty import Faulty
 from sqlalchemy import func, select
@@ -20,13 +21,6 @@ from evenhand.service.store.tables import answers, entries
 from evenhand.service.store.upkeep import FRESH_SECONDS, Readiness
 
 ONE = {"id": "1", "group": "women", "recommendation": 1}
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def counts(database: Database) -> Any:

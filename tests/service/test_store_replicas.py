@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from chains import verified
+from clocks import Clock
 from counting import Counting
+from service_settings import SMALL_GUARD
 from sqlalchemy import select
 
 from evenhand.errors import DecisionError, StoreError
@@ -23,16 +25,6 @@ from evenhand.service.store.upkeep import (
     PAUSE_SECONDS,
     Replicas,
 )
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self, begin: float = 0.0) -> None:
-        self.now = begin
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Replica:
@@ -197,16 +189,8 @@ def test_a_failing_task_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.text.count("look failed") == len(runs)
 
 
-CONFIGURATION: dict[str, Any] = {
-    "conditions": [{"name": "leader", "keywords": ["leader"]}],
-    "specifications": [{"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5}],
-    "generator": {"kind": "studio"},
-    "classifier": {"kind": "studio"},
-}
-
-
 def _machine() -> GuardMachine:
-    return GuardMachine(Enforcer(GenerationConfig.read(CONFIGURATION)), CONFIGURATION, "0" * 64)
+    return GuardMachine(Enforcer(GenerationConfig.read(SMALL_GUARD)), SMALL_GUARD, "0" * 64)
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)

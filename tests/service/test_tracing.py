@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,10 +30,11 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def client(described: dict[str, Any], exporter: InMemorySpanExporter) -> Iterator[TestClient]:
+def client(
+    described: dict[str, Any], exporter: InMemorySpanExporter, serving_client: Callable[[ServiceConfig], TestClient]
+) -> TestClient:
     described["tracing"] = {"enabled": True}
-    with TestClient(create_app(ServiceConfig.read(described)), base_url="http://localhost") as found:
-        yield found
+    return serving_client(ServiceConfig.read(described))
 
 
 def flush(client: TestClient) -> None:

@@ -1,0 +1,15 @@
+"""Clocks of tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Clock:
+    """Seconds that pass only when a test sets them."""
+
+    now: float = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
