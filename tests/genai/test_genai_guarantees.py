@@ -408,7 +408,9 @@ class Life(RuleBasedStateMachine):
         number, admission = self.pick(which)
         if self.honest and admission.must and admission.attempt >= self.retries:
             return
-        self.answered(number, admission, self.enforcer.fail(admission), dict.fromkeys(self.configuration.values))
+        self.answered(
+            number, admission, self.enforcer.complete(admission, None), dict.fromkeys(self.configuration.values)
+        )
 
     @rule()
     def restart(self):

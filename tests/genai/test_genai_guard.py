@@ -312,14 +312,13 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
                 raise DataError("the database is gone")
             return self.inner.admit(frozenset(conditions), **options)
 
-        def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
-            raise DataError("the database is gone")
-
-        def fail(self, admission: Admission) -> ItemOutcome:
+        def complete(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
+            if values is not None:
+                raise DataError("the database is gone")
             self.failed.append(admission)
             if self.at == "everything":
                 raise DataError("it is still gone")
-            return self.inner.fail(admission)
+            return self.inner.complete(admission, None)
 
     for at in ("admit", "complete", "everything"):
         enforcer = Enforcer(keeping())

@@ -267,7 +267,7 @@ class GuardReferee(Referee):
         admission, replica, call = self.open[number]
         promised = dict(admission.must)
         while True:
-            outcome = self.enforcer.fail(admission) if values is None else self.enforcer.complete(admission, values)
+            outcome = self.enforcer.complete(admission, values)
             if outcome.admission is None:
                 del self.open[number]
                 break

@@ -212,9 +212,9 @@ class Replicas(RuleBasedStateMachine):
         """An item fails for good: useless, and one of as many as the slack."""
         replica, admission = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         self.useless += 1
-        outcome = replica.keeper.fail(admission)
+        outcome = replica.keeper.complete(admission, None)
         while outcome.admission is not None:
-            outcome = replica.keeper.fail(outcome.admission)
+            outcome = replica.keeper.complete(outcome.admission, None)
 
     @rule(which=st.integers(0, 1))
     @precondition(lambda self: self.replicas)

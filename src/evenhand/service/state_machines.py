@@ -345,18 +345,15 @@ class GuardMachine(StateMachine):
         number = self._number(operation)
         record = self._open[number]
         values = _operation_field(operation, "values") if operation["op"] == "complete" else None
-        admission, outcome = record.admission, self._enforcer_outcome(record.admission, values)
+        admission, outcome = record.admission, self.enforcer.complete(record.admission, values)
         while operation.get("final") and outcome.admission is not None:
             admission = outcome.admission
-            outcome = self._enforcer_outcome(admission, values)
+            outcome = self.enforcer.complete(admission, values)
         if outcome.admission is None:
             del self._open[number]
         else:
             self._open[number] = replace(record, admission=outcome.admission)
         return outcome
-
-    def _enforcer_outcome(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
-        return self.enforcer.fail(admission) if values is None else self.enforcer.complete(admission, values)
 
     def _number(self, operation: Operation) -> int:
         call = operation.get("call")
@@ -374,9 +371,9 @@ class GuardMachine(StateMachine):
 
     def _abandon(self, number: int) -> ItemOutcome:
         """Fail an admission and all of its retries."""
-        outcome = self.enforcer.fail(self._open.pop(number).admission)
+        outcome = self.enforcer.complete(self._open.pop(number).admission, None)
         while outcome.admission is not None:
-            outcome = self.enforcer.fail(outcome.admission)
+            outcome = self.enforcer.complete(outcome.admission, None)
         return outcome
 
 

@@ -251,14 +251,6 @@ class Enforcer:
                 return self._judge_promised(admission, items, failed=failed)
             return ItemOutcome("ok") if failed else self._judge_first(admission, items)
 
-    def fail(self, admission: Admission) -> ItemOutcome:
-        """Record that the generator returned no item for an admission.
-
-        Raises:
-            DecisionError: The admission is not open.
-        """
-        return self.complete(admission, None)
-
     def _judge_promised(self, admission: Admission, items: list[_ComponentItem], *, failed: bool) -> ItemOutcome:
         """Decide about an item whose slots, and perhaps values, are fixed."""
         for solver, mine, _ in items:

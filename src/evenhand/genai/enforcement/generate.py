@@ -16,10 +16,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -308,16 +307,10 @@ class _SlotRecorder:
                 self.place = next(self._places)
             return self._enforcer.admit(conditions, fixed=fixed)
 
-    def complete(self, admission: Admission, values: ItemValues) -> ItemOutcome:
-        return self._settle(partial(self._enforcer.complete, admission, values))
-
-    def fail(self, admission: Admission) -> ItemOutcome:
-        return self._settle(partial(self._enforcer.fail, admission))
-
-    def _settle(self, settle: Callable[[], ItemOutcome]) -> ItemOutcome:
+    def complete(self, admission: Admission, values: ItemValues | None) -> ItemOutcome:
         with self._lock:
             self.place = next(self._places) if self.place is None else self.place
-            return settle()
+            return self._enforcer.complete(admission, values)
 
 
 class _RunDirectory:

@@ -43,12 +43,8 @@ class AdmissionStore(Protocol):
         """Admit a request. See ``Enforcer.admit``."""
         ...
 
-    def complete(self, admission: Admission, values: ItemValues) -> ItemOutcome:
+    def complete(self, admission: Admission, values: ItemValues | None) -> ItemOutcome:
         """Record the values of the item of an admission. See ``Enforcer.complete``."""
-        ...
-
-    def fail(self, admission: Admission) -> ItemOutcome:
-        """Record that there is no item. See ``Enforcer.fail``."""
         ...
 
 
@@ -328,10 +324,8 @@ class AnswerSeries:
                         attempts.append(attempt)
                         self._watch(attempt)
                     item = None if attempt.failure and guard.when_unsure == "refuse" else attempt.item
-                if item is None:
-                    outcome = await call_nonblocking(enforcer.fail, admission)
-                else:
-                    outcome = await call_nonblocking(enforcer.complete, admission, attempt.values)
+                values = None if item is None else attempt.values
+                outcome = await call_nonblocking(enforcer.complete, admission, values)
                 if outcome.admission is None:
                     break
                 admission = outcome.admission
@@ -364,9 +358,9 @@ class AnswerSeries:
         """Complete an admission without an item."""
         enforcer = self._guard.enforcer
         try:
-            outcome = await call_nonblocking(enforcer.fail, admission)
+            outcome = await call_nonblocking(enforcer.complete, admission, None)
             while outcome.admission is not None:
-                outcome = await call_nonblocking(enforcer.fail, outcome.admission)
+                outcome = await call_nonblocking(enforcer.complete, outcome.admission, None)
         except DecisionError:
             return  # It is complete.
         except Exception as second:

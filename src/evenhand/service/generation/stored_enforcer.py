@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
 
-from evenhand.core.coroutines import blocks, call, is_blocking
+from evenhand.core.coroutines import blocks, is_blocking
 from evenhand.core.http import SecretRedactor
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai.backends.generator import Item
@@ -103,24 +103,18 @@ class StoredEnforcer:
         return _stored_admission(result.answer["admission"], result.number, self.call)
 
     @blocks
-    async def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
+    async def complete(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
         """Complete a request durably, as ``Enforcer.complete`` does.
 
         Raises:
             StoreError: The store failed, or the request was abandoned; the item must not be delivered.
         """
-        if self.withdrawn:
-            return await call(self.fail, admission)
-        return await self._submit_outcome(admission, {"op": "complete", "values": dict(values)})
-
-    @blocks
-    async def fail(self, admission: Admission) -> ItemOutcome:
-        """Fail a request durably, as ``Enforcer.fail`` does."""
-        final = {"final": True, "withdrawn": True} if self.withdrawn else {}
-        return await self._submit_outcome(admission, {"op": "fail", **final})
-
-    async def _submit_outcome(self, admission: Admission, operation: dict[str, Any]) -> ItemOutcome:
         assert isinstance(admission, StoredAdmission)
+        operation: dict[str, Any] = {"op": "fail"}
+        if self.withdrawn:
+            operation |= {"final": True, "withdrawn": True}
+        elif values is not None:
+            operation = {"op": "complete", "values": dict(values)}
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_item(admission.must))
             operation |= self._notes.unlogged_cost()
