@@ -8,7 +8,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service_settings import GUARD, PLAN
+from service_settings import GUARD, PLAN, WATCH
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
@@ -81,16 +81,11 @@ ROUTES = [
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    place = tmp_path_factory.mktemp("json")
-    watch = {
-        "groups": {"by": ["sex"], "values": {"sex": ["f", "m"]}},
-        "watch": [{"gap": "selection_rate", "tolerance": 0.1}],
-    }
     settings = {
-        "service": {"database": f"sqlite:///{place / 'evenhand.db'}", "keys": False},
+        "service": {"database": f"sqlite:///{tmp_path_factory.mktemp('json') / 'evenhand.db'}", "keys": False},
         "shields": [{"name": "loans", "plan": PLAN}],
         "guards": [{"name": "studio", "config": GUARD}],
-        "monitors": [{"name": "watch", "config": watch}],
+        "monitors": [{"name": "watch", "config": WATCH}],
     }
     with TestClient(create_app(ServiceConfig.read(settings))) as client:
         yield client
