@@ -280,4 +280,4 @@ def table_of_columns(
     check_rows({**columns, **features_by_argument, **(more or {})})
     names = {name: f"{name} " * (name in named) + name for name in columns}
     table = {names[name]: column for name, column in columns.items()} | named | dict(more or {})
-    return pd.DataFrame(table), tuple(named), names
+    return pd.DataFrame(table, copy=False), tuple(named), names

@@ -422,10 +422,13 @@ def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
 
 
 def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
-    """Factorize strings into distinct values and the code of each row. Return None for other columns."""
+    """Factorize strings or Booleans into distinct values and the code of each row. Return None for other columns."""
     import narwhals as nw
     import pandas as pd
 
+    if series.dtype == nw.Boolean and not series.null_count():
+        codes, flags = pd.factorize(series.to_numpy())
+        return tuple(flags.tolist()), codes
     if series.dtype not in (nw.String, nw.Categorical, nw.Enum):
         return None
     native = series.to_native()
