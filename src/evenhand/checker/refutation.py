@@ -92,11 +92,11 @@ class RefutationCheck(Result):
             if self.bound is None
             else f"reaches the floor with a gap below {math.floor(self.bound * 10**6) / 10**6:.6f}"
         )
-        how = "all trees were gone through" if not self.parts and self.family == "tree" else f"{self.parts:,}"
+        how = "all trees were enumerated" if not self.parts and self.family == "tree" else f"{self.parts:,}"
         counted = (
             "counted again in the data" if self.data_checked else "as the file states them, not compared with data"
         )
-        family = {"any": "no way to decide by these features", "tree": f"no tree of depth {self.depth}"}.get(
+        family = {"any": "no decisions based on these features", "tree": f"no tree of depth {self.depth}"}.get(
             str(self.family), f"no {self.family} rule on these features"
         )
         return Document(

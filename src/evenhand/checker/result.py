@@ -162,18 +162,18 @@ class CertificateCheck(Result):
             )
 
     def _proved_again(self) -> str:
-        exact = "in whole numbers" if self.exact else "in float64 rounded to the safe side"
+        exact = "in integers" if self.exact else "in float64 with outward rounding"
         if self.interrupted:
             return (
                 f"Interrupted: {self.checked:,} boxes were proved again, {exact}; {self.failures:,} not confirmed. "
-                f"{self.doubt or 0.0:.2%} of what is claimed was not."
+                f"{self.doubt or 0.0:.2%} of the claimed mass was not confirmed."
             )
         if self.draws is None:
             return f"All {self.checked:,} boxes were proved again, {exact}; {self.failures:,} not confirmed."
         return (
-            f"{self.checked:,} boxes were proved again, drawn {self.draws:,} times by what they claim, {exact}; "
+            f"{self.checked:,} boxes were proved again, in {self.draws:,} draws by claimed mass, {exact}; "
             f"{self.failures:,} draws not confirmed. With {self.confidence:.0%} confidence at most "
-            f"{self.doubt or 0.0:.2%} of what is claimed would not be."
+            f"{self.doubt or 0.0:.2%} of the claimed mass would not be confirmed."
         )
 
     def _restrictions(self) -> Iterator[Note]:

@@ -157,7 +157,7 @@ class BoxSplitter:
         for i in np.unique(attribute[self._starts[attribute] >= 0]):
             rows = np.flatnonzero(attribute == i)
             begin = self._starts[i]
-            # The running sum nearest to half of the mass, with a cell at least on either side.
+            # The running sum nearest to half of the mass, with at least one cell on either side.
             cumulative = self._tables[begin : begin + self._counts[i] + 1]
             target = (cumulative[begins[rows]] + cumulative[ends[rows] + 1]) // 2
             above = np.clip(np.searchsorted(cumulative, target), begins[rows] + 1, ends[rows])

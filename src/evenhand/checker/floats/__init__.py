@@ -1,1 +1,1 @@
-"""Proofs in float64, rounded to the safe side: bounds, counts, and how far both may be from exact numbers."""
+"""Proofs in float64 with outward rounding: bounds, counts, and their rounding errors."""

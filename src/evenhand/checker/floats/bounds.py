@@ -92,8 +92,8 @@ def bound_box(net, begin, end, low, high, w):
 @jit
 def _bound_first_units(net, begin, end, low, high, w):
     # z_j = base_pj + sum_i term_ij(x_i): attributes vary independently in a box, so the range of z_j is the sum of the
-    # ranges of its terms, with the least and the greatest base over p. In float32 z_j errs by gamma times the sizes of
-    # all that is added.
+    # ranges of its terms, with the least and the greatest base over p. In float32, z_j errs by gamma times the sum of
+    # the sizes of its terms.
     units = net.sizes[0]
     for j in range(units):
         a = net.bases[begin, j]

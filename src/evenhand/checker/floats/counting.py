@@ -182,7 +182,7 @@ def lay_out_box(net, low, high, room, b, d):
 
 @jit
 def _moments(net, f, trial, low, b, d):
-    """Estimate the mean and the deviation of the terms of a function. They only steer."""
+    """Estimate the mean and the deviation of the terms of a function. They only guide the search."""
     middle, variance = 0.0, 1e-300
     for i in range(len(net.line)):
         at = net.start[i]
@@ -493,7 +493,7 @@ def _narrowest(d):
 def _tail(d, f, steps, x):
     """Bound from below the probability that the tabled attributes add more than x to function f."""
     # Terms were moved down: with j steps on the grid the sum is at least bottom + j * step, so more than x from the
-    # first step above (x - bottom) / step on. The factor keeps rounding from finding an earlier one.
+    # first step above (x - bottom) / step on. The factor prevents rounding from selecting an earlier one.
     y = x - d.bottom[f]
     if y < 0:
         return d.table[f, 0]

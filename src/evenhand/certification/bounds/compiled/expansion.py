@@ -43,11 +43,13 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     """Take boxes off the stack, split them by their plans, and sort their parts.
 
     A part goes back on the stack, of which ``size`` boxes are in use, while its estimated undecided mass exceeds
-    ``order.threshold``, else into ``out``. Parts that are decided as a whole are counted in ``totals`` (fair, unfair,
-    boxes), and put out too when ``order.recording``. At most ``order.limit`` boxes are bounded.
+    ``order.threshold``, otherwise it is added to ``out``. Parts that are decided as a whole are counted in ``totals``
+    (fair, unfair, boxes), and are also added to ``out`` if ``order.recording``. At most ``order.limit`` boxes are
+    bounded.
 
     Returns:
-        What is left on the stack, and the number of boxes put out (it stops when the output might overflow).
+        The number of boxes left on the stack, and the number of boxes in ``out``. Splitting stops before ``out``
+        overflows.
     """
     net, roles, axes = problem.network, problem.roles, problem.axes
     b, s, events = work.lanes, work.relaxation, work.events

@@ -180,9 +180,9 @@ def choose_lines_below(net, roles, axes, count, bending, index, b, s):
 def store_function(net, roles, axes, count, index, b, s):
     """Store the result of ``substitute_backward``: the function of an output under one assignment, or under all."""
     side, piece, o, p = index
-    # G = sign * (const + sum_i c_i(x_i)) - 1.001 * error - pad: where G > 0 the deployed model's output has this sign,
-    # for all that may round. Over the box G is at least base + sum_i min c_i. Its mean and variance add up over
-    # independent attributes; P(G > 0) is about Phi(mean / deviation), which steers the search and proves nothing.
+    # G = sign * (const + sum_i c_i(x_i)) - 1.001 * error - pad: where G > 0, the deployed model's output has this sign
+    # in spite of rounding. Over the box G is at least base + sum_i min c_i. Its mean and variance add up over
+    # independent attributes; P(G > 0) is about Phi(mean / deviation), which guides the search only.
     attributes = axes.first.shape[0]
     depth = net.sizes.shape[0] - 1
     at = side * net.sizes[depth] + o

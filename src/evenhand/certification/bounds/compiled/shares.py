@@ -1,11 +1,11 @@
 """Prove the share of a box that linear bounds decide (compiled).
 
 A positive function G means that one label beats another under one protected assignment. An event is a set of functions
-that are all positive; events are disjoint. Each G is a sum of
-independent terms, one per attribute, so P(G > t) is a tail probability of a sum of discrete variables. It is bounded
-from below: some attributes are enumerated exactly, the terms of the others are rounded down to a grid and convolved.
-Several conditions become one through the ranges of their differences. A function that is the smaller of two pieces has
-its second piece among the functions, and counts as positive where both are.
+that are all positive; events are disjoint. Each G is a sum of independent terms, one per attribute, so P(G > t) is a
+tail probability of a sum of discrete variables. It is bounded from below: some attributes are enumerated exactly, the
+terms of the others are rounded down to a grid and convolved. Several conditions become one through the ranges of their
+differences. If a function is the smaller of two pieces, the second piece is a separate function, and the function
+counts as positive where both are.
 
 Rounding: constants are lowered by a bound on the error of their sums (see ``prove_shares``), and tables shrunk by their
 relative error.

@@ -85,7 +85,7 @@ def tree_difference_query_of(
     check_assignments(len(question["assignments"]))
     sizes = leaf_sizes(ensemble) @ np.abs(fold) / ensemble.divisor + np.abs(ensemble.base) @ np.abs(fold)
     unit = BINARY32_UNIT if ensemble.single else BINARY64_UNIT
-    # A sum of the leaves and the base in any order, and our own rounding.
+    # Rounding of a sum of the leaves and the base in any order, and of our own computation.
     slack = summation_error(ensemble.nodes.trees + 16, unit) * sizes + summation_error(64, BINARY64_UNIT) * sizes
     return TreeDifferenceQuery(
         **question,

@@ -108,7 +108,7 @@ def refine_box(f, w, level, depends, state, tails, settings, out, count, reserve
     """Split the box of the last list, as ``refine_tree_boxes`` does; return the number of boxes in the output."""
     threshold, limit, max_points, put_settled, keep = settings
     totals[2] += 1
-    # Depth first. Invariant: the parts in the output, in ``totals``, and on the way down partition the box.
+    # Depth first. Invariant: the parts in the output, in ``totals``, and at the depths above partition the box.
     depth, entering = level, True
     while depth >= level:
         # The current box is new at this depth: decide it, prove its tails, count it, or split it.
@@ -191,12 +191,12 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
         boxes: Boxes to split, each at least once.
         tails: Parts of a box whose tail means are computed, none to leave such proofs out.
         settings: Threshold; maximum number of boxes; maximum number of points of a table; whether settled parts are
-            put out instead of counted; whether leaves without mass are kept.
+            added to the output instead of counted; whether leaves without mass are kept.
         out: Output of parts with open mass.
         totals: Receives fair mass, unfair mass, and number of boxes.
 
     Returns:
-        The number of parts put out.
+        The number of parts in the output.
     """
     limit = settings[1]
     room, count, number = len(out.known), 0, len(boxes.low)
