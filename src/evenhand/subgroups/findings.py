@@ -196,7 +196,7 @@ class QueriedRuleSet:
 
     Attributes:
         rules: Its conditions.
-        inside: Which people satisfy them, shape (n,).
+        inside: Mask of the people who satisfy them, shape (n,).
     """
 
     rules: Rules

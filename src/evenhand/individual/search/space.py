@@ -191,7 +191,8 @@ class ProfileSpace:
 
         Args:
             unprotected: The profiles.
-            by_data: Whether values must occur together in the data. Default: unless infeasible profiles are allowed.
+            by_data: Whether values must occur together in the data. Default: True unless infeasible profiles are
+                allowed.
         """
         plausible = np.ones((len(unprotected), len(self.assignments)), dtype=np.bool_)
         pairs = self.pairs if (not self.allow_infeasible if by_data is None else by_data) else None
