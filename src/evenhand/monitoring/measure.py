@@ -128,6 +128,10 @@ class WatchedMeasure(MeasureState):
         for k, comparison in enumerate(self.comparisons):
             self._sides[:, k] = comparison.sides(codes)
 
+    def unload(self) -> None:
+        """Release the memory of the loaded rows."""
+        del self._clock, self._sides, self._outcomes
+
     def advance(self, edge: int) -> list[Alarm]:
         """Add all loaded rows up to a number of decisions, and return the new alarms."""
         end = int(np.searchsorted(self._clock, edge, side="right"))
