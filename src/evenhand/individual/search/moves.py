@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +81,14 @@ class Moves:
 
     def codes(self, unprotected: Floats) -> Integers:
         """Convert profiles (n, U) to the nearest level of every attribute, shape (n, U)."""
-        codes = np.empty(unprotected.shape, dtype=np.int64)
-        for i, levels in enumerate(np.split(self.levels, self.start[1:])):
-            codes[:, i] = np.searchsorted((levels[1:] + levels[:-1]) / 2, unprotected[:, i])
-        return codes + self.start
+        columns = zip(self._midpoints, np.ascontiguousarray(unprotected.T), strict=True)
+        codes = np.stack([midpoints.searchsorted(column) for midpoints, column in columns], axis=1)
+        return np.asarray(codes + self.start, dtype=np.int64)
+
+    @cached_property
+    def _midpoints(self) -> tuple[Floats, ...]:
+        """Values halfway between the levels of each attribute."""
+        return tuple((levels[1:] + levels[:-1]) / 2 for levels in np.split(self.levels, self.start[1:]))
 
     def open(self, codes: Integers) -> Booleans:
         """Return the levels that profiles (n, U) can move to without a clash, shape (n, V)."""
