@@ -109,8 +109,9 @@ def test_an_argument_replaces_the_favourable_label_of_a_schema_but_not_its_kind(
 def test_what_makes_no_outcome_is_refused():
     with pytest.raises(OptionError, match="'price'"):
         OutcomeRole(kind="price")
-    with pytest.raises(OptionError, match="'high'"):
-        OutcomeRole(order="high")
+    for order in ("high", np.array("high"), ["high"], {"high"}):
+        with pytest.raises(OptionError, match="'high'"):
+            OutcomeRole(order=order)
     with pytest.raises(OptionError, match="unit"):
         infer_schema(GRADES, target="grade", favourable="high", outcome=OutcomeRole(unit="EUR"))
     with pytest.raises(DataError, match="expected numbers in the column 'grade', got"):

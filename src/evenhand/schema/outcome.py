@@ -172,13 +172,14 @@ class OutcomeRole:
             raise OptionError(f"expected kind {', '.join(kinds)}, got {self.kind!r}", hint=hint)
         if order is None:
             return
-        if isinstance(order, str) or not isinstance(order, Sequence | np.ndarray) or len(order) < 2:
+        labels = order.tolist() if isinstance(order, np.ndarray) else order  # a number or word if it has no dimensions
+        if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) < 2:
             message = f"expected an order of at least two labels, worst first, got {order!r}"
             raise OptionError(message, hint="order=['low', 'high']")
         if self.kind in ("labels", "number"):
             hint = "remove one; labels with an order have `kind=ordinal`"
             raise OptionError(f"expected `kind={self.kind}` or `order=`, got both", hint=hint)
-        object.__setattr__(self, "order", tuple(order))
+        object.__setattr__(self, "order", tuple(labels))
 
 
 INFERRED = OutcomeRole()
