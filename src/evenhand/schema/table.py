@@ -345,7 +345,7 @@ class CodedColumn:
         wrong = np.zeros(len(numbers), dtype=np.bool_)
         wrong[rows] = ~valid[rows]
         hint = f"leave the cell empty if there is no {role}" if optional else f"omit the column of {role}s"
-        self.refuse(wrong, f"a finite number as {role}", f"drop these rows, or {hint}")
+        self.refuse(wrong, f"a finite number as {role}", f"correct or drop these rows, or {hint}")
         return np.asarray(numbers[rows])
 
     def look_up(self, convert: Callable[[Any], float]) -> Floats:
