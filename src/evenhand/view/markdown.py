@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby
 
 from evenhand.core.document import (
     Block,
@@ -43,21 +44,15 @@ def render_markdown(document: Document, picture: Callable[[Figure], str] | None 
 
 def escape(text: str) -> str:
     """Escape a text for Markdown, on one line."""
-    return _SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(strip_unprintable(text).split()))
+    return _SPECIAL.sub(r"\\\g<0>", " ".join(strip_unprintable(text).split()))
 
 
 def _blocks(blocks: Sequence[Block], picture: Callable[[Figure], str] | None) -> Iterator[str]:
-    run: list[Metric] = []
-    for block in blocks:
-        if isinstance(block, Metric):
-            run.append(block)
-            continue
-        if run:
-            yield _metrics(run)
-            run = []
-        yield from _block(block, picture)
-    if run:
-        yield _metrics(run)
+    for kind, run in groupby(blocks, type):
+        if kind is Metric:
+            yield _metrics([block for block in run if isinstance(block, Metric)])
+        else:
+            yield from chain.from_iterable(_block(block, picture) for block in run)
 
 
 def _block(block: Block, picture: Callable[[Figure], str] | None) -> Iterator[str]:

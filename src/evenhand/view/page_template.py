@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand import __version__
 from evenhand.core.document import Block, Document, Figure, Heading, Metric, Table, Text
-from evenhand.core.text import (
-    format_count,
-    format_level,
-    strip_unprintable,
-)
+from evenhand.core.text import format_count, format_level, strip_unprintable
 from evenhand.view.charts import DrawnFigure, draw
 from evenhand.view.drawing.axis import NARROW_PERCENT
 from evenhand.view.drawing.theme import LIGHT, dark_stylesheet
@@ -69,10 +65,7 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize_value,
     )
-    environment.globals |= {
-        "ink": LIGHT,
-        "shapes": SHAPES,
-    }
+    environment.globals |= {"ink": LIGHT, "shapes": SHAPES}
     environment.filters |= {
         "grouped": group_blocks,
         "by_subject": group_by_subject,
@@ -114,23 +107,20 @@ def render_fragment(document: Document) -> str:
 
 def group_blocks(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
     """Group consecutive metrics, pairs, and narrow tables, and findings with the figure that follows them."""
-    found: list[tuple[str, list[Block]]] = []
+    groups: list[tuple[str, list[Block]]] = []
     for block in blocks:
         name = type(block).__name__
-        if isinstance(block, Figure) and found and block.chart == "overview":
-            before = found[-1][1][-1]
+        if isinstance(block, Figure) and groups and block.chart == "overview":
+            before = groups[-1][1][-1]
             if isinstance(before, Text) and before.role == "finding":
-                found[-1] = ("Overview", [before, block])
+                groups[-1] = ("Overview", [before, block])
                 continue
-        if (
-            found
-            and found[-1][0] == name
-            and (name in ("Metric", "Pair") or (_narrow(block) and _narrow(found[-1][1][0])))
-        ):
-            found[-1][1].append(block)
+        alike = bool(groups) and groups[-1][0] == name
+        if alike and (name in ("Metric", "Pair") or (_narrow(block) and _narrow(groups[-1][1][0]))):
+            groups[-1][1].append(block)
         else:
-            found.append((name, [block]))
-    return found
+            groups.append((name, [block]))
+    return groups
 
 
 def _narrow(block: Block) -> bool:
@@ -202,14 +192,11 @@ def scope_styles(text: str, root: str) -> str:
     Rules may be nested in ``@media``; strings with braces may not be in it.
     """
 
-    def scope_rule(found: re.Match[str]) -> str:
-        selectors = found[1].strip()
-        if selectors.startswith("@"):
-            return found[0]
-        return (
-            ", ".join(root if one.strip() == ":root" else f"{root} {one.strip()}" for one in selectors.split(","))
-            + " {"
-        )
+    def scope_rule(match: re.Match[str]) -> str:
+        selectors = [selector.strip() for selector in match[1].split(",")]
+        if selectors[0].startswith("@"):
+            return f"\n{match[0]}"
+        scoped = (root if selector == ":root" else f"{root} {selector}" for selector in selectors)
+        return f"\n{', '.join(scoped)} {{"
 
-    bare = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    return re.sub(r"([^{};]+)\{", lambda found: "\n" + scope_rule(found), bare)
+    return re.sub(r"([^{};]+)\{", scope_rule, re.sub(r"/\*.*?\*/", "", text, flags=re.S))

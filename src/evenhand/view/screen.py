@@ -108,9 +108,7 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
     yield from (ScreenLine(line) for line in (*document.opening_lines, document.made) if line)
     before: type | None = None
     for kind, blocks in groupby(document.on_screen(), type):
-        if before is not NextStep and kind is NextStep:
-            pass
-        elif kind is not Heading and before is not Heading and not (kind is Note and before is None):
+        if kind not in (NextStep, Heading) and before is not Heading and (kind, before) != (Note, None):
             yield ScreenLine()
         yield from _lay_out_blocks(kind, tuple(blocks), width, widest or width)
         before = kind
@@ -128,20 +126,19 @@ def lay_out_short(document: Document, width: int, *, widest: int | None = None, 
         room: Maximum number of lines.
     """
     full = list(lay_out(document, width, widest=widest))
-    height = _height(full, width)
-    if height <= room:
+    if _height(full, width) <= room:
         return full
     blocks = list(document.on_screen())
     metrics = list(_name_subjects(blocks))
     findings = [block for block in blocks if isinstance(block, Text) and block.role == "finding"]
     lines = [ScreenLine(document.title, style="bold"), *map(ScreenLine, document.opening_lines)]
-    notes = _fit([[line] for line in _short_notes(blocks, metrics)], NOTES, width)
-    end = [*notes, ScreenLine(f"{document.made} --verbose shows all lines.".lstrip())]
+    end = _fit([[line] for line in _short_notes(blocks, metrics)], NOTES, width)
+    end += [ScreenLine(f"{document.made} --verbose shows all lines.".lstrip())]
     table = _metric_table(metrics, width) if metrics else []
     sentences = [[line] for block in findings for line in _block_lines(block, width, width)]
 
     def left() -> int:
-        return room - 1 - _height([*lines, *end], width)
+        return room - 1 - _height(lines + end, width)
 
     for parts, reserved in ((sentences, min(len(table) + 1, left() // 2)), (table, 0)):
         shown = _fit(parts, left() - reserved, width)
@@ -154,7 +151,7 @@ def lay_out_short(document: Document, width: int, *, widest: int | None = None, 
         lines += [ScreenLine()] if shown and (type(block) is not kind or isinstance(block, Pair | Table)) else []
         lines += shown
         kind = type(block) if shown else kind
-    return [*lines, *end]
+    return lines + end
 
 
 def _height(lines: Iterable[ScreenLine], width: int) -> int:

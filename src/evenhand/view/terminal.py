@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -119,13 +119,8 @@ def follow_progress(progress: Progress | bool | None = None) -> Iterator[Progres
         progress: progress function: takes the current step and the completed share, 0 to 1; True: shown as
             with ``show_progress``; False: not shown; None: shown only in a notebook.
     """
-    if callable(progress):
-        yield progress
-        return
-    if not (in_notebook() if progress is None else progress):
-        yield _ignore_progress
-        return
-    with show_progress() as advance:
+    quiet = not (in_notebook() if progress is None else progress)
+    with nullcontext(progress) if callable(progress) else show_progress(quiet=quiet) as advance:
         yield advance
 
 
@@ -135,8 +130,7 @@ def _name_compilation(out: IO[str]) -> Progress:
     def say(what: str, share: float) -> None:
         if what.startswith("compiling") and what not in named:
             named.add(what)
-            out.write(f"{what}\n")
-            out.flush()
+            print(what, file=out, flush=True)
 
     return say
 
