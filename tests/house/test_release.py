@@ -12,7 +12,6 @@ import zipfile
 import pytest
 import yaml
 
-import evenhand
 from evenhand.core import version
 from support import ROOT
 
