@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from evenhand.certification import Certificate, Counterexample
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
+from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
+from evenhand.certification.query.enumeration import classify_points
 from evenhand.certification.query.question import predict_float32, query_of
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, PROBABILITY_ERROR, log_odds, resolution_of
 from evenhand.errors import OptionError
@@ -160,6 +162,19 @@ def test_never_more_than_the_truth(way: dict, seed: int) -> None:
 @given(seed=st.integers(0, 10**6))
 def test_enumeration_is_the_truth(seed: int) -> None:
     check(random_case(seed, whole=False, free=3, widest=5), seed, WAYS[2], exact=True)
+
+
+@settings(max_examples=scaled(150), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_points_are_decided_pair_by_pair(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    classes, assignments, n = rng.integers((2, 1, 1), (8, 7, 30))
+    sets = 1 << rng.integers(0, classes, (assignments, n))
+    sets |= np.where(rng.random(sets.shape) < 0.2, 1 << rng.integers(0, classes, sets.shape), 0)
+    for column, status in zip(sets.T.tolist(), classify_points(sets), strict=True):
+        apart = any(first & second == 0 for first, second in itertools.product(column, repeat=2))
+        alike = len(set(column)) == 1 and column[0].bit_count() == 1
+        assert status == (UNFAIR if apart else FAIR if alike else UNDECIDED)
 
 
 @settings(max_examples=scaled(100), deadline=None, derandomize=True)

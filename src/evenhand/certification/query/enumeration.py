@@ -18,6 +18,8 @@ OPERATIONS_PER_SECOND = 2e9
 """Conservative estimate, so that the time limit holds on a slow machine."""
 BATCH = 2**22
 """Maximum number of entries of an intermediate array."""
+WORD = 63
+"""Maximum number of sets of labels that are the bits of one number."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def can_enumerate(query: Query, time_limit: float | None) -> bool:
 
 def enumerate_domain(query: Query) -> Enumeration:
     """Decide every point of the domain."""
-    widest = max(query.biases.shape[1], *(layer.weights.shape[1] for layer in query.layers), 1)
+    widths = (layer.weights.shape[1] for layer in query.layers)
+    widest = max(query.biases.shape[1], *widths, len(query.assignments), 1)
     batch = max(1, BATCH // widest)
     status = np.empty(query.points, dtype=np.int8)
     for begin in range(0, query.points, batch):
@@ -125,19 +128,27 @@ def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
         possible: Sets of possible labels.
         least: Minimum number of different labels that counts as unfair.
     """
-    kinds, kind = np.unique(possible, axis=1, return_inverse=True)
-    outcomes = np.empty(kinds.shape[1], dtype=np.int8)
-    for column in range(kinds.shape[1]):
-        # Fair: one label is left, the same under all assignments. Unfair: two of the sets have no label in common.
-        sets = np.unique(kinds[:, column])
-        if least == 2:
-            decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0
-            is_unfair = bool(((sets[:, None] & sets) == 0).any())
-        else:
-            fewest, highest = count_outcomes([int(each) for each in kinds[:, column]])
-            decided, is_unfair = highest < least, fewest >= least
-        outcomes[column] = UNFAIR if is_unfair else FAIR if decided else UNDECIDED
+    if least == 2 and possible.max(initial=0) < WORD:
+        # The sets of a point are the bits of one number, because numbers are sorted much faster than columns.
+        words, kind = np.unique(np.bitwise_or.reduce(np.int64(1) << possible, axis=0), return_inverse=True)
+        kinds = [[labels for labels in range(WORD) if word >> labels & 1] for word in words.tolist()]
+    else:
+        columns, kind = np.unique(possible, axis=1, return_inverse=True)
+        kinds = columns.T.tolist()
+    outcomes = np.array([_classify_sets(sets, least) for sets in kinds], dtype=np.int8)
     return outcomes[kind.ravel()]
+
+
+def _classify_sets(sets: Sequence[int], least: int) -> int:
+    """Decide a point. Fair: one label is left under all assignments. Unfair: two sets have no label in common."""
+    if least == 2:
+        distinct = set(sets)
+        decided = len(distinct) == 1 and sets[0] & (sets[0] - 1) == 0
+        is_unfair = any(first & second == 0 for first in distinct for second in distinct)
+    else:
+        fewest, highest = count_outcomes(sets)
+        decided, is_unfair = highest < least, fewest >= least
+    return UNFAIR if is_unfair else FAIR if decided else UNDECIDED
 
 
 def count_outcomes(possible: Sequence[int]) -> tuple[int, int]:
