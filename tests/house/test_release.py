@@ -12,6 +12,7 @@ import zipfile
 import pytest
 import yaml
 
+import evenhand
 from evenhand.core import version
 from support import ROOT
 
