@@ -22,6 +22,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from evenhand import __version__
+from evenhand.core.version import without_commit
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "docs" / "notebooks"
@@ -66,7 +67,7 @@ def _without_commit(output: Any) -> Any:
     for part in (output, output.get("data", {})):
         for name, value in part.items():
             if isinstance(value, str):
-                part[name] = value.replace(__version__, __version__.partition("+")[0])
+                part[name] = value.replace(__version__, without_commit(__version__))
     return output
 
 

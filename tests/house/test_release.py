@@ -96,6 +96,12 @@ def test_other_folders_say_what_was_built_or_no_commit(tmp_path):
     assert version.read_version(str(package)) == "3.2.1.dev4+g1234567"
 
 
+def test_work_goes_on_in_another_commit_of_a_checkout():
+    assert version.without_commit("0.1.0.dev0+checkout.g123456789") == "0.1.0.dev0"
+    assert version.without_commit("0.1.0") == "0.1.0"
+    assert evenhand.__version__.startswith(version.without_commit(evenhand.__version__))
+
+
 TRACKED = [
     "LICENSE",
     "README.md",

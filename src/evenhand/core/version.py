@@ -21,6 +21,11 @@ def read_version(package: str) -> str:
     return f"{NEXT_RELEASE}.dev0" + (f"+checkout.g{commit[:9]}" if commit else "")
 
 
+def without_commit(version: str) -> str:
+    """Remove the commit from a version, so that a saved run can be resumed after a commit."""
+    return version.partition("+")[0]
+
+
 def _read_commit(git: str) -> str:
     """Read the commit of a Git folder, or of a worktree, where ``.git`` is a file. Empty if there is none."""
     target = _read(git).removeprefix("gitdir: ")
