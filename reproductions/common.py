@@ -21,6 +21,7 @@ from evenhand.core.text import format_duration, format_significant
 from evenhand.core.version import without_commit
 from evenhand.errors import DataError, FetchError, MissingExtraError, OptionError
 from evenhand.stats import Proved, Quantity, Unknown
+from evenhand.stats.quantity import Sampled
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER / "data"
@@ -73,6 +74,7 @@ class Own:
             return None
         if isinstance(quantity, Proved):
             return cls(scale * quantity.value, "proved", basis=quantity.how)
+        assert isinstance(quantity, Sampled)  # only rankings have descriptive numbers
         low, high = scale * quantity.low, scale * quantity.high
         return cls(scale * quantity.value, quantity.kind, low, high, f"on {quantity.n:,}")
 

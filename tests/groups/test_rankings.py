@@ -13,6 +13,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.groups import RankingRoles
 from evenhand.groups.rankings.analysis import measure_rankings
 from evenhand.groups.rankings.result import RankingResult
+from evenhand.stats.quantity import quantity_value
 from support import scaled
 
 # Singh & Joachims 2018, figure 1: six job seekers by relevance, men first.
@@ -33,23 +34,23 @@ def group(result, label, at=0):
 
 def test_a_small_difference_in_relevance_becomes_a_large_one_in_exposure():
     result = audit(**SEEKERS, at=3)
-    exposure = {sex: group(result, sex).number("exposure").value for sex in ("male", "female")}
+    exposure = {sex: group(result, sex).metrics["exposure"].value for sex in ("male", "female")}
     assert {sex: round(value, 2) for sex, value in exposure.items()} == {"male": 0.71, "female": 0.39}  # the paper's
     weights = 1 / np.log2(1 + np.arange(1, 7))
     ratio = weights[3:].sum() / weights[:3].sum()
     found = result.breakdowns[0]
-    assert found.gap("exposure_ratio").value == pytest.approx(ratio)
-    assert found.gap("disparate_treatment_ratio").value == pytest.approx(ratio / (0.76 / 0.79))
-    assert found.gap("selection_ratio", 3).value == 0
-    assert found.gap("pairwise_parity_difference").value == 1
+    assert found.gap("exposure_ratio").value.value == pytest.approx(ratio)
+    assert found.gap("disparate_treatment_ratio").value.value == pytest.approx(ratio / (0.76 / 0.79))
+    assert found.gap("selection_ratio", "3").value.value == 0
+    assert found.gap("pairwise_parity_difference").value.value == 1
     # Of the 20 ways to deal out the groups, this one and its mirror are the furthest apart.
-    assert found.gap("exposure_ratio").p == pytest.approx(0.1, abs=0.06)
+    assert found.gap("exposure_ratio").value.p == pytest.approx(0.1, abs=0.06)
 
 
 def test_other_weights_of_places():
     result = audit(**SEEKERS, at=3, position_weights="reciprocal")
     expected = (1 / 4 + 1 / 5 + 1 / 6) / (1 + 1 / 2 + 1 / 3)
-    assert result.breakdowns[0].gap("exposure_ratio").value == pytest.approx(expected)
+    assert result.breakdowns[0].gap("exposure_ratio").value.value == pytest.approx(expected)
 
 
 LISTS = st.lists(
@@ -116,7 +117,8 @@ def test_agrees_with_loops_over_lists_orders_and_pairs(lists, k):
     query, score, sex, relevance = zip(*rows, strict=True)
     result = audit(rank_by=score, query=query, relevance=relevance, sensitive_features={"sex": sex}, at=k)
     for one in result.breakdowns[0].groups:
-        found = {(kind, one.label): one.number(name).value for kind, name in NAMES.items()}
+        numbers = one.metrics | one.rates[str(k)]
+        found = {(kind, one.label): quantity_value(numbers[name]) for kind, name in NAMES.items()}
         for key, value in found.items():
             wanted = expected.get(key)
             assert value == (None if wanted is None else pytest.approx(wanted)), key
@@ -141,12 +143,9 @@ def numbers(result):
     found = result.breakdowns[0]
     own = group(result, "f")
     return {
-        "exposure_ratio": found.gap("exposure_ratio"),
-        "selection_ratio": found.gap("selection_ratio"),
-        "pairwise": found.gap("pairwise_parity_difference"),
-        "treatment": found.gap("disparate_treatment_ratio"),
-        "rate": own.number("selection_rate"),
-        "above": own.number("above_rate"),
+        **{gap.name: gap.value for gap in found.gaps},
+        "rate": own.rates["2"]["selection_rate"],
+        "above": own.metrics["above_rate"],
     }
 
 
@@ -175,10 +174,10 @@ def test_even_orders_of_one_list_are_rarely_called_uneven():
     for _ in range(40):
         score, sex = rng.normal(size=40), rng.permutation(["f"] * 15 + ["m"] * 25)
         result = audit(rank_by=score, sensitive_features={"sex": sex}, at=10)
-        p.append(result.breakdowns[0].gap("exposure_ratio").p)
-        one = group(result, "f").number("relative_exposure")
-        assert (one.even_low + one.even_high) / 2 == pytest.approx(1, abs=0.05)
-        assert (one.p <= 0.05) == (not one.even_low <= one.value <= one.even_high)
+        p.append(result.breakdowns[0].gap("exposure_ratio").value.p)
+        one = group(result, "f").metrics["relative_exposure"]
+        assert (one.random_low + one.random_high) / 2 == pytest.approx(1, abs=0.05)
+        assert (one.p <= 0.05) == (not one.random_low <= one.value <= one.random_high)
     assert np.mean(np.array(p) <= 0.05) <= 0.12
     assert np.mean(p) == pytest.approx(0.5, abs=0.14)
 
@@ -194,7 +193,7 @@ def test_long_and_short_lists_make_no_gap_where_every_order_is_even():
     top = frame.groupby("query")["score"].rank(ascending=False) <= 5
     pooled = top.groupby(frame["sex"]).mean()
     assert pooled["f"] / pooled["m"] < 0.6
-    gap = result.breakdowns[0].gap("selection_ratio")
+    gap = result.breakdowns[0].gap("selection_ratio").value
     assert gap.value > 0.9
     assert gap.high == 1
 
@@ -218,7 +217,7 @@ def test_ties_gaps_and_rows_that_say_nothing_are_counted():
     found = result.breakdowns[0]
     assert (found.lists, found.left_out, found.left_out_candidates) == (2, 1, 2)
     # First two places: in a one woman for certain and one of a man and a woman; in b one woman. Random: 4/5 and 1.
-    assert group(result, "f").number("representation_ratio").value == pytest.approx(2.5 / (4 / 5 + 1))
+    assert group(result, "f").rates["2"]["representation_ratio"].value == pytest.approx(2.5 / (4 / 5 + 1))
     text = result.summary().replace("\n", " ")
     for said in ("1 row without a rank", "1 of 3 lists with 2 candidates", "Ranks have gaps in 1 of 3 lists"):
         assert said in " ".join(text.split())
@@ -230,7 +229,7 @@ def test_who_lacks_a_value_keeps_the_place():
     result = audit(rank_by=frame["score"], sensitive_features=frame[["sex"]], at=2)
     assert {one.label: one.size for one in result.breakdowns[0].groups} == {"f": 2, "m": 2}
     assert result.breakdowns[0].unknown == 1
-    assert group(result, "f").number("representation_ratio").value == pytest.approx(1 / (2 * 2 / 5))
+    assert group(result, "f").rates["2"]["representation_ratio"].value == pytest.approx(1 / (2 * 2 / 5))
 
 
 BASE = {

@@ -20,7 +20,7 @@ from evenhand.core.document import (
 )
 from evenhand.core.text import format_count, format_level
 from evenhand.stats.metric_specs import METRICS, unit_of
-from evenhand.stats.quantity import Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import Descriptive, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 
 PAIRINGS = {
     "paired": "Paired: both audits are about the same people and contain the decision about each of them. Numbers "
@@ -158,6 +158,7 @@ def _report_number(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
     """Format a number of one audit without its interval, which has a different level."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
+    assert not isinstance(quantity, Descriptive)  # only rankings have descriptive numbers
     return ReportedNumber(_format_known(quantity, line), quantity.value, kind=quantity.kind)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Self
 
 from pydantic import Field
@@ -70,6 +70,14 @@ class Group(NamedGroup):
     label_coverage: LabelCoverage | None = None
     rates: dict[str, dict[str, Quantity]] = _optional({})
     confusion: tuple[tuple[int, ...], ...] = _optional(())
+
+    def numbers(self) -> Iterator[tuple[str, str, Quantity]]:
+        """Yield the label, name and value of all metrics; the label is empty for metrics over all labels."""
+        for name, quantity in self.metrics.items():
+            yield "", name, quantity
+        for label, rates in self.rates.items():
+            for name, quantity in rates.items():
+                yield label, name, quantity
 
     def without_numbers(self, reason: str) -> Self:
         """Replace all numbers except the size."""
@@ -185,6 +193,6 @@ def list_counts(groups: Mapping[str, int]) -> str:
     return list_some([f"{label} ({n:,})" for label, n in groups.items()])
 
 
-def describe_left_out(groups: Mapping[str, int], min_size: int) -> str:
+def describe_left_out(groups: Mapping[str, int], too_few: str) -> str:
     """Describe the groups that are too small for a number, or return an empty string if there are none."""
-    return f"fewer than {min_size} people to count in {list_counts(groups)}" if groups else ""
+    return f"{too_few} to count in {list_counts(groups)}" if groups else ""

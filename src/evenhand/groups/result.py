@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
@@ -62,6 +62,9 @@ class GroupedResult(Result):
         breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
     """
 
+    members: ClassVar[tuple[str, str]] = ("person", "people")
+    """Noun for one and for several of the people."""
+
     people: int
     weights: str | None = None
     effective_size: float | None = None
@@ -73,7 +76,7 @@ class GroupedResult(Result):
     def too_few(self) -> str:
         """Description of a group that is too small for gaps."""
         if self.weights is None:
-            return f"fewer than {self.min_group_size} people"
+            return f"fewer than {self.min_group_size} {self.members[1]}"
         return f"an effective size below {self.min_group_size} (weights)"
 
     def _small_groups_hidden(self) -> dict[str, Any]:
@@ -94,14 +97,14 @@ class GroupedResult(Result):
         for breakdown in self.breakdowns:
             for group in breakdown.groups:
                 caution = find_caution(group.label_coverage)
-                for label, name, quantity in _group_numbers(group):
+                for label, name, quantity in group.numbers():
                     needed = "" if name in DECISION_METRICS else caution
                     yield ResultNumber(name, breakdown.key, group.label, quantity, label, caution=needed)
         for breakdown in self.breakdowns:
             for gap in breakdown.gaps:
                 attribute = f"{breakdown.key}.{gap.label}" if gap.label else breakdown.key
                 note = f"{gap.best} and {gap.worst}" if gap.best and gap.worst else ""
-                left_out = describe_left_out(gap.not_assessable, self.min_group_size)
+                left_out = describe_left_out(gap.not_assessable, self.too_few)
                 yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
 
     def to_frame(self) -> pd.DataFrame:
@@ -126,7 +129,7 @@ class GroupedResult(Result):
             )
             for breakdown in self.breakdowns
             for group in breakdown.groups
-            for label, name, quantity in _group_numbers(group)
+            for label, name, quantity in group.numbers()
         ]
         return pd.DataFrame(rows, columns=columns)
 
@@ -219,12 +222,3 @@ class GroupMetrics(GroupedResult):
         if self.by_label is not None:
             return self.by_label.to_frame()
         return super().to_frame().drop(columns="label")
-
-
-def _group_numbers(group: Group) -> Iterator[tuple[str, str, Quantity]]:
-    """Yield the label, name and value of all metrics of a group; the label is empty for metrics over all labels."""
-    for name, quantity in group.metrics.items():
-        yield "", name, quantity
-    for label, rates in group.rates.items():
-        for name, quantity in rates.items():
-            yield label, name, quantity

@@ -66,6 +66,25 @@ class Estimated(ResultPart):
     method: str
 
 
+class Descriptive(ResultPart):
+    """A number that describes the data alone, without an interval for a population.
+
+    Attributes:
+        value: The number.
+        n: Size of the data, such as the number of lists.
+        random_low, random_high: Range of the number in random orders, which ignore the groups. None if it was not
+            computed, or if the number is the same in every order.
+        p: Share of random orders with a number at least as far from the mean.
+    """
+
+    kind: Literal["descriptive"] = "descriptive"
+    value: float
+    n: int
+    random_low: float | None = None
+    random_high: float | None = None
+    p: float | None = None
+
+
 class Unknown(ResultPart):
     """A missing number.
 
@@ -77,7 +96,7 @@ class Unknown(ResultPart):
     reason: str
 
 
-Quantity: TypeAlias = Annotated[Proved | Observed | Estimated | Unknown, Field(discriminator="kind")]
+Quantity: TypeAlias = Annotated[Proved | Observed | Estimated | Descriptive | Unknown, Field(discriminator="kind")]
 
 
 def quantity_value(quantity: Quantity) -> float | None:
@@ -85,7 +104,10 @@ def quantity_value(quantity: Quantity) -> float | None:
     return None if isinstance(quantity, Unknown) else quantity.value
 
 
-Known: TypeAlias = Proved | Observed | Estimated
+Sampled: TypeAlias = Observed | Estimated
+"""A quantity with an interval."""
+
+Known: TypeAlias = Proved | Sampled | Descriptive
 """A quantity with a value."""
 
 MAX_EXTRA_DIGITS = 3
@@ -103,7 +125,7 @@ def format_ends(quantity: Known, name: str) -> str:
     """Format both ends of an interval with the digits of the value, such as ``0.17 to 0.21``. Empty without an
     interval.
     """
-    if isinstance(quantity, Proved):
+    if not isinstance(quantity, Sampled):
         return ""
     digits = _count_digits(quantity, name)
     low, high = (_format_number(end, digits, name) for end in (quantity.low, quantity.high))
@@ -116,7 +138,7 @@ def _percent_sign(name: str) -> str:
 
 def format_interval(quantity: Known, name: str) -> str:
     """Format an interval with its level, such as ``95 % interval 0.17 to 0.21``. Empty without an interval."""
-    if isinstance(quantity, Proved):
+    if not isinstance(quantity, Sampled):
         return ""
     return f"{format_level(quantity.confidence)} interval {format_ends(quantity, name)}"
 
@@ -153,7 +175,9 @@ def _width_digits(quantity: Known, scale: float) -> int | None:
 
     None if there is no interval, or if both ends are equal up to rounding, as for a completely decided share.
     """
-    if isinstance(quantity, Proved) or math.isclose(quantity.low, quantity.high, rel_tol=ROUNDING, abs_tol=ROUNDING**2):
+    if not isinstance(quantity, Sampled) or math.isclose(
+        quantity.low, quantity.high, rel_tol=ROUNDING, abs_tol=ROUNDING**2
+    ):
         return None
     half = scale * (quantity.high - quantity.low) / 2
     return min(8, math.ceil(-math.log10(half))) if half < math.inf else None
@@ -178,11 +202,20 @@ def explain_position(quantity: Quantity) -> str:
     return "the interval ends at the proved bounds, so the estimate need not be in its middle"
 
 
+def format_random_orders(quantity: Descriptive, name: str) -> str:
+    """Format the range in random orders and the p-value; empty without them."""
+    if quantity.random_low is None or quantity.random_high is None or quantity.p is None:
+        return ""
+    low, high = (Descriptive(value=end, n=quantity.n) for end in (quantity.random_low, quantity.random_high))
+    digits = 4 if quantity.p < 0.01 else 2
+    return f"random orders {format_value(low, name)} to {format_value(high, name)}, p = {quantity.p:.{digits}f}"
+
+
 def format_basis(quantity: Known) -> str:
     """Describe the data or proof behind a number, as in ``on 9,769 people``."""
     if isinstance(quantity, Proved):
         return quantity.how
-    if isinstance(quantity, Observed):
+    if isinstance(quantity, Observed | Descriptive):
         return f"on {format_count(quantity.n, 'person', 'people')}"
     return f"from {format_count(quantity.n, 'sampled individual', 'sampled individuals')}"
 
@@ -197,8 +230,8 @@ def format_quantity(quantity: Quantity, name: str = "rate") -> str:
         return f"unknown ({quantity.reason})"
     if isinstance(quantity, Proved):
         return f"{format_value(quantity, name)} (proved)"
-    basis, interval = format_basis(quantity), format_interval(quantity, name)
-    return f"{format_value(quantity, name)} ({quantity.kind} {basis}, {interval})"
+    parts = [f"{quantity.kind} {format_basis(quantity)}", format_interval(quantity, name)]
+    return f"{format_value(quantity, name)} ({', '.join(filter(None, parts))})"
 
 
 def show_quantity(quantity: Quantity, name: str, *, basis: str | None = None) -> ReportedNumber:
@@ -215,6 +248,9 @@ def show_quantity(quantity: Quantity, name: str, *, basis: str | None = None) ->
     basis = format_basis(quantity) if basis is None else basis
     if isinstance(quantity, Proved):
         return ReportedNumber(text, quantity.value, kind="proved", basis=basis)
+    if isinstance(quantity, Descriptive):
+        ends = format_random_orders(quantity, name)
+        return ReportedNumber(text, quantity.value, kind="observed", ends=ends, basis=basis)
     return ReportedNumber(
         text,
         quantity.value,

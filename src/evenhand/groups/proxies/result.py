@@ -94,7 +94,7 @@ class ProxyRates(ResultPart):
             min_size: Minimum effective size of a compared group.
         """
         small = {rate.group: round(rate.effective_size) for rate in self.rates if rate.small}
-        left_out = describe_left_out(small, min_size)
+        left_out = describe_left_out(small, f"fewer than {min_size} people")
         unknown, difference = Unknown(reason="two groups must be large enough"), self.difference
         estimate = unknown if difference is None else difference.estimate
         yield ResultNumber("probable_selection_rate_difference", self.by, "", estimate, left_out=left_out)

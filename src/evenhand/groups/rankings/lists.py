@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -96,16 +97,10 @@ class RankedLists:
         candidates, lists = self.members.sum(axis=0), (self.members > 0).sum(axis=0)
         return np.asarray((candidates >= self.config.min_group_size) & (lists >= (ENOUGH_LISTS if self.sampled else 1)))
 
-    @property
-    def compared(self) -> Integers:
-        """Positions of the compared groups."""
-        return np.flatnonzero(self.large)
-
     @cached_property
-    def pairs(self) -> tuple[Integers, Integers]:
-        """Positions of both groups of all compared pairs."""
-        first, second = np.triu_indices(len(self.compared), k=1)
-        return self.compared[first], self.compared[second]
+    def pairs(self) -> Integers:
+        """Positions of both groups of all compared pairs, shape (2, pairs)."""
+        return np.flatnonzero(self.large)[np.array(np.triu_indices(int(self.large.sum()), k=1))]
 
     @property
     def count(self) -> int:
@@ -113,40 +108,42 @@ class RankedLists:
         return int(self.batches.max()) + 1
 
     @cached_property
-    def weights(self) -> Floats:
-        """Attention of each candidate, shape (n,).
+    def columns(self) -> list[tuple[Any, Floats]]:
+        """Rows and values of the attention, then of the selection probability within the first k positions for each k.
 
-        This is ``1 / log2(1 + rank)``, the discount of DCG (Järvelin & Kekäläinen, "Cumulated gain-based evaluation of
-        IR techniques", ACM TOIS 2002), or ``1 / rank``.
+        Attention is ``1 / log2(1 + rank)``, the discount of DCG (Järvelin & Kekäläinen, "Cumulated gain-based
+        evaluation of IR techniques", ACM TOIS 2002), or ``1 / rank``. Tied candidates share the values of their
+        positions.
         """
         rank = self.positions.astype(np.float64)
-        return self._share_positions(1 / (rank if self.config.position_weights == "reciprocal" else np.log2(1 + rank)))
-
-    @cached_property
-    def attention(self) -> Floats:
-        """Total attention of each list, shape (lists,)."""
-        return np.asarray(np.bincount(self.lists, weights=self.weights), dtype=np.float64)
-
-    @cached_property
-    def selected(self) -> list[tuple[Integers, Floats]]:
-        """Candidates in the first k positions, for each k, and the probability of selection if positions are shared."""
-        selected = []
+        attention = 1 / (rank if self.config.position_weights == "reciprocal" else np.log2(1 + rank))
+        columns: list[tuple[Any, Floats]] = [(slice(None), self._share_positions(attention))]
         for k in self.at:
             inside = self._share_positions((self.positions <= k).astype(np.float64))
             rows = np.flatnonzero(inside)
-            selected.append((rows, inside[rows]))
-        return selected
+            columns.append((rows, inside[rows]))
+        return columns
 
     @cached_property
-    def selected_share(self) -> Floats:
-        """Share of all candidates in the first k positions, shape (places,)."""
-        return np.array([inside.sum() for _, inside in self.selected]) / len(self.lists)
+    def totals(self) -> list[Floats]:
+        """Sums of the columns over the candidates of each list, shape (lists,)."""
+        count = len(self.sizes)
+        return [
+            np.asarray(np.bincount(self.lists[rows], weights=values, minlength=count), dtype=np.float64)
+            for rows, values in self.columns
+        ]
+
+    @cached_property
+    def averages(self) -> Floats:
+        """Mean of each column over all candidates, shape (columns,)."""
+        return np.array([total.sum() for total in self.totals]) / len(self.lists)
 
     @cached_property
     def variation(self) -> float:
         """Squared coefficient of variation of attention within a list, averaged over candidates."""
-        squares = np.bincount(self.lists, weights=self.weights**2) * self.sizes
-        ratios = np.divide(squares, self.attention**2, out=np.ones(len(squares)), where=self.attention > 0)
+        total = self.totals[0]
+        squares = np.bincount(self.lists, weights=self.columns[0][1] ** 2) * self.sizes
+        ratios = np.divide(squares, total**2, out=np.ones(len(squares)), where=total > 0)
         return float(np.average(ratios - 1, weights=self.sizes))
 
     def _share_positions(self, values: Floats) -> Floats:
@@ -156,7 +153,7 @@ class RankedLists:
             return values
         return np.asarray((np.bincount(self.ties, weights=values) / sizes)[self.ties])
 
-    def add_up(self, codes: Integers, values: Floats, rows: Integers | slice = slice(None)) -> Floats:
+    def add_up(self, codes: Integers, values: Floats, rows: Any = slice(None)) -> Floats:
         """Sum a value of candidates by batch and group, shape (batches, groups)."""
         codes, lists, width = codes[rows], self.lists[rows], self.groups + 1  # the last column is for unknown groups
         places = codes if self.count == 1 else self.batches[lists] * width + codes
@@ -176,48 +173,41 @@ class RankedLists:
         """
         wins = np.zeros((self.count, self.groups, self.groups))
         count_wins(self.starts, self.batches, self.ties, codes, self.groups, wins)
-        selected = [self.add_up(codes, inside, rows) for rows, inside in self.selected]
-        return self._collect(self.add_up(codes, self.weights), selected, wins)
+        return self._collect([self.add_up(codes, values, rows) for rows, values in self.columns], wins)
 
     def denominators(self) -> dict[str, Floats]:
         """Compute the expectation of the numerators in random orders, and the number of pairs."""
-        # All candidates of a list then have the same expected attention and share of the first positions.
-        selected = []
-        for rows, inside in self.selected:
-            positions = np.bincount(self.lists[rows], weights=inside, minlength=len(self.sizes))
-            selected.append(self.add_up(self.codes, (positions / self.sizes)[self.lists]))
         pairs = np.zeros((self.count, self.groups, self.groups))
         for group in range(self.groups):
             np.add.at(pairs[:, group], self.batches, self.members[:, [group]] * self.members)
             pairs[:, group, group] = 0.0
-        attention = self.add_up(self.codes, (self.attention / self.sizes)[self.lists])
-        return self._collect(attention, selected, pairs)
+        # In random orders, all candidates of a list have the same expected attention and share of the first positions.
+        return self._collect([self.add_up(self.codes, (sums / self.sizes)[self.lists]) for sums in self.totals], pairs)
 
-    def _collect(self, attention: Floats, selected: list[Floats], pairs: Floats) -> dict[str, Floats]:
+    def _collect(self, columns: list[Floats], pairs: Floats) -> dict[str, Floats]:
         return {
-            EXPOSURE: attention[..., None],
-            SELECTION: np.stack(selected, axis=2),
+            EXPOSURE: columns[0][..., None],
+            SELECTION: np.stack(columns[1:], axis=2),
             ABOVE: pairs.sum(axis=2)[..., None],
             PAIRS: pairs[:, *self.pairs][..., None],
         }
 
+    @cached_property
+    def merit(self) -> Floats:
+        """Share of each candidate in the relevance of its list, NaN in lists without any relevance, shape (n,)."""
+        assert self.relevance is not None
+        total = np.bincount(self.lists, weights=self.relevance)[self.lists]
+        return np.asarray(np.divide(self.relevance, total, out=np.full(len(total), np.nan), where=total > 0))
+
     def relevance_numerators(self, codes: Integers) -> dict[str, Floats]:
         """Sum the attention in lists with any relevance."""
-        weights = np.where(self._total_relevance > 0, self.weights, 0.0)
+        weights = np.where(np.isnan(self.merit), 0.0, self.columns[0][1])
         return {TREATMENT: self.add_up(codes, weights)[..., None]}
 
     def relevance_denominators(self) -> dict[str, Floats]:
         """Compute the attention in proportion to relevance."""
-        assert self.relevance is not None
-        total = self._total_relevance
-        merit = np.divide(self.relevance, total, out=np.zeros(len(total)), where=total > 0)
-        return {TREATMENT: self.add_up(self.codes, self.attention[self.lists] * merit)[..., None]}
-
-    @cached_property
-    def _total_relevance(self) -> Floats:
-        """Total relevance of the list of each candidate, shape (n,)."""
-        assert self.relevance is not None
-        return np.asarray(np.bincount(self.lists, weights=self.relevance)[self.lists])
+        expected = self.totals[0][self.lists] * np.nan_to_num(self.merit)
+        return {TREATMENT: self.add_up(self.codes, expected)[..., None]}
 
     def shuffle_lists(self, rng: np.random.Generator) -> Shuffle:
         """Build a function that permutes the groups of the candidates within each list."""

@@ -9,10 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.groups.breakdown import Gap
 from evenhand.groups.rankings.lists import ABOVE, EXPOSURE, PAIRS, SELECTION, TREATMENT, RankedLists
-from evenhand.groups.rankings.result import RankedNumber
 from evenhand.stats.level import normal_quantile
+from evenhand.stats.quantity import Descriptive, Observed, Quantity, Unknown
 from evenhand.stats.ranked.ratios import ClusteredRatios, SummedLists, clustered_ratios, even_orders
+
+METHOD = "ratio of sums over lists, linearised, Student's t with lists added at both ends"
 
 MIN_DRAWS = 199
 MAX_WORK = 200_000_000
@@ -42,8 +45,8 @@ class Measured(NamedTuple):
         draws: Number of permutations; 0 for intervals.
     """
 
-    numbers: dict[str, list[list[RankedNumber]]]
-    gaps: list[RankedNumber]
+    numbers: dict[str, list[list[Quantity]]]
+    gaps: list[Gap]
     draws: int
 
 
@@ -62,6 +65,7 @@ def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
 
 def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     """Compute the numbers and gaps with intervals for similar lists."""
+    confidence = ranked.config.confidence
     above, below = ranked.numerators(ranked.codes), ranked.denominators()
     if ranked.relevance is not None:
         above |= ranked.relevance_numerators(ranked.codes)
@@ -69,28 +73,26 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     measured = Measured({}, [], 0)
     for measure, table in below.items():
         values = _divide(above[measure].sum(axis=0), table.sum(axis=0))
-        compared, intervals = _find_compared(ranked, measure, values), np.full((2, *values.shape), np.nan)
+        compared, limits = _find_compared(ranked, measure, values), np.full((2, *values.shape), np.nan)
         ends: dict[int, tuple[float, float]] = {}
         if compared.any():
+            typical = _typical_range(ranked, measure, below)
+            low, high = (np.broadcast_to(end, compared.shape)[compared] for end in typical)
             lists = _count_lists(ranked, measure, table)[compared]
-            low, high = (
-                np.broadcast_to(limit, compared.shape)[compared] for limit in _typical_range(ranked, measure, below)
-            )
             sums = SummedLists(above[measure][:, compared], table[:, compared], lists, low, high)
-            reach = clustered_ratios(sums).critical(ranked.config.confidence, rng)
+            reach = clustered_ratios(sums).critical(confidence, rng)
             # With few lists, Student's quantile is large because of the few degrees of freedom. This widens the
             # intervals sufficiently, so the number of added lists is capped.
-            needed = min(reach, 1.5 * float(normal_quantile(ranked.config.confidence)))
-            ratios = clustered_ratios(sums, critical=needed)
-            intervals[:, compared] = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
+            ratios = clustered_ratios(sums, critical=min(reach, 1.5 * float(normal_quantile(confidence))))
+            limits[:, compared] = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
             ends = _gap_ends(ranked, measure, np.nonzero(compared)[1], ratios, reach, rng)
-        measured.numbers[measure] = _describe_numbers(ranked, measure, values, low=intervals[0], high=intervals[1])
-        for place, (number, _) in enumerate(_find_gaps(ranked, measure, values[None])):
-            if number.value is not None and place in ends:
+        measured.numbers[measure] = _describe_numbers(ranked, values, limits)
+        for place, gap, (value, *_) in _find_gaps(ranked, measure, values[None]):
+            if not np.isnan(value):
                 low_end, high_end = ends[place]
-                limits = {"low": min(low_end, number.value), "high": max(high_end, number.value)}
-                number = number.model_copy(update=limits)
-            measured.gaps.append(number)
+                quantity = _describe(ranked, value, min(low_end, value), max(high_end, value))
+                gap = gap.model_copy(update={"value": quantity})
+            measured.gaps.append(gap)
     return measured
 
 
@@ -100,8 +102,7 @@ def _count_lists(ranked: RankedLists, measure: str, below: Floats) -> Integers:
         return np.asarray((below > 0).sum(axis=0))
     present = ranked.members > 0
     if measure == PAIRS:
-        first, second = ranked.pairs
-        present = present[:, first] & present[:, second]
+        present = present[:, ranked.pairs[0]] & present[:, ranked.pairs[1]]
     return np.broadcast_to(present.sum(axis=0)[:, None], below.shape[1:])
 
 
@@ -119,7 +120,7 @@ def _typical_range(ranked: RankedLists, measure: str, below: Mapping[str, Floats
     members = np.maximum(ranked.members.sum(axis=0) / lists, 1.0)[:, None]
     size = max(len(ranked.lists) / len(ranked.sizes), 2.0)
     if measure == SELECTION:
-        highest = np.minimum(size / members, 1 / np.maximum(ranked.selected_share, 1e-12))
+        highest = np.minimum(size / members, 1 / np.maximum(ranked.averages[1:], 1e-12))
         return np.zeros(1), np.maximum(highest, 1.0)
     if measure in SHARES:
         pairs = below[measure].sum(axis=0) / np.maximum(_count_lists(ranked, measure, below[measure]), 1)
@@ -154,18 +155,16 @@ def _gap_ends(
     if measure == PAIRS:
         size, half = np.abs(2 * ratios.centre - 1), 2 * reach * ratios.error
         return {0: (max(0.0, float((size - half).max())), min(1.0, float((size + half).max())))}
-    first, second = np.triu_indices(len(place), k=1)
-    same = place[first] == place[second]
-    if measure not in GAPS or not same.any():
+    pairs = np.array(np.triu_indices(len(place), k=1))
+    first, second = pairs[:, place[pairs[0]] == place[pairs[1]]]
+    if measure not in GAPS or not len(first):
         return {}
-    pairs = first[same], second[same]
-    lows, highs = ratios.differences(pairs, ranked.config.confidence, rng, log=True)
-    ends = {}
-    for k in np.unique(place[pairs[0]]).tolist():
-        at_k = place[pairs[0]] == k
-        # Logarithms of the larger divided by the smaller number.
-        ends[k] = float(np.exp(-highs[at_k].max())), min(float(np.exp(-lows[at_k].max())), 1.0)
-    return ends
+    lows, highs = ratios.differences((first, second), ranked.config.confidence, rng, log=True)
+    # Logarithms of the larger divided by the smaller number.
+    return {
+        k: (float(np.exp(-highs[place[first] == k].max())), min(float(np.exp(-lows[place[first] == k].max())), 1.0))
+        for k in np.unique(place[first]).tolist()
+    }
 
 
 # Few lists are compared with orders that ignore the groups.
@@ -178,9 +177,9 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     parts = [(ranked.numerators, ranked.denominators(), ranked.shuffle_lists(rng), draws)]
     if ranked.relevance is not None:
         fewer = min(ranked.config.draws, MAX_RELEVANCE_WORK // n)
-        fewer = fewer if fewer >= MIN_DRAWS else 0
         shuffle = ranked.shuffle_equals(rng)
-        parts.append((ranked.relevance_numerators, ranked.relevance_denominators(), shuffle, fewer))
+        count = fewer if fewer >= MIN_DRAWS else 0
+        parts.append((ranked.relevance_numerators, ranked.relevance_denominators(), shuffle, count))
     measured = Measured({}, [], draws)
     for numerators, below, shuffle, count in parts:
         orders = chain([ranked.codes], (shuffle() for _ in range(count)))
@@ -192,25 +191,18 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
                 even = even_orders(values[0][compared], values[1:, compared], confidence)
                 limits = np.clip((even.low, even.high), 0.0, 1.0 if measure in SHARES else np.inf)
                 ranges[:, compared] = np.where(even.high > even.low, (*limits, even.p), np.nan)
-            measured.numbers[measure] = _describe_numbers(
-                ranked, measure, values[0], even_low=ranges[0], even_high=ranges[1], p=ranges[2]
-            )
-            for number, drawn in _find_gaps(ranked, measure, values):
-                drawn = drawn[1:][~np.isnan(drawn[1:])]
-                if number.value is not None and len(drawn) and np.ptp(drawn) > 0:
-                    number = _compare_with_even(number, drawn, confidence, ratio=measure != PAIRS)
-                measured.gaps.append(number)
+            measured.numbers[measure] = _describe_numbers(ranked, values[0], ranges)
+            for _, gap, (value, *drawn) in _find_gaps(ranked, measure, values):
+                others = np.array(drawn)[~np.isnan(drawn)]
+                if not np.isnan(value) and len(others) and np.ptp(others) > 0:
+                    # One end of the range is the absence of a gap.
+                    signs = 1 if measure == PAIRS else -1
+                    end = float(np.quantile(others, confidence if signs > 0 else 1 - confidence))
+                    p = (1 + int((signs * others >= signs * value).sum())) / (1 + len(others))
+                    quantity = _describe(ranked, value, *((0.0, end) if signs > 0 else (end, 1.0)), p)
+                    gap = gap.model_copy(update={"value": quantity})
+                measured.gaps.append(gap)
     return measured
-
-
-def _compare_with_even(number: RankedNumber, drawn: Floats, confidence: float, *, ratio: bool) -> RankedNumber:
-    """Add the quantile of a gap over the permutations, and its p-value."""
-    assert number.value is not None
-    reached = int((drawn <= number.value).sum() if ratio else (drawn >= number.value).sum())
-    end = float(np.quantile(drawn, 1 - confidence if ratio else confidence))
-    low, high = (end, 1.0) if ratio else (0.0, end)
-    p = (1 + reached) / (1 + len(drawn))
-    return number.model_copy(update={"even_low": low, "even_high": high, "p": p})
 
 
 # Numbers and gaps for many and for few lists.
@@ -222,26 +214,25 @@ def _find_compared(ranked: RankedLists, measure: str, values: Floats) -> Boolean
     return np.asarray(defined if measure == PAIRS else defined & ranked.large[:, None])
 
 
-def _list_places(ranked: RankedLists, measure: str) -> tuple[int | None, ...]:
-    """List the places of a measure: each k of a selection, otherwise None."""
-    return ranked.at if measure == SELECTION else (None,)
+def _describe(ranked: RankedLists, value: float, *limits: float) -> Quantity:
+    """Build a number with its interval, or with its range in random orders and p. Unknown limits are NaN."""
+    n = len(ranked.sizes)
+    if np.isnan(value):
+        return Unknown(reason="these lists have no candidates to compare")
+    if np.isnan(limits[0]):
+        return Descriptive(value=value, n=n)
+    if len(limits) > 2:
+        return Descriptive(value=value, n=n, **dict(zip(("random_low", "random_high", "p"), limits, strict=True)))
+    low, high = limits
+    return Observed(value=value, n=n, low=low, high=high, confidence=ranked.config.confidence, method=METHOD)
 
 
-def _describe_numbers(ranked: RankedLists, measure: str, values: Floats, **ends: Floats) -> list[list[RankedNumber]]:
-    """Build the numbers of a measure, with the given ends where they are known, shape (groups or pairs, places)."""
-
-    def build(at: int | None, value: float, *limits: float) -> RankedNumber:
-        if np.isnan(value):
-            reason = "these lists have no candidates to compare"
-            return RankedNumber(name=measure, at=at, value=None, reason=reason)
-        known = {name: limit for name, limit in zip(ends, limits, strict=True) if not np.isnan(limit)}
-        return RankedNumber(name=measure, at=at, value=value, **known)
-
-    rows, places = np.stack([values, *ends.values()], axis=-1).tolist(), _list_places(ranked, measure)
-    return [[build(at, *cell) for at, cell in zip(places, row, strict=True)] for row in rows]
+def _describe_numbers(ranked: RankedLists, values: Floats, limits: Floats) -> list[list[Quantity]]:
+    """Build the numbers of a measure, shape (groups or pairs, places), with limits of shape (ends, ...)."""
+    return [[_describe(ranked, *cell) for cell in row] for row in np.stack([values, *limits], axis=-1).tolist()]
 
 
-def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[tuple[RankedNumber, Floats]]:
+def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[tuple[int, Gap, list[float]]]:
     """Yield the gap between the compared groups, for selection at each k; nothing if there are fewer than two.
 
     Ratios are the lowest divided by the highest number. The gap of pairs is the largest ``P(A above B) - P(B above A)``
@@ -253,34 +244,37 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[tu
         values: Tables of its numbers, shape (tables, groups or pairs, places). The first table is the observed one.
 
     Yields:
-        The observed gap without an interval, and the gap in each table, NaN if it is unknown, shape (tables,).
+        The place, the observed gap without an interval, and the gap in each table, NaN if it is unknown.
     """
-    if measure not in GAPS or len(ranked.compared) < 2:
+    if measure not in GAPS or ranked.large.sum() < 2:
         return
-    compared = _find_compared(ranked, measure, values[0])
-    for place, at in enumerate(_list_places(ranked, measure)):
+    sizes, compared = ranked.members.sum(axis=0).astype(int).tolist(), _find_compared(ranked, measure, values[0])
+    small = {label: size for label, size, large in zip(ranked.labels, sizes, ranked.large, strict=True) if not large}
+    for place in range(values.shape[2]):
         columns = np.flatnonzero(compared[:, place])
-        table, reason, ends = values[:, columns, place], "", (0, 0)
-        gaps = np.full(len(values), np.nan)
-        if measure == PAIRS:
-            reason = "" if len(columns) else "no two compared groups occur in the same list"
-            if not reason:
-                sizes = np.abs(2 * table - 1)
-                widest, gaps = int(np.argmax(sizes[0])), sizes.max(axis=1)
-                first, second = (int(side[columns[widest]]) for side in ranked.pairs)
-                ends = (first, second) if table[0, widest] >= 0.5 else (second, first)
+        table, gaps, ends, reason = values[:, columns, place], np.full(len(values), np.nan), [], ""
+        if measure == PAIRS and len(columns):
+            gaps = np.abs(2 * table - 1).max(axis=1)
+            widest = int(np.argmax(np.abs(2 * table[0] - 1)))
+            ends = ranked.pairs[:: 1 if table[0, widest] >= 0.5 else -1, columns[widest]].tolist()
+        elif measure == PAIRS:
+            reason = "no two compared groups occur in the same list"
         elif len(columns) < 2:
             reason = "fewer than two groups have this number"
         elif table[0].max() <= 0:
             reason = "the value is 0 for all groups, so the ratio is undefined"
         else:
             gaps = _divide(table.min(axis=1), table.max(axis=1))
-            ends = int(columns[table[0].argmax()]), int(columns[table[0].argmin()])
-        number = RankedNumber(name=GAPS[measure], at=at, value=None, reason=reason)
-        if not reason:
-            best, worst = (ranked.labels[end] for end in ends)
-            number = RankedNumber(name=GAPS[measure], at=at, value=float(gaps[0]), best=best, worst=worst)
-        yield number, gaps
+            ends = columns[[table[0].argmax(), table[0].argmin()]].tolist()
+        gap = Gap(
+            name=GAPS[measure],
+            metric=measure,
+            value=Unknown(reason=reason) if reason else _describe(ranked, float(gaps[0]), np.nan),
+            not_assessable=small,
+            label=str(ranked.at[place]) if measure == SELECTION else "",
+            **dict(zip(("best", "worst"), (ranked.labels[end] for end in ends), strict=False)),
+        )
+        yield place, gap, gaps.tolist()
 
 
 def _divide(above: Floats, below: Floats) -> Floats:

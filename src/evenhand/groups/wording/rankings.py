@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from evenhand.core.document import (
     Block,
-    Column,
     Document,
     Facts,
     Figure,
@@ -15,30 +14,26 @@ from evenhand.core.document import (
     Metric,
     Note,
     ReportedNumber,
-    Table,
-    TableRow,
     Text,
 )
 from evenhand.core.text import format_count, format_level, join_names
-from evenhand.groups.breakdown import list_counts
-from evenhand.groups.rankings.result import (
-    METHOD,
-    RankedGroup,
-    RankedNumber,
-    RankingBreakdown,
-    RankingResult,
-    find_number,
+from evenhand.groups.breakdown import Gap, Group
+from evenhand.groups.rankings.measure import METHOD
+from evenhand.groups.rankings.result import RankingBreakdown, RankingResult
+from evenhand.groups.wording.tables import (
+    describe_not_assessable,
+    gap_table,
+    group_table,
+    metric_columns,
+    small_group_notes,
+    title_gap,
+    title_metric,
 )
-from evenhand.stats.metric_specs import METRICS
-from evenhand.stats.quantity import Known, Proved, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import Descriptive, Quantity, Sampled, Unknown, show_quantity
 
 RANDOM = "not distinguishable from a random order"
 
 WEIGHTS = {"log": "1 / log2(1 + rank), the discount of DCG", "reciprocal": "1 / rank"}
-
-ATTENTION = ("exposure", "relative_exposure", "above_rate", "exposure_per_relevance")
-SELECTION = ("selection_rate", "representation_ratio")
-"""Metrics of the tables of groups, over all places and at each k."""
 
 
 def build_document(result: RankingResult) -> Document:
@@ -48,12 +43,13 @@ def build_document(result: RankingResult) -> Document:
     return Document(
         f"Audit of rankings by {result.ranked_by} in {result.data}",
         f"{format_count(result.lists, 'list', 'lists')}{per}, of "
-        f"{format_count(result.candidates, 'candidate', 'candidates')}; order: {order}; "
+        f"{format_count(result.people, *result.members)}; order: {order}; "
         f"protected: {', '.join(result.breakdowns[-1].by)}",
         (
             Text(items=tuple(_headlines(result)), role="finding"),
-            *(_answer(result, breakdown, gap) for breakdown in result.breakdowns for gap in breakdown.gaps),
+            *(_answer(breakdown, gap) for breakdown in result.breakdowns for gap in _list_gaps(breakdown)),
             *_notes(result),
+            *small_group_notes(result),
             Text(_terms(result), role="small"),
             *(block for breakdown in result.breakdowns for block in _breakdown_blocks(result, breakdown)),
             *_method(result),
@@ -68,11 +64,13 @@ def _headlines(result: RankingResult) -> Iterator[str]:
     """Yield one sentence for each attribute about the group with the least attention."""
     for breakdown in result.breakdowns:
         groups, gap = {group.label: group for group in breakdown.groups}, breakdown.gap("exposure_ratio")
-        if gap is None or gap.value is None:
+        if gap is None or isinstance(gap.value, Unknown):
             continue
-        best, worst, shown = groups[gap.best], groups[gap.worst], _show(result, breakdown, gap)
+        best, worst, shown = groups[gap.best], groups[gap.worst], _show(breakdown, gap.name, gap.value)
         uncertainty = shown.interval or "no random orders to compare it with"
-        chance = gap.high is None or gap.high >= 1 if gap.p is None else gap.p > 1 - result.confidence
+        chance = isinstance(gap.value, Sampled) and gap.value.high >= 1
+        if isinstance(gap.value, Descriptive):
+            chance = gap.value.p is None or gap.value.p > 1 - result.confidence
         yield (
             f"Candidates with {worst.description} get {shown.text} times the attention of candidates with "
             f"{best.description}, list by list ({uncertainty}{'; ' + RANDOM if chance else ''}; {worst.size:,} and "
@@ -80,23 +78,21 @@ def _headlines(result: RankingResult) -> Iterator[str]:
         )
 
 
-def _answer(result: RankingResult, breakdown: RankingBreakdown, gap: RankedNumber) -> Metric:
+def _list_gaps(breakdown: RankingBreakdown) -> list[Gap]:
+    """List the gaps, those of selection for each k."""
+    return [gap for gap in breakdown.gaps if not gap.largest_at]
+
+
+def _answer(breakdown: RankingBreakdown, gap: Gap) -> Metric:
     """Build the metric of one gap."""
-    title = METRICS[gap.name].title
-    notes = [f"highest: {gap.best}; lowest: {gap.worst}"] if gap.best else []
-    if breakdown.not_assessable:
-        notes.append(f"not assessable for: {list_counts(breakdown.not_assessable)}")
-    return Metric(
-        title if gap.at is None else f"{title} at {gap.at:,}",
-        _show(result, breakdown, gap),
-        tuple(notes),
-        about=join_names(breakdown.by),
-    )
+    notes = (f"highest: {gap.best}; lowest: {gap.worst}" if gap.best else "", describe_not_assessable(gap))
+    number = _show(breakdown, gap.name, gap.value)
+    return Metric(title_gap(gap).partition(":")[0], number, tuple(filter(None, notes)), about=join_names(breakdown.by))
 
 
 def _notes(result: RankingResult) -> Iterator[Note]:
-    """Yield the limits of the result: few lists, and rows, lists and groups that are left out."""
-    if any(breakdown.inference == "even orders" for breakdown in result.breakdowns):
+    """Yield the limits of the result: few lists, and rows and lists that are left out."""
+    if any(breakdown.inference == "random orders" for breakdown in result.breakdowns):
         yield Note(
             f"{'This is one list' if result.lists == 1 else 'These are few lists'} and not a sample of lists, so "
             "there are no intervals for similar lists. Numbers are compared with random orders: permutations of the "
@@ -107,7 +103,7 @@ def _notes(result: RankingResult) -> Iterator[Note]:
     if result.unranked:
         yield Note(f"Left out: {format_count(result.unranked, 'row', 'rows')} without a {column}.", "caution")
     if result.dropped:
-        rows = format_count(result.dropped, "candidate", "candidates")
+        rows = format_count(result.dropped, *result.members)
         yield Note(f"Left out: {rows} with a missing protected attribute; their places stay empty.", "caution")
     for breakdown in result.breakdowns:
         by = join_names(breakdown.by)
@@ -123,12 +119,9 @@ def _notes(result: RankingResult) -> Iterator[Note]:
                 "occupy places, but count in no group.",
                 "caution",
             )
-        if breakdown.not_assessable:
-            few = f"fewer than {result.min_group_size} candidates, or too few lists"
-            yield Note(f"Not assessable by {by}: {few}: {list_counts(breakdown.not_assessable)}", "caution")
     if result.tied:
         yield Note(
-            f"{result.tied:,} of {result.candidates:,} candidates have equal {column}s in their list. Each of "
+            f"{result.tied:,} of {result.people:,} candidates have equal {column}s in their list. Each of "
             "them counts with the average over all orders of the tied candidates."
         )
     if result.gapped:
@@ -153,6 +146,13 @@ def _terms(result: RankingResult) -> str:
 def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Block]:
     by, level, sample = join_names(breakdown.by), format_level(result.confidence), breakdown.inference == "lists"
     interval = f"observed, each with its {level} {'interval' if sample else 'range in random orders and p'}"
+
+    def show(name: str, quantity: Quantity) -> ReportedNumber:
+        return _show(breakdown, name, quantity)
+
+    def column(k: str, name: str) -> Callable[[Group], ReportedNumber | str]:
+        return lambda group: show(name, group.rates[k][name])
+
     yield Heading(f"By {by}", detail=True)
     yield Figure(
         "selection over places",
@@ -162,56 +162,22 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
         result,
         (result.breakdowns.index(breakdown),),
     )
-    yield Table(
-        f"Gaps by {by}, {interval}, simultaneous over all pairs of groups",
-        (Column("comparison"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
-        tuple(TableRow((_title(gap), _show(result, breakdown, gap), gap.best, gap.worst)) for gap in breakdown.gaps),
-        usual="observed",
-    )
-    suffix = (
-        ""
-        if sample or result.relevance is None
-        else ("; for relevance, random orders permute groups among equally relevant candidates")
-    )
-    yield _group_table(f"Attention by {by}, {interval}{suffix}", ATTENTION, result, breakdown, (None,))
+    caption = f"Gaps by {by}, {interval}, simultaneous over all pairs of groups"
+    yield gap_table(caption, _list_gaps(breakdown), show)
+    relevance = "; for relevance, random orders permute groups among equally relevant candidates"
+    suffix = "" if sample or result.relevance is None else relevance
+    yield group_table(f"Attention by {by}, {interval}{suffix}", result, breakdown, metric_columns(breakdown, show))
     simultaneous = "" if len(result.at) == 1 else ", simultaneous over all k and groups"
-    caption = f"Selection by {by}, {interval}{simultaneous}"
-    yield Fold(f"Selection at k by {by}", (_group_table(caption, SELECTION, result, breakdown, result.at),))
-
-
-def _title(gap: RankedNumber) -> str:
-    title = METRICS[gap.name].heading
-    return title if gap.at is None else title.replace(":", f" at {gap.at:,}:", 1)
-
-
-def _group_table(
-    caption: str,
-    names: Sequence[str],
-    result: RankingResult,
-    breakdown: RankingBreakdown,
-    at: Sequence[int | None],
-) -> Table:
-    """Build a table of metrics of the groups, with one row per group and k."""
-    present = [name for name in names if any(find_number(group.numbers, name, None) for group in breakdown.groups)]
-    places = [] if at[0] is None else [Column("first places", numeric=True)]
-
-    def row(group: RankedGroup, k: int | None) -> TableRow:
-        numbers = [find_number(group.numbers, name, k) for name in present]
-        cells = ["" if number is None else _show(result, breakdown, number) for number in numbers]
-        note = "not assessable: excluded from the gaps" if group.small and k is None else ""
-        return TableRow((*([] if k is None else [f"{k:,}"]), group.label, group.size, *cells), note, faint=group.small)
-
-    return Table(
-        caption,
-        (
-            *places,
-            Column(join_names(breakdown.by)),
-            Column("candidates", numeric=True),
-            *(Column(METRICS[name].title, numeric=True) for name in present),
-        ),
-        tuple(row(group, k) for k in at for group in breakdown.groups),
-        usual="observed",
+    tables = (
+        group_table(
+            f"Selection within the first {k:,} by {by}, {interval}{simultaneous}",
+            result,
+            breakdown,
+            {title_metric(name): column(str(k), name) for name in ("selection_rate", "representation_ratio")},
+        )
+        for k in result.at
     )
+    yield Fold(f"Selection at k by {by}", tuple(tables))
 
 
 def _method(result: RankingResult) -> Iterator[Block]:
@@ -238,21 +204,6 @@ def _method(result: RankingResult) -> Iterator[Block]:
     yield Facts((*entries, ("Seed", str(result.seed))))
 
 
-def _show(result: RankingResult, breakdown: RankingBreakdown, number: RankedNumber) -> ReportedNumber:
+def _show(breakdown: RankingBreakdown, name: str, quantity: Quantity) -> ReportedNumber:
     """Format a number with its interval, or with the range in random orders."""
-    quantity = result.quantity(breakdown, number)
-    if isinstance(quantity, Unknown):
-        return show_quantity(quantity, number.name)
-    basis = f"on {format_count(breakdown.lists, 'list', 'lists')}"
-    if isinstance(quantity, Known):
-        return show_quantity(quantity, number.name, basis=basis)
-    ends = ""
-    if number.even_low is not None and number.even_high is not None and number.p is not None:
-        low, high = (_format(end, number.name) for end in (number.even_low, number.even_high))
-        ends = f"random orders {low} to {high}, p = {number.p:.{4 if number.p < 0.01 else 2}f}"
-    return ReportedNumber(_format(quantity, number.name), quantity, kind="observed", ends=ends, basis=basis)
-
-
-def _format(value: float, name: str) -> str:
-    """Format a number without an interval."""
-    return format_value(Proved(value=value, how=""), name)
+    return show_quantity(quantity, name, basis=f"on {format_count(breakdown.lists, 'list', 'lists')}")

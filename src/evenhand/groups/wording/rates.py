@@ -46,7 +46,7 @@ from evenhand.groups.wording.tables import (
 from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
 from evenhand.stats.quantity import (
     Observed,
-    Proved,
+    Sampled,
     Unknown,
     format_ends,
     format_interval,
@@ -123,13 +123,13 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
         chance = not is_distinguishable(breakdown.gap("demographic_parity_difference"))
         rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
         comparison = " against ".join(format_percent(rate) for rate in rates if rate is not None)
-        interval = "" if isinstance(ratio.value, Proved | Unknown) else f"{format_interval(ratio.value, ratio.name)}; "
+        interval = f"{format_interval(ratio.value, ratio.name)}; " if isinstance(ratio.value, Sampled) else ""
         sentence = (
             f"People with {lowest.description} are selected {format_against(value, FOUR_FIFTHS)} times as often as "
             f"people with {highest.description} ({interval}{comparison}{weighted_by(result)}; {lowest.size:,} and "
             f"{highest.size:,} people){', which may be chance' if chance else ''}."
         )
-        bound = value if isinstance(ratio.value, Proved | Unknown) else ratio.value.high
+        bound = ratio.value.high if isinstance(ratio.value, Sampled) else value
         sentences.append(((chance, bound, value), sentence))
     return [sentence for _, sentence in sorted(sentences)]
 
@@ -164,7 +164,7 @@ def four_fifths_sentence(gap: Gap) -> str:
     sentence = f"{'met' if met else 'not met'} ({format_against(ratio.value, FOUR_FIFTHS)}{reference})"
     if met and gap.not_assessable:
         sentence += f" by the groups that can be assessed; {describe_not_assessable(gap)}"
-    if not isinstance(ratio, Proved) and ratio.low < FOUR_FIFTHS <= ratio.high:
+    if isinstance(ratio, Sampled) and ratio.low < FOUR_FIFTHS <= ratio.high:
         return f"{sentence}, but the interval {format_ends(ratio, 'demographic_parity_ratio')} leaves it open"
     return sentence
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from evenhand.core.document import Column, Metric, Note, ReportedNumber, Table, TableRow
 from evenhand.core.text import format_count, format_level, join_names, list_some
@@ -11,10 +12,8 @@ from evenhand.groups.label_coverage import PREFIX, describe_selective, find_caut
 from evenhand.groups.result import GroupedResult, GroupMetrics, LabelMetrics
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
 from evenhand.stats.quantity import (
-    Estimated,
-    Observed,
-    Proved,
     Quantity,
+    Sampled,
     Unknown,
     format_interval,
     format_value,
@@ -62,7 +61,7 @@ def describe_not_assessable(gap: Gap) -> str:
 def confidence_levels(result: GroupedResult) -> str:
     """Return the confidence level of the intervals, as ``95 %``."""
     quantities = (number.quantity for number in result.numbers())
-    levels = {quantity.confidence for quantity in quantities if isinstance(quantity, Observed | Estimated)}
+    levels = {quantity.confidence for quantity in quantities if isinstance(quantity, Sampled)}
     return " or ".join(format_level(level) for level in sorted(levels))
 
 
@@ -70,7 +69,7 @@ def is_distinguishable(gap: Gap | None) -> bool:
     """Check that a difference is significantly above 0."""
     if gap is None or isinstance(gap.value, Unknown):
         return False
-    return isinstance(gap.value, Proved) or gap.value.low > 0
+    return gap.value.low > 0 if isinstance(gap.value, Sampled) else True
 
 
 def advise(gap: Gap | None, errors: Gap | None, advice: tuple[str, str, str]) -> str:
@@ -105,7 +104,7 @@ def gap_sentences(
         gap, groups = find_gap(breakdown), {group.label: group for group in breakdown.groups}
         if gap is not None and not isinstance(gap.value, Unknown) and gap.value.value != 0:
             chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
-            low = gap.value.value if isinstance(gap.value, Proved) else gap.value.low
+            low = gap.value.low if isinstance(gap.value, Sampled) else gap.value.value
             sentences.append((-low, -gap.value.value, describe(gap, groups[gap.best], groups[gap.worst]) + chance))
     return [sentence for *_, sentence in sorted(sentences)]
 
@@ -138,7 +137,7 @@ def small_group_notes(result: GroupedResult) -> Iterator[Note]:
         if small:
             by = join_names(breakdown.by)
             groups = list_some([_describe_small(group) for group in small])
-            people = format_count(sum(group.size for group in small), "person", "people")
+            people = format_count(sum(group.size for group in small), *result.members)
             yield Note(
                 f"Not assessable by {by}: {result.too_few}, excluded from the gaps: {groups}",
                 "caution",
@@ -199,6 +198,10 @@ def show_metric(name: str, quantity: Quantity) -> ReportedNumber:
     return show_quantity(quantity, name if name in METRICS else "own_metric")
 
 
+ShowNumber: TypeAlias = Callable[[str, Quantity], ReportedNumber]
+"""Function that formats a metric or a gap, given its name and value."""
+
+
 def title_gap(gap: Gap) -> str:
     """Describe the comparison of a gap, and its label."""
     name, _, comparison = (METRICS[gap.name].heading if gap.name in METRICS else f"{gap.metric}: {RANGE}").partition(
@@ -211,23 +214,26 @@ def title_gap(gap: Gap) -> str:
     title, label = f"{name}: {comparison}", gap.label or gap.largest_at
     if not label:
         return title
+    if gap.name == "selection_ratio":
+        return f"{name} at {int(label):,}: {comparison}"
     label = f"at least {label}" if gap.name == "cut_difference" else label
     return f"{title} ({label})" if gap.label else f"{title}; largest: {label}"
 
 
-def gap_table(caption: str, gaps: Sequence[Gap]) -> Table:
+def gap_table(caption: str, gaps: Sequence[Gap], show: ShowNumber = show_metric) -> Table:
     """Build a table of gaps.
 
     Args:
         caption: Caption.
         gaps: Gaps, one per row.
+        show: Function that formats a number.
     """
     return Table(
         caption,
         (Column("comparison"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
         tuple(
             TableRow(
-                (title_gap(gap), show_metric(gap.name, gap.value), gap.best, gap.worst),
+                (title_gap(gap), show(gap.name, gap.value), gap.best, gap.worst),
                 "; ".join(part for part in (describe_not_assessable(gap), gap.caution) if part),
             )
             for gap in gaps
@@ -284,7 +290,7 @@ def group_table(
         caption,
         (
             Column(join_names(breakdown.by)),
-            Column("people", numeric=True),
+            Column(result.members[1], numeric=True),
             *(Column(title, numeric=True) for title in cells),
         ),
         tuple(map(row, breakdown.listed)),
@@ -293,11 +299,13 @@ def group_table(
     )
 
 
-def metric_columns(breakdown: Breakdown) -> dict[str, Callable[[Group], ReportedNumber | str]]:
+def metric_columns(
+    breakdown: Breakdown, show: ShowNumber = show_metric
+) -> dict[str, Callable[[Group], ReportedNumber | str]]:
     """Build the columns of ``group_table`` for all metrics of the groups."""
 
     def column(name: str) -> Callable[[Group], ReportedNumber | str]:
-        return lambda group: show_metric(name, group.metrics[name]) if name in group.metrics else ""
+        return lambda group: show(name, group.metrics[name]) if name in group.metrics else ""
 
     names = order_names({name for group in breakdown.groups for name in group.metrics})
     return {title_metric(name): column(name) for name in names}

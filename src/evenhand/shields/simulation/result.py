@@ -25,7 +25,7 @@ from evenhand.core.document import (
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, format_percent
-from evenhand.stats.quantity import Proved, Quantity, Unknown
+from evenhand.stats.quantity import Proved, Quantity, Sampled, Unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,6 +272,7 @@ def show_quantity(quantity: Quantity, write: Callable[[float], str]) -> Reported
     text = write(quantity.value)
     if isinstance(quantity, Proved):
         return ReportedNumber(text, quantity.value, "proved", basis=quantity.how)
+    assert isinstance(quantity, Sampled)  # only rankings have descriptive numbers
     ends = f"{write(quantity.low)} to {write(quantity.high)}"
     basis = f"from {format_count(quantity.n, 'run', 'runs')}"
     return ReportedNumber(

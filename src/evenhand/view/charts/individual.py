@@ -9,7 +9,7 @@ from evenhand.core.text import SIMULATED, format_percent
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.texts import TextSearchResult
-from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Known, Quantity, Unknown, quantity_value
 from evenhand.view.charts.groups import draw_groups, plot_groups
 from evenhand.view.drawing.axis import percentages, spread
 from evenhand.view.drawing.rows import Block, Dot, Label, Panel, Row, RowChart, dot_for, together
@@ -47,7 +47,7 @@ def _name(rate: FlipRate) -> str:
     return f"{' x '.join(rate.protected)}, {people}"
 
 
-def _marks(quantity: Proved | Observed | Estimated) -> tuple[Dot, Label]:
+def _marks(quantity: Known) -> tuple[Dot, Label]:
     observed = quantity.kind == "observed"
     dot = dot_for(quantity, shape="circle" if observed else "diamond", filled=observed)
     return dot, Label(dot.high, format_percent(quantity.value))

@@ -6,6 +6,7 @@ from functools import partial
 
 from evenhand.core.text import join_names
 from evenhand.groups.rankings.result import RankingResult
+from evenhand.stats.quantity import Descriptive, Sampled, Unknown
 from evenhand.view.drawing.theme import (
     LIGHT,
     SERIES,
@@ -43,12 +44,13 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     names = [group.label for group in large if group in shown]
     rows: list[Spec] = []
     for group in large:
-        for ratio in group.numbers if group in shown else ():
-            value = ratio.value
-            if ratio.name == "representation_ratio" and value is not None:
-                ends = (ratio.even_low, ratio.even_high) if ratio.low is None else (ratio.low, ratio.high)
-                low, high = (value if end is None else end for end in ends)
-                rows.append({"name": group.label, "k": ratio.at, "value": value, "low": low, "high": high})
+        for k, rates in group.rates.items() if group in shown else ():
+            ratio = rates["representation_ratio"]
+            if not isinstance(ratio, Unknown):
+                ends = (ratio.random_low, ratio.random_high) if isinstance(ratio, Descriptive) else (None, None)
+                ends = (ratio.low, ratio.high) if isinstance(ratio, Sampled) else ends
+                low, high = (ratio.value if end is None else end for end in ends)
+                rows.append({"name": group.label, "k": int(k), "value": ratio.value, "low": low, "high": high})
     top = max(
         max((row["value"] for row in rows), default=1.0) * 1.05,
         min(HIGHEST, max((row["high"] for row in rows), default=1.0)),
