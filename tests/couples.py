@@ -6,26 +6,17 @@ import itertools
 
 import numpy as np
 
-from evenhand.schema import Schema
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 3},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {
-                "name": "role",
-                "kind": "categorical",
-                "values": ["child", "husband", "wife", "widow"],
-                "encoding": "one-hot",
-            },
-            {"name": "origin", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-        ],
-        "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
-        "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
-    }
-)
+SCHEMA = small_schema(
+    grade=(0, 3),
+    sex="f m *",
+    role="child husband wife widow",
+    origin="a b c *",
+    rules=["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
+    links=[{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
+).with_encodings({"role": "one-hot"})
+
 CHILD, HUSBAND, WIFE, WIDOW = range(4)
 EVERYBODY = np.array(list(itertools.product(range(4), range(2), range(4), range(3))), dtype=float)
 

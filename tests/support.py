@@ -73,23 +73,32 @@ def leaves_but_clocks(found: Any, path: str = "") -> dict[str, Any]:
     return {key: leaf for place, value in items for key, leaf in leaves_but_clocks(value, place).items()}
 
 
-def small_schema(values: str = "no yes", *, target: str = "hired", **attributes: str | tuple[float, float]) -> Schema:
-    """Describe a target, whose last label is favourable, and attributes.
+def small_schema(
+    values: str | list[Any] = "no yes",
+    *,
+    target: str = "hired",
+    favourable: Any = None,
+    rules: Iterable[str] = (),
+    links: Iterable[Any] = (),
+    **attributes: Any,
+) -> Schema:
+    """Describe a target, whose last label is favourable unless another is named, and attributes.
 
-    ``sex="f m *"`` has two categories and is protected, ``grade=(0, 4)`` is an integer, ``pay=(0.0, 1.0)`` is real.
+    ``sex="f m *"`` has two categories and is protected, ``race=[1, 2]`` has two numbers as categories, ``grade=(0, 4)``
+    is an integer, ``pay=(0.0, 1.0)`` is real, and ``age={"kind": ...}`` is an attribute as it stands in a schema.
     """
-    labels = values.split()
+    labels = values.split() if isinstance(values, str) else values
     described: list[dict[str, object]] = []
     for name, domain in attributes.items():
         if isinstance(domain, str):
             words = domain.split()
             categories = [word for word in words if word != "*"]
-            described.append(
-                {"name": name, "kind": "categorical", "values": categories, "protected": len(categories) < len(words)}
-            )
-        else:
+            domain = {"kind": "categorical", "values": categories, "protected": len(categories) < len(words)}
+        elif isinstance(domain, list):
+            domain = {"kind": "categorical", "values": domain}
+        elif isinstance(domain, tuple):
             kind = "integer" if isinstance(domain[0], int) else "real"
-            described.append({"name": name, "kind": kind, "lower": domain[0], "upper": domain[1]})
-    return Schema.parse(
-        {"target": {"name": target, "favourable": labels[-1], "values": labels}, "attributes": described}
-    )
+            domain = {"kind": kind, "lower": domain[0], "upper": domain[1]}
+        described.append({"name": name, **domain})
+    about = {"name": target, "favourable": labels[-1] if favourable is None else favourable, "values": labels}
+    return Schema.parse({"target": about, "attributes": described, "rules": list(rules), "links": list(links)})

@@ -70,6 +70,15 @@ def worded(frame=FRAME):
     )
 
 
+def people_beside(cuts):
+    """People whose income is one of some numbers, one of them in float32, or the next number to either of these."""
+    near = np.concatenate([cuts, cuts.astype(np.float32)])
+    near = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])
+    people = np.repeat(COMPLETE[:3], len(near), axis=0)
+    people[:, 0] = np.tile(near, 3)
+    return people
+
+
 def assert_same(scorer, individuals, probabilities, *, atol=1e-5):
     """Scores within the tolerance, and the same labels wherever the decision is not that close."""
     probabilities = np.asarray(probabilities, dtype=float)

@@ -5,9 +5,37 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
+from evenhand.population import uniform_population
 from evenhand.schema import Schema
+from support import small_schema
 
 LABELS = ["no", "yes", "later"]
+SINGLE = 1e-5
+"""Scores of a float32 model and of its float64 network may differ by this much."""
+
+
+def five_inputs(values):
+    """A schema of five attributes that is five inputs of a network."""
+    debt = {"kind": "integer", "lower": -9000, "upper": 90000, "encoding": {"offset": 9, "scale": 7e3}}
+    attributes = {"age": (0, 60), "income": (-4.0, 4.0), "debt": debt, "town": "a b c d", "sex": "f m *"}
+    return small_schema(values, target="t", favourable="yes", **attributes)
+
+
+BINARY, THREE = five_inputs("no yes"), five_inputs("no yes later")
+
+
+def sample(schema, n=3000, seed=0):
+    return uniform_population(schema).sample(n, np.random.default_rng(seed))
+
+
+def damage(data, content):
+    """Cut off the end of a file or change some of its bytes."""
+    damaged = bytearray(content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content)
+    places = st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255))
+    for place, value in data.draw(st.lists(places, max_size=5)):
+        if place < len(damaged):
+            damaged[place] = value
+    return bytes(damaged)
 
 
 @st.composite

@@ -4,12 +4,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from generated import dense, forward, outputs_for, probabilities, schemas, seeds, widths
+from generated import dense, forward, outputs_for, probabilities, sample, schemas, seeds, widths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.cells import (
+    ListedCell,
+    RampCell,
+    apply_jointly,
+    first_true,
+)
 from evenhand.models.additive.network import (
     AffineLayer,
     LineTerm,
@@ -19,20 +25,10 @@ from evenhand.models.additive.network import (
     network_from_dense,
 )
 from evenhand.models.white_box import extract_white_box
-from evenhand.population import uniform_population
 from evenhand.schema import Schema
-from support import scaled
+from support import scaled, small_schema
 
-LOAN = Schema.parse(
-    {
-        "target": {"name": "loan", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "age", "kind": "integer", "lower": 18, "upper": 20},
-            {"name": "income", "kind": "real", "lower": 0, "upper": 10},
-        ],
-    }
-)
+LOAN = small_schema(target="loan", sex="f m *", age=(18, 20), income=(0.0, 10.0))
 
 
 def small(**changes):
@@ -131,7 +127,7 @@ def test_a_dense_network_answers_as_plain_arithmetic_does(schema, hidden, seed):
     layers = dense(schema.width, hidden, outputs_for(schema), seed)
     classes = tuple(schema.target.values)
     network = network_from_dense(schema, layers, classes=classes, favourable=1)
-    people = uniform_population(schema).sample(200, np.random.default_rng(seed))
+    people = sample(schema, 200, seed)
     logits = forward(schema.inputs(people), layers)
     np.testing.assert_allclose(network.logits(people), logits, rtol=1e-10, atol=1e-9)
     np.testing.assert_allclose(network.scores(people), probabilities(logits), atol=1e-9)
@@ -139,31 +135,13 @@ def test_a_dense_network_answers_as_plain_arithmetic_does(schema, hidden, seed):
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e6))
 def test_an_offset_far_from_zero_costs_no_precision(offset, scale):
-    schema = Schema.parse(
-        {
-            "target": {"name": "t", "favourable": 1},
-            "attributes": [
-                {
-                    "name": "x",
-                    "kind": "real",
-                    "lower": offset - scale,
-                    "upper": offset + scale,
-                    "encoding": {"offset": offset, "scale": scale},
-                }
-            ],
-        }
-    )
+    schema = small_schema(x=(offset - scale, offset + scale)).with_encodings({"x": {"offset": offset, "scale": scale}})
     network = network_from_dense(schema, [(np.array([[1.0]]), np.array([0.0]))])
     people = np.linspace(offset - scale, offset + scale, 11)[:, None]
     # Whatever form the sum takes, it cannot be better than the rounding of offset / scale.
     np.testing.assert_allclose(
         network.logits(people), schema.inputs(people), atol=8 * np.spacing(abs(offset) / scale + 1), rtol=1e-12
     )
-
-
-def test_a_network_of_another_width_is_refused():
-    with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 3 attributes have 3"):
-        network_from_dense(LOAN, [(np.zeros((2, 1)), np.zeros(1))])
 
 
 def test_one_logit_cannot_tell_three_labels_apart():
@@ -188,3 +166,35 @@ def test_a_model_that_was_misread_is_noticed(monkeypatch):
     assert network_fingerprint(read) == network_fingerprint(inside)
     with pytest.raises(NotAdditiveError, match=r"decide differently for \d+ of 1000 individuals"):
         extract_white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def ramp(low=-1e6, high=1e6, kind=np.float32):
+    return RampCell(0, 1.0, 0.0, low, high, lambda entries: entries.astype(kind))
+
+
+@given(st.lists(finite, min_size=3, max_size=3, unique=True))
+def test_bisection_finds_the_very_number(numbers):
+    low, threshold_, high = sorted(numbers)
+    found = first_true(lambda x: x >= threshold_, np.array([low]), np.array([high]))
+    assert found.tolist() == [threshold_]
+
+
+def test_bins_of_the_same_number_are_refined_together():
+    first, second = (ListedCell(0, np.array([True, False]), np.array([cut])) for cut in (3.0, 7.0))
+    (both,) = apply_jointly(lambda a, b: a.astype(int) * 10 + b, [first, second])
+    assert both.values.tolist() == [11, 1, 0]
+    assert both.cuts.tolist() == [3, 7]
+
+
+def test_only_one_attribute_at_a_time():
+    cells = [ListedCell(0, np.array([1, 2])), ListedCell(1, np.array([1, 2]))]
+    with pytest.raises(NotAdditiveError, match="several attributes"):
+        apply_jointly(lambda a, b: a * b, cells)
+
+
+def test_numbers_that_cannot_be_listed_cannot_be_bent():
+    with pytest.raises(NotAdditiveError, match="nonlinear step"):
+        apply_jointly(np.abs, [ramp()])

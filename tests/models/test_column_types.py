@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +25,15 @@ from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.scorer import find_caution
-from evenhand.schema import Schema, decode, encode
+from evenhand.schema import decode, encode
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.schema.people import ColumnRoles
 from evenhand.schema.table import parse_number
 from serving import serving
+from support import small_schema
 
 INDEX = np.arange(400)
+BOTH = {"points": "words", "level": "words"}
 
 
 def read_text(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,55 +77,31 @@ def people() -> pd.DataFrame:
     return table
 
 
+def yes_or_no(condition: Any) -> np.ndarray:
+    return np.where(condition, "yes", "no")
+
+
 def words_level(d: pd.DataFrame) -> Any:
-    return np.where(d["points"] + 4 * (d["level"] == "2") > 6, "yes", "no")
-
-
-def numbers_level(d: pd.DataFrame) -> Any:
-    return np.where(d["points"] + 4 * (d["level"] == 2) > 6, "yes", "no")
-
-
-def words_state(d: pd.DataFrame) -> Any:
-    return np.where(d["points"] + 4 * d["state"].isin(["02", "10"]) > 6, "yes", "no")
-
-
-def numbers_state(d: pd.DataFrame) -> Any:
-    return np.where(d["points"] + 4 * d["state"].isin([2, 10]) > 6, "yes", "no")
-
-
-def refuses_numbers(d: pd.DataFrame) -> Any:
-    return np.where(d["points"] + 4 * d["level"].str.startswith("2") > 6, "yes", "no")
-
-
-def refuses_words(d: pd.DataFrame) -> Any:
-    return np.where(d["points"] + d["state"] / 2 > 6, "yes", "no")
-
-
-def refuses_two(d: pd.DataFrame) -> Any:
-    return np.where(d["points"].str.len() + d["level"].str.len() > 1 + (d["sex"] == "F"), "yes", "no")
-
-
-def both_words(d: pd.DataFrame) -> Any:
-    return np.where((d["level"] == "2") & (d["points"] == "4") | (d["sex"] == "F"), "yes", "no")
+    return yes_or_no(d["points"] + 4 * (d["level"] == "2") > 6)
 
 
 @pytest.mark.parametrize(
-    ("function", "types", "expected"),
+    ("condition", "types", "expected"),
     [
-        (words_level, {}, {"level": "words"}),
-        (numbers_level, {"level": int}, {}),
-        (words_state, {}, {}),
-        (numbers_state, {"state": int}, {"state": "numbers"}),
-        (refuses_numbers, {}, {"level": "words"}),
-        (refuses_words, {"state": int}, {"state": "numbers"}),
-        (refuses_two, {"points": str}, {"points": "words", "level": "words"}),
-        (both_words, {"points": str}, {"points": "words", "level": "words"}),
+        (lambda d: d["points"] + 4 * (d["level"] == "2") > 6, {}, {"level": "words"}),
+        (lambda d: d["points"] + 4 * (d["level"] == 2) > 6, {"level": int}, {}),
+        (lambda d: d["points"] + 4 * d["state"].isin(["02", "10"]) > 6, {}, {}),
+        (lambda d: d["points"] + 4 * d["state"].isin([2, 10]) > 6, {"state": int}, {"state": "numbers"}),
+        (lambda d: d["points"] + 4 * d["level"].str.startswith("2") > 6, {}, {"level": "words"}),
+        (lambda d: d["points"] + d["state"] / 2 > 6, {"state": int}, {"state": "numbers"}),
+        (lambda d: d["points"].str.len() + d["level"].str.len() > 1 + (d["sex"] == "F"), {"points": str}, BOTH),
+        (lambda d: (d["level"] == "2") & (d["points"] == "4") | (d["sex"] == "F"), {"points": str}, BOTH),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_asks_a_function_for_its_types(
-    people: pd.DataFrame, function: Callable[[Any], Any], types: dict[str, Any], expected: dict[str, str]
-) -> None:
+def test_asks_a_function_for_its_types(people: pd.DataFrame, condition: Any, types: Any, expected: Any) -> None:
+    def function(d: pd.DataFrame) -> Any:
+        return yes_or_no(condition(d))
+
     subject = text_subject(function, people)
     own = function(people.astype(types)) == "yes"
     np.testing.assert_array_equal(selected(subject), own)
@@ -135,29 +112,18 @@ def test_asks_a_function_for_its_types(
 def test_keeps_the_types_of_the_table_for_a_noisy_function(people: pd.DataFrame) -> None:
     rng = np.random.default_rng(0)
 
-    def function(d: pd.DataFrame) -> Any:
-        return np.where((d["points"] > 4) ^ (rng.random(len(d)) < 0.01), "yes", "no")
-
     for _ in range(5):
-        assert switches(text_subject(function, people)) == {}
+        subject = text_subject(lambda d: yes_or_no((d["points"] > 4) ^ (rng.random(len(d)) < 0.01)), people)
+        assert switches(subject) == {}
 
 
 def test_names_columns_whose_type_stays_open(people: pd.DataFrame) -> None:
-    def function(d: pd.DataFrame) -> Any:
-        return np.where((d["level"] == "2") | (d["level"] == 3), "yes", "no")
-
-    subject = text_subject(function, people)
-    assert switches(subject) == {}
-    assert "level" in find_caution(subject.scorer)
-
-
-def test_does_not_take_a_constant_column_for_words(people: pd.DataFrame) -> None:
-    def function(d: pd.DataFrame) -> Any:
-        return np.where((d["level"] == 1) & (d["points"] > 4), "yes", "no")
-
-    subject = text_subject(function, people.assign(level="1"))
-    assert switches(subject) == {}
-    assert "level" in find_caution(subject.scorer)
+    for subject in (
+        text_subject(lambda d: yes_or_no((d["level"] == "2") | (d["level"] == 3)), people),
+        text_subject(lambda d: yes_or_no((d["level"] == 1) & (d["points"] > 4)), people.assign(level="1")),
+    ):
+        assert switches(subject) == {}
+        assert "level" in find_caution(subject.scorer)
 
 
 def test_says_that_a_budget_is_too_small_to_check_types(people: pd.DataFrame) -> None:
@@ -171,12 +137,7 @@ def test_asks_about_few_cells_of_a_wide_table() -> None:
     table = pd.DataFrame({f"c{i}": rng.integers(0, 5, 300) for i in range(150)})
     table["sex"], table["hired"] = np.where(INDEX[:300] % 2, "F", "M"), np.where(table["c7"] > 2, "yes", "no")
     calls = []
-
-    def function(d: pd.DataFrame) -> Any:
-        calls.append(len(d))
-        return np.where(d["c7"] == "3", "yes", "no")
-
-    subject = text_subject(function, table)
+    subject = text_subject(lambda d: calls.append(d) or yes_or_no(d["c7"] == "3"), table)
     assert switches(subject) == {"c7": "words"}
     assert len(calls) < 150
 
@@ -214,9 +175,7 @@ def encoded(encoder: Any, columns: list[str], *, impute: bool = False) -> Any:
 @pytest.mark.parametrize(
     "encoder", [OneHotEncoder(), OrdinalEncoder(), TargetEncoder()], ids=lambda encoder: type(encoder).__name__
 )
-def test_encoders_state_types(
-    people: pd.DataFrame, encoder: Any, impute: bool, types: dict[str, Any], expected: dict[str, str]
-) -> None:
+def test_encoders_state_types(people: pd.DataFrame, encoder: Any, impute: bool, types: Any, expected: Any) -> None:
     columns = ["sex", "level", "state", "points"]
     typed = people.astype(types)
     model = encoded(encoder, columns[:3], impute=impute).fit(typed[columns], words_level(people))
@@ -325,14 +284,8 @@ def test_a_frame_in_memory_keeps_its_types(people: pd.DataFrame) -> None:
 
 
 def convert(column: list[Any], wanted: ColumnInput) -> list[Any]:
-    schema = Schema.model_validate(
-        {
-            "target": {"name": "y", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [{"name": "other", "kind": "integer", "lower": 0, "upper": 1}],
-        }
-    )
     series = pd.Series(column)
-    converted = plan_conversion("x", wanted, schema, series).convert(series, "model")
+    converted = plan_conversion("x", wanted, small_schema(other=(0, 1)), series).convert(series, "model")
     return [None if pd.isna(value) else value for value in converted.tolist()]
 
 
@@ -379,9 +332,7 @@ CELLS = st.sampled_from(
     seed=st.integers(0, 1000),
     encoder=st.sampled_from([OneHotEncoder(handle_unknown="ignore"), OrdinalEncoder(encoded_missing_value=-1)]),
 )
-def test_a_text_table_gives_the_rates_of_the_typed_frame(
-    columns: list[tuple[list[str], bool]], seed: int, encoder: Any
-) -> None:
+def test_a_text_table_gives_the_rates_of_the_typed_frame(columns: Any, seed: int, encoder: Any) -> None:
     rng = np.random.default_rng(seed)
     table = pd.DataFrame({"sex": rng.choice(["F", "M"], 120)})
     for i, (cells, _) in enumerate(columns):
@@ -431,44 +382,17 @@ def test_an_endpoint_that_refuses_numbers_receives_words(people: pd.DataFrame) -
 
 
 def test_schemas_alone_state_values_in_the_types_that_encoders_learnt() -> None:
-    schema = Schema.model_validate(
-        {
-            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [
-                {"name": "level", "kind": "integer", "lower": 1, "upper": 3},
-                {"name": "state", "kind": "categorical", "values": ["01", "10"]},
-            ],
-        }
-    )
     typed = pd.DataFrame({"level": ["1", "2", "3", "1"], "state": [1, 10, 1, 10]})
     model = encoded(OneHotEncoder(), ["level", "state"]).fit(typed, ["no", "yes", "no", "no"])
     individuals = np.array([[1, 0], [2, 1], [3, 0], [1, 1]], dtype=np.float64)
-    scorer = load_model(model, schema)
+    scorer = load_model(model, small_schema(level=(1, 3), state="01 10"))
     np.testing.assert_allclose(scorer.scores(individuals), model.predict_proba(typed))
     assert find_caution(scorer)
 
 
-def test_names_an_unseen_category(people: pd.DataFrame) -> None:
-    model = encoded(OneHotEncoder(), ["sex", "state"])
-    model.fit(people[["sex", "state", "points"]], people["hired"])
-    table = people.copy()
-    table.loc[[41, 7], "state"] = "99"
-    with pytest.raises(ModelError) as caught:
-        _ = text_subject(model, table).scorer
-    assert "'99'" in caught.value.message
-
-
 def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:
-    schema = Schema.model_validate(
-        {
-            "target": {"name": "hired", "favourable": "yes"},
-            "attributes": [
-                {"name": "zip", "kind": "integer", "lower": 0, "upper": 100},
-                {"name": "member", "kind": "categorical", "values": [True, False]},
-                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "number_format": {"model_input": "number"}},
-            ],
-        }
-    )
+    price = {"kind": "real", "lower": 0, "upper": 9, "number_format": {"model_input": "number"}}
+    schema = small_schema(zip=(0, 100), member=[True, False], price=price)
     frame = pd.DataFrame({"zip": ["007", "12"], "member": ["TRUE", "FALSE"], "price": ["1", "2"]})
     decoded = decode(schema, np.array([[7, 0, 1.0], [13, 1, 2.0]]), like=frame)
     assert decoded["zip"].tolist() == ["007", "13"]

@@ -12,6 +12,7 @@ from evenhand.datasets import dataset_names, load_dataset
 from evenhand.errors import ModelError
 from evenhand.models import load_model
 from evenhand.schema import Schema, infer_schema
+from support import small_schema
 
 CODED = {"sex": "code", "home-town": "code"}
 
@@ -60,17 +61,11 @@ def test_a_torch_module_is_refused():
 
 def test_numbers_and_ordered_values_are_no_guess(tmp_path):
     np.savez(tmp_path / "net.npz", W0=np.ones((3, 1)), b0=[0.0], W1=[[1.0]], b1=[-1.0])
-    attributes = [
-        {"name": "flag", "kind": "categorical", "values": [False, True]},
-        {"name": "kind", "kind": "categorical", "values": [0, 1, 2]},
-        {"name": "level", "kind": "ordinal", "values": ["low", "mid", "high"]},
-    ]
-    target = {"name": "hired", "favourable": "yes", "values": ["no", "yes"]}
-    schema = Schema.parse({"target": target, "attributes": attributes})
-    assert load_model(tmp_path / "net.npz", schema).predict(np.array([[1.0, 2.0, 0.0]])).tolist() == [1]
-    attributes[1]["values"] = [1, 2, 3]  # is the input 0, 1, 2 or 1, 2, 3?
-    with pytest.raises(ModelError, match="takes numbers for kind,"):
-        load_model(tmp_path / "net.npz", Schema.parse({"target": target, "attributes": attributes}))
+    attributes = {"flag": [False, True], "level": {"kind": "ordinal", "values": ["low", "mid", "high"]}}
+    schema = small_schema(**attributes, kind=[0, 1, 2])
+    assert load_model(tmp_path / "net.npz", schema).predict(np.array([[1.0, 0.0, 2.0]])).tolist() == [1]
+    with pytest.raises(ModelError, match="takes numbers for kind,"):  # is the input 0, 1, 2 or 1, 2, 3?
+        load_model(tmp_path / "net.npz", small_schema(**attributes, kind=[1, 2, 3]))
 
 
 def test_the_cards_of_data_sets_say_their_encodings():

@@ -14,8 +14,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from evenhand.errors import ModelError
 from evenhand.models import load_model
-from evenhand.models.blackbox.base import LoadRequest
-from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
+from evenhand.models.blackbox.estimator import EstimatorModel
 from evenhand.schema import Schema, infer_schema
 
 
@@ -56,15 +55,6 @@ def test_it_is_asked_with_the_frame_type_and_column_types_of_the_data():
     assert {type(table) for table in asked} == {pl.DataFrame}
 
 
-def test_fitted_on_an_array_of_words_it_gets_words():
-    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
-    words = FRAME[NAMES].to_numpy(dtype=object)
-    model.fit(words, FRAME["granted"])
-    scorer = load_model(model, WORDS)
-    assert scorer.form == "words"
-    np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(words))
-
-
 def test_fitted_on_an_array_of_numbers_it_gets_each_attribute_by_its_encoding():
     inputs = CODES.inputs(PEOPLE)
     assert inputs.shape[1] == 6
@@ -73,13 +63,6 @@ def test_fitted_on_an_array_of_numbers_it_gets_each_attribute_by_its_encoding():
     assert scorer.form == "numbers"
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(inputs))
     assert answers(scorer) == np.where(model.predict(inputs), "yes", "no").tolist()
-
-
-def test_codes_are_the_fallback_where_words_are_refused():
-    model = RandomForestClassifier(5, random_state=0).fit(WORDS.inputs(PEOPLE), FRAME["granted"])
-    scorer = load_model(model, WORDS.with_encodings({"sex": "code", "home-town": "code"}))
-    assert scorer.form == "numbers"
-    np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(WORDS.inputs(PEOPLE)))
 
 
 def test_an_encoder_tells_whether_it_learnt_words_or_codes():
@@ -159,20 +142,26 @@ def test_labels_are_the_models_own_not_those_of_its_scores():
     assert (scorer.predict(PEOPLE) != scorer.scores(PEOPLE).argmax(axis=1)).any()
 
 
-def test_a_model_with_one_label_is_refused():
-    class Constant(BaseEstimator, ClassifierMixin):
-        classes_ = np.array(["yes"])
+class Fixed(ClassifierMixin, BaseEstimator):
+    """A fitted classifier with one answer."""
 
-        def predict(self, x):
-            return np.repeat("yes", len(x))
+    def __init__(self, label, classes=("no", "yes"), score=0.5):
+        self.label, self.classes, self.score = label, classes, score
+        self.classes_ = np.array(classes)
 
-    with pytest.raises(ModelError, match="only one label"):
-        load_model(Constant(), WORDS)
+    def predict(self, x):
+        return np.repeat(self.label, len(x))
+
+    def predict_proba(self, x):
+        return np.full((len(x), len(self.classes)), self.score)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
+        (Fixed("yes", classes=["yes"]), "only one label"),
+        (Fixed("perhaps"), "'perhaps'"),
+        (Fixed("yes", score=np.nan), "nan"),
         (LogisticRegression(), "not fitted"),
         (Ridge().fit(FRAME[["age", "income"]], GRANTED), "not a classifier"),
         (LogisticRegression().fit(FRAME[["age"]].rename(columns={"age": "years"}), GRANTED), "'years'"),
@@ -231,45 +220,3 @@ def test_words_that_the_schema_tidied_up_are_noticed():
     with pytest.raises(ModelError, match=r"encoding by the schema changes the decision.*row \d+"):
         load_model(model, infer_schema(frame, target="granted", protected=["sex"]), like=frame)
     assert load_model(pipeline(LogisticRegression()), WORDS, like=FRAME).label_only is False
-
-
-def test_a_label_that_is_none_of_its_own_is_refused():
-    class Odd(BaseEstimator, ClassifierMixin):
-        classes_ = np.array(["no", "yes"])
-
-        def predict(self, x):
-            return np.repeat("perhaps", len(x))
-
-    with pytest.raises(ModelError, match="'perhaps'"):
-        load_model(Odd(), WORDS)
-
-
-def test_scores_that_are_none_are_refused():
-    class Odd(BaseEstimator, ClassifierMixin):
-        classes_ = np.array(["no", "yes"])
-
-        def predict(self, x):
-            return np.repeat("yes", len(x))
-
-        def predict_proba(self, x):
-            return np.full((len(x), 2), np.nan)
-
-    with pytest.raises(ModelError, match="nan"):
-        load_model(Odd(), WORDS)
-
-
-def test_boosted_trees_with_the_scikit_learn_interface():
-    lightgbm = pytest.importorskip("lightgbm", reason="needs lightgbm")
-    xgboost = pytest.importorskip("xgboost", reason="needs xgboost")
-    numbers = FRAME[["age", "income"]]
-    for model in (
-        lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1),
-        xgboost.XGBClassifier(n_estimators=5, n_jobs=1),
-    ):
-        scorer = load_model(model.fit(numbers, GRANTED), WORDS, like=FRAME)
-        np.testing.assert_allclose(scorer.scores(PEOPLE), model.predict_proba(numbers))
-        np.testing.assert_array_equal(scorer.predict(PEOPLE), model.predict(numbers))
-    array = WORDS.inputs(PEOPLE)
-    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(array, GRANTED)
-    scorer = wrap_estimator(model, LoadRequest(WORDS))
-    assert scorer.form == "numbers"

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from generated import schemas, seeds
+from generated import sample, schemas, seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -38,9 +38,8 @@ from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.estimator import wrap_estimator
 from evenhand.models.readers.estimators import read_estimator
 from evenhand.models.white_box import extract_white_box
-from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode, encode
-from support import scaled, shortened
+from support import scaled, shortened, small_schema
 
 DOUBLE = 1e-9
 """Both sides compute in float64; sums in another order may differ by this much in a score."""
@@ -49,26 +48,18 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning"
 )  # few steps
 
-PEOPLE = Schema.parse(
-    {
-        "target": {"name": "t", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "age", "kind": "integer", "lower": 17, "upper": 90},
-            {"name": "income", "kind": "real", "lower": -4, "upper": 4},
-            {"name": "town", "kind": "categorical", "values": ["Ely", "Rye", "Ware"]},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "school", "kind": "ordinal", "values": ["none", "some", "all"]},
-            {"name": "debt", "kind": "integer", "lower": 0, "upper": 3 * MAX_LISTED + 7},
-        ],
-    }
+PEOPLE = small_schema(
+    target="t",
+    age=(17, 90),
+    income=(-4.0, 4.0),
+    town="Ely Rye Ware",
+    sex="f m *",
+    school={"kind": "ordinal", "values": ["none", "some", "all"]},
+    debt=(0, 3 * MAX_LISTED + 7),
 )
 THREE = Schema.parse(
     {**PEOPLE.model_dump(), "target": {"name": "t", "favourable": "yes", "values": ["no", "yes", "perhaps"]}}
 )
-
-
-def sample(schema, n=3000, seed=0):
-    return uniform_population(schema).sample(n, np.random.default_rng(seed))
 
 
 def applicants(n=600):
@@ -191,14 +182,8 @@ def test_a_pipeline_gives_scikit_learns_numbers(preparation, classifier, labels)
     people = np.concatenate([sample(schema), encode(schema, FRAME).individuals])
     network = check(pipeline, schema, FRAME, people)
     if preparation == "usual":
-        assert [type(part).__name__ for part in network.parts] == [
-            "TableTerm",
-            "StepTerm",
-            "TableTerm",
-            "TableTerm",
-            "TableTerm",
-            "LineTerm",
-        ]
+        kinds = [type(part).__name__.removesuffix("Term") for part in network.parts]
+        assert kinds == ["Table", "Step", "Table", "Table", "Table", "Line"]
 
 
 def test_bins_begin_exactly_where_scikit_learn_says():
@@ -261,16 +246,8 @@ def test_any_schema_and_mixture_of_steps(schema, data, seed):
 
 
 def test_a_classifier_alone_takes_the_plain_numbers_of_the_encoding():
-    schema = Schema.parse(
-        {
-            "target": {"name": "t", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [
-                {"name": "age", "kind": "integer", "lower": 17, "upper": 90, "encoding": {"offset": 40, "scale": 20}},
-                {"name": "town", "kind": "categorical", "values": ["Ely", "Rye", "Ware"], "encoding": "one-hot"},
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            ],
-        }
-    )
+    encodings = {"age": {"offset": 40, "scale": 20}, "town": "one-hot"}
+    schema = small_schema(age=(17, 90), town="Ely Rye Ware", sex="f m *").with_encodings(encodings)
     x = schema.inputs(sample(schema, 300))
     target = np.where(x[:, 0] + x[:, 2] - x[:, 4] > 0.3, "yes", "no")
     for model in (LogisticRegression(), MLPClassifier((4,), max_iter=30, random_state=0)):
@@ -398,12 +375,7 @@ def test_probabilities_of_another_kind_are_noticed():
 
 def test_one_value_in_a_thousand_that_a_step_refuses_is_found():
     towns = [f"town {i}" for i in range(1000)]
-    schema = Schema.parse(
-        {
-            "target": {"name": "t", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [{"name": "town", "kind": "categorical", "values": towns}],
-        }
-    )
+    schema = small_schema(town=towns)
     frame = pd.DataFrame({"town": towns[:-1]})
     target = np.where(np.arange(999) % 3 == 0, "yes", "no")
     pipeline = make_pipeline(OneHotEncoder(handle_unknown="error"), LogisticRegression()).fit(frame, target)

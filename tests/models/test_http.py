@@ -1,4 +1,3 @@
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -62,24 +61,15 @@ def test_a_served_pipeline_answers_as_it_does_alone():
     assert sent["home-town"] in ("Ely", "Rye", "Ware")
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        income,
-        lambda people: [[1 - score, score] for score in income(people)],
-    ],
-)
-def test_scores(reply):
-    with serving(predictions(reply)) as service:
-        endpoint = connect(service)
-        np.testing.assert_allclose(favourable_score(endpoint, PEOPLE), PEOPLE[:, 1] / 100)
-        np.testing.assert_array_equal(endpoint.predict(PEOPLE), PEOPLE[:, 1] > 50)
-        assert not endpoint.label_only
+def both(people):
+    return [[1 - score, score] for score in income(people)]
 
 
 @pytest.mark.parametrize(
     ("reply", "values", "best"),
     [
+        (income, ("no", "yes"), "yes"),
+        (both, ("no", "yes"), "yes"),
         (lambda people: ["yes" if score > 0.5 else "no" for score in income(people)], ("no", "yes"), "yes"),
         (lambda people: [score > 0.5 for score in income(people)], ("yes", "no"), "yes"),
         (lambda people: [int(score > 0.5) for score in income(people)], ("no", "yes"), "yes"),
@@ -87,11 +77,13 @@ def test_scores(reply):
         (lambda people: [2 if score > 0.5 else 1 for score in income(people)], (1, 2), 2),
     ],
 )
-def test_labels(reply, values, best):
+def test_predictions(reply, values, best):
     with serving(predictions(reply)) as service:
         endpoint = connect(service, schema(values=values, favourable=best))
         np.testing.assert_array_equal(endpoint.predict(PEOPLE) == endpoint.favourable, PEOPLE[:, 1] > 50)
-        assert endpoint.label_only
+        assert endpoint.label_only == (reply not in (income, both))
+        if not endpoint.label_only:
+            np.testing.assert_allclose(favourable_score(endpoint, PEOPLE), PEOPLE[:, 1] / 100)
 
 
 def test_nobody_is_asked_about_twice():
@@ -148,19 +140,6 @@ def test_a_lasting_failure_is_one_clear_error(failures, message):
         assert len(service.requests) == len(failures)
     assert "127.0.0.1" in str(caught.value)
     assert not any(word in str(caught.value) for word in ("secret", "clerk", "hidden"))
-
-
-def test_a_slow_service_is_not_waited_for():
-    release = threading.Event()
-
-    def reply(instances):
-        release.wait(30)
-        return {"predictions": income(instances)}
-
-    with serving(reply) as service:
-        with pytest.raises(FetchError, match=r"no response arrived within 0.05 seconds"):
-            connect_model(service.url, LoadRequest(WORDS), timeout=0.05, retries=0)
-        release.set()
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1/", "https:///model"])

@@ -2,25 +2,15 @@ import json
 
 import numpy as np
 import pytest
-from generated import dense, forward, outputs_for, schemas, seeds, widths
+from generated import damage, dense, forward, outputs_for, sample, schemas, seeds, widths
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
 from evenhand.models.readers.npz import read_npz
-from evenhand.population import uniform_population
-from evenhand.schema import Schema
-from support import scaled, shared
+from support import scaled, shared, small_schema
 
-TWO = Schema.parse(
-    {
-        "target": {"name": "t", "favourable": "yes", "values": ["yes", "no"]},
-        "attributes": [
-            {"name": "a", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "b", "kind": "categorical", "values": ["x", "y"], "protected": True},
-        ],
-    }
-)
+TWO = small_schema("yes no", favourable="yes", target="t", a=(0, 9), b="x y *")
 GOOD = {"W0": np.ones((2, 3)), "b0": np.zeros(3), "W1": np.ones((3, 1)), "b1": np.zeros(1)}
 
 
@@ -30,15 +20,8 @@ def saved(path, arrays):
 
 
 def integers(names, bounds):
-    return Schema.parse(
-        {
-            "target": {"name": "_label", "favourable": 1},
-            "attributes": [
-                {"name": name, "kind": "integer", "lower": low, "upper": high}
-                for name, (low, high) in zip(names, bounds, strict=True)
-            ],
-        }
-    )
+    ranges = [(int(low), int(high)) for low, high in bounds]
+    return small_schema([0, 1], target="_label", **dict(zip(names, ranges, strict=True)))
 
 
 def test_every_published_network_for_testing_gives_its_check_values():
@@ -70,7 +53,7 @@ def test_every_published_network_for_certification_answers_like_float32():
     for name in ("adult", "german", "bank", "compas"):
         attributes = domains[name]["attributes"]
         schema = integers([a["name"] for a in attributes], [(a["lower"], a["upper"]) for a in attributes])
-        people = uniform_population(schema).sample(2000, np.random.default_rng(0))
+        people = sample(schema, 2000)
         for net in domains[name]["networks"]:
             network = read_npz(folder / f"{net}.npz", schema)
             arrays = np.load(folder / f"{net}.npz")
@@ -106,7 +89,7 @@ def test_any_network_comes_back_as_it_was_written(tmp_path, schema, hidden, seed
         f"{letter}{i}": array for i, layer in enumerate(layers) for letter, array in zip("Wb", layer, strict=True)
     }
     network = read_npz(saved(tmp_path / "n.npz", arrays), schema)
-    people = uniform_population(schema).sample(200, np.random.default_rng(seed))
+    people = sample(schema, 200, seed)
     np.testing.assert_allclose(network.logits(people), forward(schema.inputs(people), layers), rtol=1e-9, atol=1e-9)
 
 
@@ -143,13 +126,7 @@ def test_a_pickle_is_never_opened(tmp_path):
 @settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_or_read_never_worse(tmp_path, data):
     path = saved(tmp_path / "n.npz", GOOD)
-    content = bytearray(path.read_bytes())
-    if data.draw(st.booleans()):
-        del content[data.draw(st.integers(0, len(content) - 1)) :]
-    for _ in range(data.draw(st.integers(0, 4))):
-        if content:
-            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(bytes(content))
+    path.write_bytes(damage(data, path.read_bytes()))
     try:
         network = read_npz(path, TWO)
     except ModelError:

@@ -14,19 +14,9 @@ from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models import load_model
 from evenhand.models.readers.onnx_signature import _text_values
 from evenhand.models.white_box import extract_white_box
-from evenhand.schema import Schema
-from support import scaled
+from support import scaled, small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "a", "kind": "integer", "lower": 0, "upper": 4},
-            {"name": "b", "kind": "integer", "lower": -3, "upper": 3},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(a=(0, 4), b=(-3, 3), sex="f m *").with_encodings({"sex": "code"})
 PEOPLE = np.array(list(itertools.product(range(5), range(-3, 4), (0, 1))), dtype=float)
 
 node = onnx.helper.make_node

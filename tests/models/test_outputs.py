@@ -12,19 +12,11 @@ import evenhand
 from evenhand.errors import EvenhandError, ModelError, NotAdditiveError, OptionError
 from evenhand.models import load_model, load_white_box, predict_labels
 from evenhand.models.outputs import association, read_outputs
+from evenhand.models.replies import match_labels
 from evenhand.schema import Schema
-from support import scaled
+from support import scaled, small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "a", "kind": "integer", "lower": 0, "upper": 6},
-            {"name": "b", "kind": "integer", "lower": -3, "upper": 4},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(a=(0, 6), b=(-3, 4), sex="f m *").with_encodings({"sex": "code"})
 PEOPLE = np.array(list(itertools.product(range(7), range(-3, 5), (0, 1))), dtype=float)
 LOGITS = PEOPLE @ [1, 1, 1.5] - 4.25
 """One function of the people, in which sex changes some signs."""
@@ -275,3 +267,54 @@ def test_a_network_whose_probability_no_sigmoid_computes_is_no_white_box():
     with pytest.raises(NotAdditiveError, match="probability"):
         load_white_box(network, SCHEMA)
     assert load_white_box(network, SCHEMA, output="logit").predict(PEOPLE).mean() > 0.9
+
+
+def target_schema(favourable, values=None):
+    return Schema.parse(
+        {
+            "target": {"name": "t", "favourable": favourable, "values": values},
+            "attributes": [{"name": "a", "kind": "integer", "lower": 0, "upper": 1}],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("favourable", "values", "answers", "expected"),
+    [
+        ("yes", ["yes", "no"], ["no", "yes"], (("no", "yes"), 1)),
+        ("yes", ["yes", "no"], ["yes", "no"], (("yes", "no"), 0)),
+        (1, [1, 2], np.array([1.0, 2.0]), ((1, 2), 0)),
+        (1, [0, 1], ["0", "1"], ((0, 1), 1)),
+        ("1", ["0", "1"], [0, 1], (("0", "1"), 1)),
+        (">50K", ["<=50K", ">50K"], [" <=50K", " >50K"], (("<=50K", ">50K"), 1)),
+        (True, [False, True], np.array([False, True]), ((False, True), 1)),
+        ("yes", ["no", "yes"], [0, 1], (("no", "yes"), 1)),
+        ("yes", ["yes", "no"], [0, 1], (("no", "yes"), 1)),
+        ("yes", ["no", "yes"], [False, True], (("no", "yes"), 1)),
+        (1, [1, 2], [0, 1], ((2, 1), 1)),
+        ("yes", None, ["no", "yes", "later"], (("no", "yes", "later"), 1)),
+        ("yes", None, [0, 1], (("not yes", "yes"), 1)),
+        ("a", ["a", "b", "c"], ["c", "a"], (("c", "a"), 1)),
+    ],
+)
+def test_answers_stand_for_labels(favourable, values, answers, expected):
+    assert match_labels(target_schema(favourable, values), answers, location="m")[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("favourable", "values", "answers"),
+    [
+        ("yes", ["no", "yes"], ["good", "bad"]),
+        ("yes", ["no", "yes"], ["no", "maybe"]),
+        ("yes", ["no", "yes"], ["no", "yes", "later"]),
+        ("yes", ["no", "yes"], [1, 0]),
+        (2, [1, 2], [0, 1]),
+        ("a", ["a", "b", "c"], [0, 1]),
+        ("a", ["a", "b", "c"], ["b", "c"]),
+        ("yes", None, ["no", "later"]),
+        ("1", ["0", "1"], ["1", 1]),
+    ],
+)
+def test_answers_that_stand_for_nothing_are_refused(favourable, values, answers):
+    with pytest.raises(ModelError, match="the model returns"):
+        match_labels(target_schema(favourable, values), answers, location="m")

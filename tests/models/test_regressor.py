@@ -13,6 +13,7 @@ from evenhand.errors import BudgetError, ModelError, SchemaError, TrustError
 from evenhand.models import QuestionLedger, Subject, load_model, load_regressor
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.people import ColumnRoles
+from support import small_schema
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame({"age": RNG.integers(18, 70, 200), "sex": RNG.choice(["F", "M"], 200)})
@@ -24,9 +25,9 @@ def premium(frame):
     return 100 + 2 * frame["age"] + 30 * (frame["sex"] == "M")
 
 
-def pipeline():
+def pipeline(regressor=None):
     columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
-    return make_pipeline(columns, LinearRegression()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+    return make_pipeline(columns, regressor or LinearRegression()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
 
 
 def test_a_pipeline_answers_as_it_does_itself():
@@ -50,16 +51,13 @@ def test_a_function_is_asked_with_a_frame_and_counted():
 
 
 def test_an_array_needs_to_know_which_number_stands_for_which_value():
-    codes = LinearRegression().fit(
-        PEOPLE.assign(sex=PEOPLE["sex"] == "M")[["age", "sex"]].to_numpy(float), PEOPLE["premium"]
-    )
+    array = PEOPLE.assign(sex=PEOPLE["sex"] == "M")[["age", "sex"]].to_numpy(float)
+    codes = LinearRegression().fit(array, PEOPLE["premium"])
     with pytest.raises(ModelError, match="takes numbers for sex"):
         load_regressor(codes, READ.schema)
     described = READ.schema.with_encodings({"sex": "code"})
     numbers = load_regressor(codes, described).predict_numbers(READ.individuals)
-    assert numbers == pytest.approx(
-        codes.predict(PEOPLE.assign(sex=PEOPLE["sex"] == "M")[["age", "sex"]].to_numpy(float))
-    )
+    assert numbers == pytest.approx(codes.predict(array))
 
 
 def test_a_file_needs_trust(tmp_path):
@@ -79,24 +77,12 @@ def test_a_module_s_function(tmp_path, monkeypatch):
     assert regressor.predict_numbers(READ.individuals) == pytest.approx(5.0 * PEOPLE["age"])
 
 
-def words(frame):
-    return ["dear"] * len(frame)
-
-
-def too_many(frame):
-    return np.zeros((len(frame), 2))
-
-
-def nothing(frame):
-    return np.full(len(frame), np.nan)
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (words, "expected numbers"),
-        (too_many, r"returned shape \(32, 2\)"),
-        (nothing, "returned nan for individual 1"),
+        (lambda frame: ["dear"] * len(frame), "expected numbers"),
+        (lambda frame: np.zeros((len(frame), 2)), r"returned shape \(32, 2\)"),
+        (lambda frame: np.full(len(frame), np.nan), "returned nan for individual 1"),
         (3, "a int is not a regressor"),
         ("model.onnx", "cannot be read from .onnx files"),
         ("http://127.0.0.1:1/predict", "is not a regressor"),
@@ -121,32 +107,13 @@ def test_labels_and_numbers_are_not_mixed_up():
     assert "kind=number" in str(error.value)
 
 
-class RidgeWithoutClasses(LinearRegression):
-    """A regressor that says that it has no classes."""
-
-    classes_ = None
-
-
-class RidgeOfNoClasses(LinearRegression):
-    """A regressor with an empty list of classes, as CatBoost has one."""
-
-    classes_ = np.array([])
-
-
-@pytest.mark.parametrize("kind", [RidgeWithoutClasses, RidgeOfNoClasses])
-def test_a_regressor_may_have_an_attribute_for_classes(kind):
-    columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
-    model = make_pipeline(columns, kind()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+@pytest.mark.parametrize("classes", [None, np.array([])])  # CatBoost has an empty list
+def test_a_regressor_may_have_an_attribute_for_classes(classes):
+    model = pipeline(type("Ridge", (LinearRegression,), {"classes_": classes})())
     regressor = Subject(model, READ).regressor
     assert ask_numbers(regressor, READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
     with pytest.raises(ModelError, match="not a classifier"):
-        load_model(kind().fit(PEOPLE[["age"]], PEOPLE["premium"]), schema_of_labels())
-
-
-def schema_of_labels():
-    return READ.schema.model_copy(
-        update={"target": READ.schema.target.model_copy(update={"kind": "label", "favourable": 1, "values": (0, 1)})}
-    )
+        load_model(model, small_schema(age=(18, 70), sex="F M *"))
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -155,9 +122,6 @@ def test_catboost_regressors_are_regressors(wrapped):
     model = catboost.CatBoostRegressor(
         iterations=3, depth=2, verbose=False, allow_writing_files=False, cat_features=None if wrapped else ["sex"]
     )
-    if wrapped:
-        columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
-        model = make_pipeline(columns, model)
-    model.fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+    model = pipeline(model) if wrapped else model.fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
     regressor = Subject(model, READ).regressor
     assert ask_numbers(regressor, READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))

@@ -2,7 +2,21 @@
 
 import numpy as np
 import pytest
-from borrowers import BINARY, COMPLETE, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOWN, N, assert_same, schema
+from borrowers import (
+    BINARY,
+    COMPLETE,
+    FRAME,
+    INPUTS,
+    PEOPLE,
+    SCHEMA,
+    SCHEMA3,
+    THREE,
+    TOWN,
+    N,
+    assert_same,
+    people_beside,
+    schema,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
@@ -25,7 +39,7 @@ from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models import load_white_box
 from evenhand.models.readers.sklearn_trees import read_sklearn_trees
 from evenhand.schema import Schema, decode, encode
-from support import scaled
+from support import scaled, small_schema
 
 WHOLE = ~np.isnan(PEOPLE).any(axis=1)
 EXACT = 1e-12
@@ -175,12 +189,8 @@ def test_categories_of_small_models_certified_by_enumeration(seed, by_frame):
     """Every person of a small domain, by scikit-learn itself: the certified share is the share treated alike."""
     rng = np.random.default_rng(seed)
     sizes = {"job": 4, "sex": 2, "town": 5}
-    attributes = [
-        {"name": name, "kind": "categorical", "values": [f"{name} {i}" for i in range(size)]}
-        for name, size in sizes.items()
-    ]
-    attributes[1]["protected"] = True
-    described = Schema.parse({"target": {"name": "y", "favourable": 1, "values": [0, 1]}, "attributes": attributes})
+    words = {name: [f"{name} {i}" for i in range(size)] for name, size in sizes.items()}
+    described = small_schema([0, 1], target="y", **words).with_protected(["sex"])
     everybody = np.array(np.meshgrid(*[np.arange(float(size)) for size in sizes.values()])).reshape(3, -1).T
     frame = decode(described, everybody[rng.integers(0, len(everybody), 60)])
     labels = rng.integers(0, 2, 60)
@@ -209,10 +219,7 @@ def test_inputs_at_the_threshold_and_beside_it():
     estimator = DecisionTreeClassifier(max_depth=6, random_state=1).fit(INPUTS[WHOLE], BINARY[WHOLE])
     cuts = estimator.tree_.threshold[estimator.tree_.feature == 0]
     assert len(cuts) > 3
-    near = np.concatenate([cuts, read_sklearn_trees(estimator, SCHEMA).nodes.threshold, cuts.astype(np.float32)])
-    near = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])
-    people = np.repeat(COMPLETE[:5], len(near), axis=0)
-    people[:, 0] = np.tile(near, 5)
+    people = people_beside(np.concatenate([cuts, read_sklearn_trees(estimator, SCHEMA).nodes.threshold]))
     same(estimator, people, SCHEMA.inputs(people))
 
 
@@ -244,10 +251,8 @@ def test_frames_of_numbers():
 @settings(max_examples=scaled(50))
 def test_small_models(data, columns, classes, kind):
     """Few rows of few different numbers, so that ties between classes and between thresholds are common."""
-    attributes = [{"name": f"a{i}", "kind": "integer", "lower": -3, "upper": 3} for i in range(columns)]
-    described = Schema.parse(
-        {"target": {"name": "y", "favourable": 1, "values": list(range(classes))}, "attributes": attributes}
-    )
+    attributes = {f"a{i}": (-3, 3) for i in range(columns)}
+    described = small_schema(list(range(classes)), favourable=1, target="y", **attributes)
     number = st.integers(-3, 3)
     rows = data.draw(st.lists(st.lists(number, min_size=columns, max_size=columns), min_size=6, max_size=20))
     inputs = np.array(rows, dtype=float)
@@ -292,12 +297,7 @@ def test_what_is_refused():
 
 @pytest.mark.parametrize("init", ["zero", None])
 def test_a_sum_of_exactly_0_gives_the_second_label(init):
-    described = Schema.parse(
-        {
-            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
-            "attributes": [{"name": name, "kind": "integer", "lower": 0, "upper": 3} for name in ("a", "b")],
-        }
-    )
+    described = small_schema([0, 1], target="y", a=(0, 3), b=(0, 3))
     inputs = np.repeat(np.stack(np.meshgrid(range(4), range(4)), axis=-1).reshape(-1, 2).astype(float), 2, axis=0)
     # Below a = 2, and over all people, each label is as frequent as the other: residuals add up to 0.
     labels = np.where(inputs[:, 0] < 2, np.arange(len(inputs)) % 2, inputs[:, 0] == 3).astype(int)

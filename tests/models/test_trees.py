@@ -1,6 +1,5 @@
 """The white box itself: its arithmetic by hand, against a slow walk, and what it refuses."""
 
-import dataclasses
 import math
 import subprocess
 import sys
@@ -29,31 +28,19 @@ from evenhand.models.trees.nodes import (
     strictly_below_float32,
 )
 from evenhand.schema import Schema
-from support import scaled
+from support import scaled, small_schema
 
-LOAN = Schema.parse(
-    {
-        "target": {"name": "granted", "favourable": "yes", "values": ["yes", "no"]},
-        "attributes": [
-            {"name": "income", "kind": "real", "lower": -100, "upper": 100, "missing": "keep"},
-            {"name": "town", "kind": "categorical", "values": ["Ely", "Rye", "Ware"], "missing": "keep"},
-            {"name": "sex", "kind": "categorical", "values": ["Female", "Male"], "protected": True},
-        ],
-    }
+LOAN = small_schema(
+    "yes no",
+    favourable="yes",
+    target="granted",
+    income={"kind": "real", "lower": -100, "upper": 100, "missing": "keep"},
+    town={"kind": "categorical", "values": ["Ely", "Rye", "Ware"], "missing": "keep"},
+    sex="Female Male *",
 )
 
 
-def tree(
-    feature=(0,),
-    threshold=(0.0,),
-    left=(1,),
-    right=(2,),
-    default=(0,),
-    leaves=(-1.0, 1.0),
-    output=0,
-    sets=None,
-    zero=(),
-):
+def tree(feature=(0,), threshold=(0.0,), left=(1,), right=(2,), default=(0,), leaves=(-1.0, 1.0), output=0, sets=None):
     """Inner nodes, then leaves in order."""
     inner, count = len(feature), len(feature) + len(leaves)
     values = np.array([np.atleast_1d(leaf) for leaf in leaves], dtype=float)
@@ -71,7 +58,7 @@ def tree(
         right=padded(right, np.int64, -1),
         default_left=padded(default, bool),
         values=np.concatenate([np.zeros((inner, values.shape[1])), values]),
-        zero_missing=padded(zero, bool) if zero else None,
+        zero_missing=None,
         left_categories={node: np.array(listed, dtype=np.int64) for node, listed in (sets or {}).items()},
     )
 
@@ -315,13 +302,6 @@ def test_nodes_out_of_reach_do_not_matter():
 def test_what_is_no_ensemble(changes, message):
     with pytest.raises(ModelError, match=message):
         by_hand(**changes)
-
-
-def test_a_model_that_answers_for_nobody_with_a_missing_value():
-    model = dataclasses.replace(by_hand(), takes_missing=False)
-    assert model.predict(np.array([[30.0, 0, 0]])).tolist() == [1]
-    with pytest.raises(ModelError, match="missing value"):
-        model.predict(np.array([[30.0, np.nan, 0]]))
 
 
 def test_extreme_sums_stay_finite():

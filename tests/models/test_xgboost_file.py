@@ -2,10 +2,24 @@
 
 import contextlib
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
-from borrowers import BINARY, FRAME, INPUTS, PEOPLE, SCHEMA, SCHEMA3, THREE, TOWN, assert_same, schema, worded
+from borrowers import (
+    BINARY,
+    FRAME,
+    INPUTS,
+    PEOPLE,
+    SCHEMA,
+    SCHEMA3,
+    THREE,
+    TOWN,
+    assert_same,
+    people_beside,
+    schema,
+    worded,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,15 +67,7 @@ def test_two_labels(tmp_path, parameters):
     np.testing.assert_allclose(model.raw(PEOPLE)[:, 0], booster.predict(matrix, output_margin=True), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"base_score": 0.5},
-        {"num_parallel_tree": 2, "subsample": 0.5},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("parameters", [{}, {"base_score": 0.5}, {"num_parallel_tree": 2, "subsample": 0.5}], ids=str)
 def test_three_labels(tmp_path, parameters):
     booster, matrix = train(THREE, objective="multi:softprob", num_class=3, rounds=6, **parameters)
     path = tmp_path / "model.json"
@@ -152,9 +158,7 @@ def test_inputs_at_the_threshold_and_beside_it():
     nodes = model.nodes
     cuts = nodes.threshold[nodes.feature == 0]
     assert len(cuts) > 5
-    near = np.concatenate([cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf), cuts.astype(np.float32)])
-    people = np.repeat(PEOPLE[:3], len(near), axis=0)
-    people[:, 0] = np.tile(near, 3)
+    people = people_beside(cuts)
     margins = booster.predict(xgboost.DMatrix(SCHEMA.inputs(people)), output_margin=True)
     np.testing.assert_allclose(model.raw(people)[:, 0], margins, atol=1e-5)
 
@@ -187,18 +191,6 @@ def test_a_model_of_some_attributes():
     assert_same(read_booster(classifier, SCHEMA), PEOPLE, classifier.predict_proba(frame))
 
 
-def test_labels():
-    booster, _ = train(rounds=2)
-    turned = schema(target={"name": "default", "favourable": 0, "values": [0, 1]})
-    assert read_booster(booster, turned).classes == (0, 1)
-    assert read_booster(booster, turned).favourable == 0
-    with pytest.raises(ModelError, match="labels 'C', 'B', 'A'"):
-        read_booster(booster, SCHEMA3)
-    three, _ = train(THREE, objective="multi:softprob", num_class=3, rounds=2)
-    with pytest.raises(ModelError, match="returns 0, 1, 2"):
-        read_booster(three, SCHEMA)
-
-
 @pytest.fixture(scope="module")
 def small():
     booster, _ = train(rounds=2, max_depth=2, names=["income", "age", "home town", "sex", "balance"])
@@ -212,6 +204,7 @@ def read(document):
 def test_files_of_older_versions(small):
     """Before 3.1 a scalar base_score and no named categories; before 1.3 no categories, flags as booleans."""
     now = read(small).scores(PEOPLE)
+    small = deepcopy(small)
     learner = small["learner"]
     assert learner["learner_model_param"]["base_score"].startswith("[")
     learner["learner_model_param"]["base_score"] = learner["learner_model_param"]["base_score"].strip("[]")
@@ -229,7 +222,7 @@ def test_files_of_older_versions(small):
     np.testing.assert_array_equal(read(old).scores(PEOPLE), now)
 
 
-def test_what_is_refused(tmp_path):
+def test_what_is_refused():
     linear, _ = train(inputs=np.nan_to_num(INPUTS), booster="gblinear", categories=False)
     with pytest.raises(ModelError, match="gblinear"):
         read_booster(linear, SCHEMA)
@@ -245,12 +238,6 @@ def test_what_is_refused(tmp_path):
     booster, _ = train(inputs=FRAME[["age", "balance"]].to_numpy(), categories=False, names=["age", "height"])
     with pytest.raises(ModelError, match="'height', which is not an attribute"):
         read_booster(booster, SCHEMA)
-    for name, content in {"empty": b"", "text": b"hello", "list": b"[]", "other": b'{"a": 1}', "half": b"{L"}.items():
-        (tmp_path / f"{name}.json").write_bytes(content)
-        with pytest.raises(ModelError, match=f"{name}.json"):
-            read_xgboost(tmp_path / f"{name}.json", SCHEMA)
-    with pytest.raises(ModelError, match="no such file"):
-        read_xgboost(tmp_path / "absent.json", SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -274,30 +261,21 @@ def test_what_is_refused(tmp_path):
     ],
 )
 def test_a_broken_tree(small, change, message):
-    tree = next(
-        tree for tree in small["learner"]["gradient_booster"]["model"]["trees"] if len(tree["categories_nodes"]) > 0
-    )
-    kept = json.dumps(tree)
-    try:
-        change(tree)
-        with pytest.raises(ModelError, match=message):
-            read(small)
-    finally:
-        tree.clear()
-        tree.update(json.loads(kept))
+    document = deepcopy(small)
+    trees = document["learner"]["gradient_booster"]["model"]["trees"]
+    change(next(tree for tree in trees if len(tree["categories_nodes"]) > 0))
+    with pytest.raises(ModelError, match=message):
+        read(document)
 
 
 @pytest.mark.parametrize(
     "score", ["", "[]", "[1E-1,2E-1]", "half", "[1.5]", "[1e400]", "nan", None, {}, [[0.1], [0.2]]]
 )
 def test_a_base_score_that_is_none(small, score):
-    kept = small["learner"]["learner_model_param"]["base_score"]
-    small["learner"]["learner_model_param"]["base_score"] = score
-    try:
-        with pytest.raises(ModelError, match="base_score"):
-            read(small)
-    finally:
-        small["learner"]["learner_model_param"]["base_score"] = kept
+    document = deepcopy(small)
+    document["learner"]["learner_model_param"]["base_score"] = score
+    with pytest.raises(ModelError, match="base_score"):
+        read(document)
 
 
 def parts(value, path=()):
@@ -312,7 +290,7 @@ def parts(value, path=()):
 @settings(max_examples=scaled(150))
 def test_mutilated_documents(small, data):
     """Any part deleted or replaced: a model that answers, or a ModelError; nothing else, and never for ever."""
-    document = json.loads(json.dumps(small))
+    document = deepcopy(small)
     *way, last = data.draw(st.sampled_from([path for path in parts(document) if path]))
     holder = document
     for key in way:
