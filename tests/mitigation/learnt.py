@@ -9,7 +9,8 @@ import pandas as pd
 from evenhand.mitigation.split import TrainingSet
 from evenhand.mitigation.study import find_learner
 from evenhand.models import load_model
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
+from support import small_schema
 
 _rng = np.random.default_rng(11)
 _n = 400
@@ -25,27 +26,13 @@ _merit = FRAME["income"] + 10 * (FRAME["sex"] == "Male") + 5 * (FRAME["town"] ==
 FRAME["granted"] = np.where(_merit > 45, "yes", "no")
 
 
-def schema(*, favourable="yes", values=("no", "yes"), plain=True, one_hot=False):
-    """The applicants' schema; not ``plain``: numbers scaled for a network, the town one-hot."""
-    scaled = {} if plain else {"encoding": {"offset": 50, "scale": 30}}
-    return Schema.parse(
-        {
-            "target": {"name": "granted", "favourable": favourable, "values": list(values)},
-            "attributes": [
-                {"name": "age", "kind": "integer", "lower": 18, "upper": 80, **scaled},
-                {"name": "income", "kind": "real", "lower": 0, "upper": 100, **scaled},
-                {
-                    "name": "sex",
-                    "kind": "categorical",
-                    "values": ["Female", "Male"],
-                    "encoding": "code",
-                    "protected": True,
-                },
-                {"name": "town", "kind": "categorical", "values": ["Ely", "Rye", "Ware"]}
-                | {"encoding": "code" if plain else "one-hot"},
-            ],
-        }
+def schema(values="no yes", *, plain=True):
+    """The applicants' schema, the last label favourable; not ``plain``: numbers scaled for a network, one-hot towns."""
+    described = small_schema(
+        values, target="granted", age=(18, 80), income=(0.0, 100.0), sex="Female Male *", town="Ely Rye Ware"
     )
+    scaled = {} if plain else {name: {"offset": 50, "scale": 30} for name in ("age", "income")}
+    return described.with_encodings({"sex": "code", "town": "code" if plain else "one-hot", **scaled})
 
 
 WORDS, SCALED = schema(), schema(plain=False)

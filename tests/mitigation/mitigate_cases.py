@@ -9,21 +9,18 @@ from typing import Any
 import numpy as np
 
 from evenhand.schema import People, Schema
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "credit", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "job", "kind": "categorical", "values": ["none", "NA", "clerk"]},
-            {"name": "owner", "kind": "categorical", "values": [True, False]},
-            {"name": "rooms", "kind": "integer", "lower": 1, "upper": 9},
-            {"name": "income", "kind": "real", "lower": 0, "upper": 1.23456789},
-            {"name": "age", "kind": "ordinal", "edges": [18, 30, 50, 90]},
-            {"name": "sex", "kind": "categorical", "values": ["female", "male"], "protected": True},
-            {"name": "race", "kind": "categorical", "values": [1, 2, 3], "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(
+    target="credit",
+    job="none NA clerk",
+    owner=[True, False],
+    rooms=(1, 9),
+    income=(0.0, 1.23456789),
+    age={"kind": "ordinal", "edges": [18, 30, 50, 90]},
+    sex="female male *",
+    race=[1, 2, 3],
+).with_protected(["sex", "race"])
 
 
 @dataclass(frozen=True)

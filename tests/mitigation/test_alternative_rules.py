@@ -13,8 +13,8 @@ from evenhand.mitigation.alternatives.intervals import compare_frontier
 from evenhand.mitigation.alternatives.proposals import LEVELS, tilt_path
 from evenhand.mitigation.alternatives.rules import RuleInputs
 from evenhand.mitigation.alternatives.sources import assign_folds, reweighing_weights
-from evenhand.schema import Schema, encode
-from support import scaled
+from evenhand.schema import encode
+from support import scaled, small_schema
 
 
 def people(seed, n=300, groups=2):
@@ -147,14 +147,9 @@ def test_the_rule_by_hand():
     good[240:280:2] = True  # twenty more of the second group, all rightly
     gap = RateGap.of("gap", group, favourable, 2)
     stacked = np.stack([given_, dear, good])
+    known = np.zeros(3, dtype=np.int64)
     standing = rank_candidates(
-        stacked,
-        favourable,
-        gap,
-        baselines=np.zeros(3, dtype=np.int64),
-        allowed=0.005,
-        new_people=100,
-        parameters=[0, 1, 1],
+        stacked, favourable, gap, baselines=known, allowed=0.005, new_people=100, parameters=[0, 1, 1]
     )
     assert standing.gaps.tolist() == pytest.approx([0.4, 0.4, 0.3])
     assert standing.losses.tolist() == pytest.approx([0.0, 0.0, -0.05])
@@ -165,21 +160,11 @@ def test_the_rule_by_hand():
     assert standing.feasible.tolist() == [True, False, True]
     assert standing.chosen == 2
     nothing = rank_candidates(
-        stacked[:2],
-        favourable,
-        gap,
-        baselines=np.zeros(2, dtype=np.int64),
-        allowed=0.0,
-        new_people=100,
-        parameters=[0, 1],
+        stacked[:2], favourable, gap, baselines=known[:2], allowed=0.0, new_people=100, parameters=[0, 1]
     )
     assert nothing.chosen == 0
-    assert find_frontier(np.array([0.0, 0.1, 0.1, -0.1]), np.array([0.3, 0.2, 0.2, 0.4])).tolist() == [
-        True,
-        True,
-        False,
-        True,
-    ]
+    frontier = find_frontier(np.array([0.0, 0.1, 0.1, -0.1]), np.array([0.3, 0.2, 0.2, 0.4]))
+    assert frontier.tolist() == [True, True, False, True]
 
 
 def test_losses_are_counted_from_the_model_fitted_again_where_the_given_one_knew_the_people():
@@ -236,16 +221,7 @@ def test_where_nothing_changes_better_is_rarely_said(n):
 
 def toy(n=4000):
     """Two attributes that are protected, and a number."""
-    schema = Schema.parse(
-        {
-            "target": {"name": "paid", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-                {"name": "age", "kind": "integer", "lower": 18, "upper": 90, "protected": True},
-                {"name": "income", "kind": "real", "lower": 0, "upper": 1},
-            ],
-        }
-    )
+    schema = small_schema(target="paid", sex="f m", age=(18, 90), income=(0.0, 1.0)).with_protected(["sex", "age"])
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {

@@ -15,38 +15,25 @@ from sklearn.preprocessing import OneHotEncoder
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import AlternativesConfig, AlternativesResult, find_alternatives
 from evenhand.models import Subject, load_model
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
 from evenhand.view.charts.mitigation import draw_alternatives
-
-DESCRIBED = {
-    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-    "attributes": [
-        {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
-        {"name": "town", "kind": "categorical", "values": ["Ely", "Rye", "Ware"]},
-        {"name": "sex", "kind": "categorical", "values": ["female", "male"], "protected": True},
-    ],
-}
+from support import small_schema
 
 
-def applicants(n=1500, values=("female", "male"), seed=0):
+def applicants(n=1500, seed=0):
     """People whose town tells much of their sex, and labels that depend on grade and town."""
     rng = np.random.default_rng(seed)
-    place = rng.integers(0, len(values), n)
-    town = np.where(rng.random(n) < 0.7, place % 2, rng.integers(0, 3, n))
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 21, n),
-            "town": np.array(["Ely", "Rye", "Ware"])[town],
-            "sex": np.array(values)[place],
-        }
-    )
-    frame["hired"] = np.where(
-        frame["grade"] + 4 * (town == 1) + 2 * (place % 2) + rng.normal(0, 3, n) > 12, "yes", "no"
-    )
-    described = DESCRIBED | {
-        "attributes": [*DESCRIBED["attributes"][:2], DESCRIBED["attributes"][2] | {"values": values}]
-    }
-    return encode(Schema.parse(described), frame)
+    place = rng.integers(0, 2, n)
+    town = np.where(rng.random(n) < 0.7, place, rng.integers(0, 3, n))
+    places = {"town": np.array(["Ely", "Rye", "Ware"])[town], "sex": np.array(["female", "male"])[place]}
+    frame = pd.DataFrame({"grade": rng.integers(0, 21, n), **places})
+    points = frame["grade"] + 4 * (town == 1) + 2 * place + rng.normal(0, 3, n)
+    frame["hired"] = np.where(points > 12, "yes", "no")
+    return encode(described(), frame)
+
+
+def described(labels="no yes"):
+    return small_schema(labels, favourable="yes", grade=(0, 20), town="Ely Rye Ware", sex="female male *")
 
 
 def trained(people, columns=("grade", "town", "sex"), model=None):
@@ -79,14 +66,8 @@ def test_a_search_from_start_to_end(blind, people):
     assert chosen.loss + chosen.margin <= 0.05
     assert given.test.accuracy - chosen.test.accuracy <= 0.05
     assert result.validation + result.test == len(people)
-    assert {one.method for one in result.candidates} == {
-        "given",
-        "untold",
-        "refit",
-        "reweigh",
-        "tilt",
-        "reweigh x tilt",
-    }
+    methods = {"given", "untold", "refit", "reweigh", "tilt", "reweigh x tilt"}
+    assert {one.method for one in result.candidates} == methods
     assert all(not one.asks for one in result.candidates)
     assert "left out, because it uses the group: thresholds" in result.space
     assert [one.number for one in result.candidates] == list(range(len(blind.models)))
@@ -192,9 +173,6 @@ def test_what_cannot_be_searched_is_refused(people, tmp_path):
     same = encode(people.schema, people.frame.assign(sex="male"))
     with pytest.raises(DataError, match="got fewer"):
         find_alternatives(Subject(subject.model, same), against="gap")
-    three = Schema.parse(
-        {**DESCRIBED, "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes", "later"]}}
-    )
-    rows = encode(three, people.frame.assign(hired=np.resize(["no", "yes", "later"], len(people))))
+    rows = encode(described("no yes later"), people.frame.assign(hired=np.resize(["no", "yes", "later"], len(people))))
     with pytest.raises(DataError, match="decides between 3"):
         find_alternatives(Subject(trained(rows), rows), against="gap")

@@ -24,6 +24,7 @@ from evenhand.mitigation.training.blind import PROXIES, average_protected, blind
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm
 from evenhand.schema import Schema, encode
+from support import small_schema
 
 
 def hiring(n: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -34,23 +35,13 @@ def hiring(n: int = 400, seed: int = 0) -> pd.DataFrame:
     street = np.where((sex == "f") ^ (rng.random(n) < 0.2), "north", "south")
     skill = rng.integers(0, 10, size=n)
     favour = skill - 4 + 2.5 * (sex == "m") + 0.1 * (age < 30) + rng.normal(size=n) > 0
-    return pd.DataFrame(
-        {"sex": sex, "age": age, "street": street, "skill": skill, "offer": np.where(favour, "yes", "no")}
-    )
+    offer = np.where(favour, "yes", "no")
+    return pd.DataFrame({"sex": sex, "age": age, "street": street, "skill": skill, "offer": offer})
 
 
 def hiring_schema() -> Schema:
-    return Schema.parse(
-        {
-            "target": {"name": "offer", "favourable": "yes", "values": ["no", "yes"]},
-            "attributes": [
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
-                {"name": "age", "kind": "integer", "lower": 20, "upper": 39, "protected": True},
-                {"name": "street", "kind": "categorical", "values": ["north", "south"], "encoding": "code"},
-                {"name": "skill", "kind": "integer", "lower": 0, "upper": 9},
-            ],
-        }
-    )
+    described = small_schema(target="offer", sex="f m *", age=(20, 39), street="north south", skill=(0, 9))
+    return described.with_protected(["sex", "age"]).with_encodings({"sex": "code", "street": "code"})
 
 
 def random_network(seed: int = 0) -> AdditiveNetwork:
@@ -102,18 +93,8 @@ def test_a_network_is_averaged_exactly() -> None:
 
 def test_by_hand() -> None:
     schema = hiring_schema()
-    people = encode(
-        schema,
-        pd.DataFrame(
-            {
-                "sex": ["f", "m", "m"],
-                "age": [20, 30, 31],
-                "street": ["north"] * 3,
-                "skill": [1, 2, 3],
-                "offer": ["no", "yes", "yes"],
-            }
-        ),
-    )
+    columns = {"sex": ["f", "m", "m"], "age": [20, 30, 31], "street": ["north"] * 3, "skill": [1, 2, 3]}
+    people = encode(schema, pd.DataFrame({**columns, "offer": ["no", "yes", "yes"]}))
     given = AdditiveNetwork(
         schema,
         (

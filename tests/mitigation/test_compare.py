@@ -4,26 +4,18 @@ import numpy as np
 import pytest
 from mitigate_cases import Decider
 
-from evenhand.mitigation import MitigationConfig, MitigationResult, compare_candidates
-from evenhand.mitigation.candidate import Candidate, Trial
+from evenhand.mitigation import MitigationConfig, compare_candidates
+from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.metrics import FlipMetric, GroupGapMetric, SubgroupGapMetric
-from evenhand.mitigation.result import SplitSizes
 from evenhand.mitigation.split import Split
 from evenhand.models.additive.network import network_from_dense
-from evenhand.schema import People, Schema
+from evenhand.schema import People
 from evenhand.stats import Unknown, bonferroni
 from evenhand.stats.quantity import quantity_value
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "credit", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "skill", "kind": "integer", "lower": 0, "upper": 99},
-            {"name": "number", "kind": "integer", "lower": 0, "upper": 9999},
-            {"name": "sex", "kind": "categorical", "values": ["female", "male"], "protected": True},
-            {"name": "region", "kind": "categorical", "values": ["north", "south", "east"], "protected": True},
-        ],
-    }
+SCHEMA = small_schema(
+    target="credit", skill=(0, 99), number=(0, 9999), sex="female male *", region="north south east *"
 )
 QUICK = MitigationConfig(certify_effort=0)
 
@@ -36,9 +28,7 @@ def luck(rows, seed):
 
 def people(n, seed):
     rng = np.random.default_rng(seed)
-    rows = np.stack(
-        [rng.integers(0, 100, n), rng.integers(0, 10_000, n), rng.integers(0, 2, n), rng.integers(0, 3, n)], axis=1
-    ).astype(float)
+    rows = rng.integers(0, [100, 10_000, 2, 3], (n, 4)).astype(float)
     labels = (rows[:, 0] + 30 * (rng.random(n) - 0.5) > 50).astype(np.int64)
     return People(SCHEMA, rows, labels, np.arange(n), None)
 
@@ -192,16 +182,7 @@ def test_a_subgroup_without_test_people_is_not_compared():
     assert line.verdict == "not comparable"
 
 
-NETWORKS = Schema.parse(
-    {
-        "target": {"name": "credit", "favourable": 1, "values": [0, 1]},
-        "attributes": [
-            {"name": "skill", "kind": "integer", "lower": 0, "upper": 9999},
-            {"name": "debt", "kind": "integer", "lower": 0, "upper": 9999},
-            {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True},
-        ],
-    }
-)
+NETWORKS = small_schema([0, 1], target="credit", skill=(0, 9999), debt=(0, 9999), sex=[0, 1]).with_protected(["sex"])
 
 
 def network(women):
@@ -212,9 +193,7 @@ def network(women):
 
 def network_people(n, seed):
     rng = np.random.default_rng(seed)
-    rows = np.stack([rng.integers(0, 10_000, n), rng.integers(0, 10_000, n), rng.integers(0, 2, n)], axis=1).astype(
-        float
-    )
+    rows = rng.integers(0, [10_000, 10_000, 2], (n, 3)).astype(float)
     return People(NETWORKS, rows, (rows[:, 0] > rows[:, 1]).astype(np.int64), np.arange(n), None)
 
 
@@ -256,38 +235,3 @@ def test_an_interrupt_leaves_what_was_measured(monkeypatch):
     assert found.interrupted
     assert {line.part for line in found.lines} == {"performance", "asked"}
     assert any("interrupted" in note for note in found.notes)
-
-
-def test_the_result_travels_and_shows_itself():
-    trials = tuple(
-        Trial(setting="added", value=50 * i, accuracy=0.9, harms=(0.1, 0.2), chosen=i == 1) for i in range(3)
-    )
-    told = []
-    candidates = [candidate(model(1), trials=trials), candidate(model(2), control=True)]
-    found = compare_candidates(
-        model(women=0.2), candidates, split(0), HARMS, config=QUICK, progress=lambda what, share: told.append(share)
-    )
-    result = MitigationResult(
-        model="given.npz",
-        data="people",
-        favourable="yes",
-        people=SplitSizes(train=900, validation=900, test=900),
-        harms=tuple(harm.words for harm in HARMS),
-        confidence=0.95,
-        accuracy_loss=0.01,
-        candidates=found,
-        chosen="gap",
-        seed=0,
-        seconds=1.0,
-    )
-    assert MitigationResult.from_json(result.to_json()) == result
-    frame = result.to_frame()
-    assert len(frame) == sum(len(one.lines) for one in result.candidates)
-    assert set(frame["verdict"]) <= {"better", "worse", "within noise", "not comparable"}
-    assert "decisions that flip with sex" in result.summary()
-    assert "better" in result.summary()
-    assert "fair" not in result.summary()
-    short = result.candidates[0].model_copy(update={"lines": result.candidates[0].lines[:3]})
-    assert type(result.model_copy(update={"candidates": (short,)}).plot()).__name__.endswith("Chart")
-    assert told == sorted(told)
-    assert 0 <= min(told) <= max(told) <= 1

@@ -172,46 +172,26 @@ def change(result, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "says", "hint"),
+    ("changes", "says"),
     [
-        (
-            {"examples__3__unprotected__job": "pilot"},
-            "example 4: 'job': expected one of {none, NA",
-            "schema=FILE",
-        ),
-        (
-            {"examples__0__unprotected__rooms": "12"},
-            "'rooms': expected an integer from 1 to 9, got '12'",
-            "schema=FILE",
-        ),
-        (
-            {"examples__0__unprotected__rooms": "2.5"},
-            "'rooms': expected an integer from 1 to 9, got '2.5'",
-            "schema=FILE",
-        ),
-        ({"examples__0__unprotected__rooms": "many"}, "'rooms': expected a number, got 'many'", "schema=FILE"),
-        (
-            {"examples__0__unprotected__height": "tall"},
-            "an attribute 'height', which the data do not have",
-            "same attributes: job",
-        ),
-        ({"examples__0__unprotected": {"job": "NA"}}, "no attribute 'owner', which the data have", "same attributes"),
-        ({"profiles": "many"}, "not a SearchResult: profiles", "write it again"),
-        (
-            {"kind": "individual-text"},
-            "expected findings about people in rows, got findings about texts",
-            "those found",
-        ),
-        ({"kind": "groups"}, "the file does not contain findings", "JSON of a search"),
+        ({"examples__3__unprotected__job": "pilot"}, "example 4: 'job': expected one of {none, NA"),
+        ({"examples__0__unprotected__rooms": "12"}, "'rooms': expected an integer from 1 to 9, got '12'"),
+        ({"examples__0__unprotected__rooms": "2.5"}, "'rooms': expected an integer from 1 to 9, got '2.5'"),
+        ({"examples__0__unprotected__rooms": "many"}, "'rooms': expected a number, got 'many'"),
+        ({"examples__0__unprotected__height": "tall"}, "an attribute 'height', which the data do not have"),
+        ({"examples__0__unprotected": {"job": "NA"}}, "no attribute 'owner', which the data have"),
+        ({"profiles": "many"}, "not a SearchResult: profiles"),
+        ({"kind": "individual-text"}, "expected findings about people in rows, got findings about texts"),
+        ({"kind": "groups"}, "the file does not contain findings"),
     ],
 )
-def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says, hint):
+def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says):
     path = tmp_path / "found.json"
     path.write_text(json.dumps(change(searched, **changes)))
     with pytest.raises(DataError) as caught:
         Findings.read([path], SCHEMA)
     assert says in str(caught.value)
-    assert hint in caught.value.hint
+    assert caught.value.hint
     assert str(path) in caught.value.location
 
 

@@ -10,18 +10,10 @@ from evenhand.mitigation.findings import FoundProfiles, drop_test_profiles
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
 from evenhand.models import Subject
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "number", "kind": "integer", "lower": 0, "upper": 99_999},
-            {"name": "sex", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(grade=(0, 9), number=(0, 99_999), sex=(0, 1)).with_protected(["sex"])
 
 
 def people(n=600, seed=0):

@@ -151,6 +151,6 @@ def test_what_cannot_be_written_is_said(tmp_path):
 
 
 def test_a_model_of_other_labels_is_refused():
-    learner = FunctionLearner.of(own_fit, schema(values=("yes", "later")), like=None)
+    learner = FunctionLearner.of(own_fit, schema("later yes"), like=None)
     with pytest.raises(ModelError, match="the model returns 'no', 'yes', but the target 'granted' has the labels"):
         learner.fit(TrainingSet.plain(GIVEN), seed=0)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support import small_schema
+
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from evenhand.errors import OptionError
@@ -22,16 +24,7 @@ from evenhand.schema import People, Schema
 
 
 def loans(ages: int = 1) -> Schema:
-    return Schema.parse(
-        {
-            "target": {"name": "loan", "favourable": 1, "values": [0, 1]},
-            "attributes": [
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-                {"name": "age", "kind": "integer", "lower": 0, "upper": ages, "protected": True},
-                {"name": "income", "kind": "integer", "lower": 0, "upper": 20},
-            ],
-        }
-    )
+    return small_schema([0, 1], target="loan", sex="f m", age=(0, ages), income=(0, 20)).with_protected(["sex", "age"])
 
 
 def applicants(schema: Schema, n: int = 600, seed: int = 0) -> tuple[Any, Any]:
@@ -48,18 +41,9 @@ def asked(schema: Schema, layers: Any, n: int = 40) -> tuple[LogitPairing, Train
     network, generator = TrainableNetwork.of(encoding, layers(encoding.width)), torch.Generator().manual_seed(0)
     pairing = LogitPairing()
     assert pairing.prepare(TrainingTask(schema, schema.protected, encoding, 1, generator, 1), network) == []
-    individuals = torch.from_numpy(rows)
-    return (
-        pairing,
-        network,
-        TrainingBatch(
-            individuals,
-            network.encode(individuals),
-            torch.from_numpy(labels).float(),
-            torch.zeros(n, dtype=torch.int64),
-            0,
-        ),
-    )
+    individuals, groups = torch.from_numpy(rows), torch.zeros(n, dtype=torch.int64)
+    batch = TrainingBatch(individuals, network.encode(individuals), torch.from_numpy(labels).float(), groups, 0)
+    return pairing, network, batch
 
 
 def test_every_pair_of_assignments_counts() -> None:

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from mitigate_cases import Decider
 from sklearn.linear_model import LogisticRegression
 
 from evenhand import mitigation, subgroups
@@ -16,16 +17,8 @@ from evenhand.mitigation.methods import registry
 from evenhand.mitigation.methods.registry import METHODS
 from evenhand.mitigation.metrics import FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.models import Subject
-from evenhand.schema import Schema, encode
-
-DESCRIBED = {
-    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-    "attributes": [
-        {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
-        {"name": "noise", "kind": "integer", "lower": 0, "upper": 9},
-        {"name": "sex", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-    ],
-}
+from evenhand.schema import encode
+from support import small_schema
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +26,10 @@ def hiring():
     """A model that learnt from labels which favour one sex, and people."""
     rng = np.random.default_rng(0)
     n = 1500
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 21, n),
-            "noise": rng.integers(0, 10, n),
-            "sex": rng.integers(0, 2, n),
-        }
-    )
+    columns = {"grade": rng.integers(0, 21, n), "noise": rng.integers(0, 10, n), "sex": rng.integers(0, 2, n)}
+    frame = pd.DataFrame(columns)
     frame["hired"] = np.where(frame["grade"] + 2 * frame["sex"] + rng.normal(0, 1.5, n) > 11, "yes", "no")
-    people = encode(Schema.parse(DESCRIBED), frame)
+    people = encode(small_schema(grade=(0, 20), noise=(0, 9), sex=(0, 1)).with_protected(["sex"]), frame)
     return LogisticRegression().fit(people.individuals, frame["hired"]), people
 
 
@@ -81,6 +69,11 @@ def test_a_mitigation_from_start_to_end(hiring, found, tmp_path):
     files = made.save(tmp_path / "new.joblib")
     assert all(file.exists() for file in files)
     assert mitigation.MitigationResult.from_json(result.to_json()) == result
+    frame = result.to_frame()
+    assert len(frame) == sum(len(one.lines) for one in result.candidates)
+    assert set(frame["verdict"]) <= {"better", "worse", "within noise", "not comparable"}
+    assert "decisions that flip with sex" in result.summary()
+    assert type(result.plot()).__name__.endswith("Chart")
 
 
 def result_rule(found):
@@ -111,18 +104,13 @@ def test_what_cannot_be_done_is_said(hiring, found):
         run(hiring, methods=("retrian",))
     with pytest.raises(DataError, match="expected findings, got no profile"):
         run(hiring)
-    fair = search.search(_fair(hiring), hiring[1], budget=100, samples=0)
+    rule = Decider(hiring[1].schema, lambda x: x[:, 0] > 11, name="a function")
+    fair = search.search(rule, hiring[1], budget=100, samples=0)
     with pytest.raises(DataError, match="expected findings to train on"):
         run(hiring, (fair,))
     with pytest.raises(ModelError) as caught:
-        mitigation.mitigate(Subject(_fair(hiring), hiring[1]), findings=found)
+        mitigation.mitigate(Subject(rule, hiring[1]), findings=found)
     assert "`fit=module:function`" in str(caught.value)
-
-
-def _fair(hiring):
-    from mitigate_cases import Decider
-
-    return Decider(hiring[1].schema, lambda x: x[:, 0] > 11, name="a function")
 
 
 def test_an_interrupt_keeps_what_there_is_and_skips_what_was_to_come(hiring, found, monkeypatch):
@@ -139,16 +127,15 @@ def test_an_interrupt_keeps_what_there_is_and_skips_what_was_to_come(hiring, fou
 
 
 def test_an_interrupt_before_there_is_a_model_is_passed_on(hiring, monkeypatch):
-    monkeypatch.setitem(METHODS, "stopped", stopped_method)
+    def stop(task):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(METHODS, "stopped", stop)
     with pytest.raises(KeyboardInterrupt):
         run(hiring, methods=("stopped",))
     made = run(hiring, methods=("blind", "stopped"))
     assert made.result.interrupted
     assert [one.method for one in made.candidates] == ["blind"]
-
-
-def stopped_method(situation):
-    raise KeyboardInterrupt
 
 
 def test_time_is_shared_and_kept_to(hiring, found, monkeypatch):
@@ -193,8 +180,7 @@ def simple():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"grade": rng.integers(0, 21, 400), "sex": rng.integers(0, 2, 400)})
     frame["hired"] = np.where(frame["grade"] + 3 * frame["sex"] > 11, "yes", "no")
-    grade, _, sex = DESCRIBED["attributes"]
-    people = encode(Schema.parse(DESCRIBED | {"attributes": [grade, sex]}), frame)
+    people = encode(small_schema(grade=(0, 20), sex=(0, 1)).with_protected(["sex"]), frame)
     return LogisticRegression().fit(people.individuals, frame["hired"]), people
 
 
@@ -227,12 +213,11 @@ def test_a_better_model_than_the_first_is_named(simple):
     assert "The model of blind is better than the original one" in both.summary()
 
 
-def failing(situation):
-    raise DataError("there is nothing to make alike")
-
-
 def test_a_method_that_cannot_be_used_does_not_take_the_others_with_it(simple, monkeypatch):
-    monkeypatch.setitem(registry.METHODS, "failing", failing)
+    def fail(task):
+        raise DataError("there is nothing to make alike")
+
+    monkeypatch.setitem(registry.METHODS, "failing", fail)
     wanted = {"certify_effort": 0, "methods": ("blind", "failing")}
     done = mitigation.mitigate(Subject(*simple), **wanted)
     assert [candidate.method for candidate in done.result.candidates] == ["blind"]

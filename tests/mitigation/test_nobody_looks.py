@@ -14,31 +14,18 @@ from evenhand.mitigation.methods.registry import METHODS
 from evenhand.mitigation.split import Split, split_people
 from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models import Subject
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
-            {"name": "noise", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(grade=(0, 20), noise=(0, 9), sex=[0, 1]).with_protected(["sex"])
 MODULE = importlib.import_module("evenhand.mitigation.analysis")
 NAMES = list(SCHEMA.names)
 
 
 def drawn(n):
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 21, n),
-            "noise": rng.integers(0, 10, n),
-            "sex": rng.integers(0, 2, n),
-        }
-    )
+    columns = {"grade": rng.integers(0, 21, n), "noise": rng.integers(0, 10, n), "sex": rng.integers(0, 2, n)}
+    frame = pd.DataFrame(columns)
     frame["hired"] = np.where(frame["grade"] + 2 * frame["sex"] + rng.normal(0, 2, n) > 11, "yes", "no")
     return frame
 

@@ -20,19 +20,13 @@ from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import Split, split_people
 from evenhand.models import Subject, load_model
 from evenhand.population import fit_mixture
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-            {"name": "role", "kind": "categorical", "values": ["single", "husband", "wife"]},
-            {"name": "grade", "kind": "integer", "lower": 0, "upper": 9},
-        ],
-        "rules": ["role == husband -> sex == m", "role == wife -> sex == f"],
-        "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
-    }
+ATTRIBUTES = {"sex": "f m *", "role": "single husband wife", "grade": (0, 9)}
+RULES = ["role == husband -> sex == m", "role == wife -> sex == f"]
+SCHEMA = small_schema(
+    rules=RULES, links=[{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}], **ATTRIBUTES
 )
 F, M = 0.0, 1.0
 SINGLE, HUSBAND, WIFE = 0.0, 1.0, 2.0
@@ -92,7 +86,7 @@ def test_the_rate_is_that_of_an_audit(parts):
 
 
 def test_without_a_counterpart_nobody_is_compared(parts):
-    schema = Schema.parse(SCHEMA.model_dump() | {"links": []})
+    schema = small_schema(rules=RULES, **ATTRIBUTES)
     people = encode(schema, frame_of())
     cut = split_people(people, seed=0)
     config = MitigationConfig(certify_effort=0)
@@ -177,18 +171,14 @@ def test_trees_are_proved_as_published(learnt):
     frame[["sex", "role"]] = frame[["sex", "role"]].apply(
         lambda column: column.map({"f": 0, "m": 1, "single": 0, "husband": 1, "wife": 2})
     )
-    coded = Schema.parse(
-        {
-            "target": SCHEMA.target.model_dump(),
-            "attributes": [
-                {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True, "encoding": "code"},
-                {"name": "role", "kind": "categorical", "values": [0, 1, 2], "encoding": "code"},
-                {"name": "grade", "kind": "integer", "lower": 0, "upper": 9},
-            ],
-            "rules": ["role == 1 -> sex == 1", "role == 2 -> sex == 0"],
-            "links": [{"when": "sex", "move": "role", "rows": [{1: 1, 0: 2}]}],
-        }
+    coded = small_schema(
+        rules=["role == 1 -> sex == 1", "role == 2 -> sex == 0"],
+        links=[{"when": "sex", "move": "role", "rows": [{1: 1, 0: 2}]}],
+        sex=[0, 1],
+        role=[0, 1, 2],
+        grade=(0, 9),
     )
+    coded = coded.with_protected(["sex"]).with_encodings({"sex": "code", "role": "code"})
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["sex", "role", "grade"]], frame["hired"])
     people = encode(coded, frame)
     given = load_model(tree, coded, like=frame)

@@ -8,19 +8,10 @@ from evenhand.individual.flips import build_variants
 from evenhand.mitigation.proof_lines import ProofComparison
 from evenhand.models.additive.network import network_from_dense
 from evenhand.population import product_of_marginals
-from evenhand.schema import People, Schema
-from support import shortened
+from evenhand.schema import People
+from support import shortened, small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "credit", "favourable": 1, "values": [0, 1]},
-        "attributes": [
-            {"name": "skill", "kind": "integer", "lower": 0, "upper": 11},
-            {"name": "debt", "kind": "integer", "lower": 0, "upper": 11},
-            {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema([0, 1], target="credit", skill=(0, 11), debt=(0, 11), sex=[0, 1]).with_protected(["sex"])
 GRID = np.array([[skill, debt, sex] for skill in range(12) for debt in range(12) for sex in (0, 1)], dtype=float)
 EVERYBODY = People(SCHEMA, GRID, (GRID[:, 0] > GRID[:, 1]).astype(np.int64), np.arange(len(GRID)), None)
 

@@ -18,10 +18,10 @@ from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import RefutationResult, refute_alternatives
 from evenhand.models import Subject
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
 from evenhand.schema.people import ColumnRoles
 from evenhand.view import render_markdown
-from support import scaled
+from support import scaled, small_schema
 
 
 def people_of(cells):
@@ -35,19 +35,9 @@ def people_of(cells):
     ]
     width, groups = len(cells[0][0]), len(cells[0][1])
     names = [f"f{one}" for one in range(width)]
-    described = {
-        "target": {"name": "good", "favourable": 1, "values": [0, 1]},
-        "attributes": [
-            *({"name": name, "kind": "integer", "lower": 0, "upper": 1} for name in names),
-            {
-                "name": "group",
-                "kind": "categorical",
-                "values": [f"g{one}" for one in range(groups)],
-                "protected": True,
-            },
-        ],
-    }
-    return encode(Schema.parse(described), pd.DataFrame(rows, columns=[*names, "group", "good"]))
+    group = " ".join(f"g{one}" for one in range(groups)) + " *"
+    schema = small_schema([0, 1], target="good", **dict.fromkeys(names, (0, 1)), group=group)
+    return encode(schema, pd.DataFrame(rows, columns=[*names, "group", "good"]))
 
 
 def file_of(cells):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import rel_entr
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
@@ -22,10 +23,7 @@ from evenhand.mitigation.training.losses.laftr import balanced_accuracy
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
 from evenhand.mitigation.training.recipes import load_loss
-from evenhand.schema import Schema
-from support import scaled
-
-BY_GROUP = ("diffdp", "hsic", "laftr", "prejudice-remover")
+from support import scaled, small_schema
 
 
 @pytest.fixture(autouse=True)
@@ -48,21 +46,9 @@ def tensors(scores, groups):
     return torch.tensor(scores, dtype=torch.float64), torch.tensor(groups)
 
 
-def one_schema() -> Schema:
-    return Schema.parse(
-        {
-            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
-            "attributes": [
-                {"name": "x", "kind": "real", "lower": -5, "upper": 5},
-                {"name": "a", "kind": "categorical", "values": ["f", "m", "o"], "protected": True},
-            ],
-        }
-    )
-
-
 def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBatch, TrainingTask]:
     """A random network, people of three groups whose x differs with the group, and the task."""
-    schema = one_schema()
+    schema = small_schema([0, 1], target="y", x=(-5.0, 5.0), a="f m o *")
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 3, n)
     rows = np.stack([np.clip(rng.normal(groups - 1.0), -5, 5), groups.astype(float)], axis=1)
@@ -85,48 +71,53 @@ def test_what_an_adversary_gives_the_right_group_by_hand():
     assert balanced_accuracy(guesses, torch.tensor([0, 0, 0, 1])).item() == pytest.approx((2.2 / 3 + 0.5) / 2)
 
 
-@given(people)
-@settings(max_examples=scaled(100), deadline=None)
-def test_the_gap_is_that_of_the_group_means(drawn):
-    scores, groups = (np.array(part) for part in drawn)
-    scores, groups = scores[groups >= 0], groups[groups >= 0]
+def gap_of_means(scores, groups):
     present = np.unique(groups)
-    expected = 0.0
-    if len(present) > 1:
-        gaps = [abs(scores[groups == g].mean() - scores[groups != g].mean()) for g in present]
-        expected = np.mean(gaps)
-    assert mean_gap(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+    if len(present) < 2:
+        return 0.0
+    return np.mean([abs(scores[groups == g].mean() - scores[groups != g].mean()) for g in present])
 
 
-@given(people)
-@settings(max_examples=scaled(100), deadline=None)
-def test_hsic_is_the_trace(drawn):
-    scores, groups = (np.array(part) for part in drawn)
-    scores, groups = scores[groups >= 0], groups[groups >= 0]
+def trace(scores, groups):
     n = len(scores)
-    expected = 0.0
-    if n > 1:
-        kernel = np.exp(-(np.subtract.outer(scores, scores) ** 2))
-        of_groups = np.where(np.not_equal.outer(groups, groups), np.exp(-1.0), 1.0)
-        centring = np.eye(n) - np.full((n, n), 1 / n)
-        expected = np.trace(kernel @ centring @ of_groups @ centring) / (n - 1) ** 2
-    assert hsic_criterion(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+    if n < 2:
+        return 0.0
+    kernel = np.exp(-(np.subtract.outer(scores, scores) ** 2))
+    of_groups = np.where(np.not_equal.outer(groups, groups), np.exp(-1.0), 1.0)
+    centring = np.eye(n) - np.full((n, n), 1 / n)
+    return np.trace(kernel @ centring @ of_groups @ centring) / (n - 1) ** 2
 
 
+def joint_information(scores, groups):
+    if not len(scores):
+        return 0.0
+    sums = [(scores[groups == g].sum(), (1 - scores[groups == g]).sum()) for g in np.unique(groups)]
+    joint = np.array(sums) / len(scores)
+    return rel_entr(joint, joint.sum(axis=0) * joint.sum(axis=1, keepdims=True)).sum()
+
+
+@pytest.mark.parametrize(
+    ("penalty", "oracle"), [(mean_gap, gap_of_means), (hsic_criterion, trace), (mutual_information, joint_information)]
+)
 @given(people)
 @settings(max_examples=scaled(100), deadline=None)
-def test_mutual_information_is_that_of_the_joint_distribution(drawn):
-    from scipy.special import rel_entr
-
+def test_penalties_are_those_of_independent_formulas(penalty, oracle, drawn):
     scores, groups = (np.array(part) for part in drawn)
-    scores, groups = scores[groups >= 0], groups[groups >= 0]
-    expected = 0.0
-    if len(scores):
-        yes = np.array([scores[groups == g].sum() for g in np.unique(groups)])
-        no = np.array([(1 - scores[groups == g]).sum() for g in np.unique(groups)])
-        joint = np.stack([yes, no], axis=1) / len(scores)
-        expected = rel_entr(joint, joint.sum(axis=0) * joint.sum(axis=1, keepdims=True)).sum()
-    assert mutual_information(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+    expected = oracle(scores[groups >= 0], groups[groups >= 0])
+    assert penalty(*tensors(*drawn)).item() == pytest.approx(expected, abs=1e-9)
+
+
+def descend(tensors, penalty, steps):
+    """Return the penalties of a descent by gradient."""
+    optimiser = torch.optim.Adam(tensors, lr=0.01)
+    course = []
+    for _ in range(steps):
+        optimiser.zero_grad()
+        value = penalty()
+        value.backward()
+        optimiser.step()
+        course.append(value.item())
+    return course
 
 
 @pytest.mark.parametrize("penalty", [mean_gap, hsic_criterion, mutual_information])
@@ -143,14 +134,7 @@ def test_every_penalty_falls_when_it_alone_is_descended(method):
     network, batch, task = setting()
     teacher = load_loss(method)
     teacher.prepare(task, network)
-    optimiser = torch.optim.Adam(network.tensors, lr=0.01)
-    course: list[float] = []
-    for _ in range(100):
-        optimiser.zero_grad()
-        penalty = teacher.penalty(network, batch, network.logits(batch.features))
-        penalty.backward()
-        optimiser.step()
-        course.append(penalty.item())
+    course = descend(network.tensors, lambda: teacher.penalty(network, batch, network.logits(batch.features)), 100)
     assert course[-1] < 0.1 * course[0]
 
 
@@ -162,14 +146,7 @@ def test_the_encoder_learns_to_deceive_an_adversary_that_stands_still(monkeypatc
     for _ in range(40):
         teacher.penalty(network, batch, logits)
     monkeypatch.setattr("evenhand.mitigation.training.losses.laftr.ADVERSARY_STEPS", 0)
-    optimiser = torch.optim.Adam([*network.tensors, *decoder], lr=0.01)
-    course = []
-    for _ in range(60):
-        optimiser.zero_grad()
-        penalty = teacher.penalty(network, batch, logits)
-        penalty.backward()
-        optimiser.step()
-        course.append(penalty.item())
+    course = descend([*network.tensors, *decoder], lambda: teacher.penalty(network, batch, logits), 60)
     assert course[-1] < 0.1 * course[0]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support import small_schema
+
 pytest.importorskip("torch", reason="needs the extra torch")
 
 import itertools
@@ -21,7 +23,6 @@ from evenhand.models.additive.network import (
     AffineLayer,
     LineTerm,
     StepTerm,
-    TableTerm,
     network_fingerprint,
     network_from_dense,
 )
@@ -30,17 +31,14 @@ from evenhand.schema import Schema
 
 def mixed_schema(favourable: int = 1) -> Schema:
     """A number, a category as a code, one by columns, an ordinal attribute; what is protected among them."""
-    return Schema.parse(
-        {
-            "target": {"name": "y", "favourable": favourable, "values": [0, 1]},
-            "attributes": [
-                {"name": "age", "kind": "integer", "lower": 18, "upper": 90, "encoding": {"offset": 40, "scale": 10}},
-                {"name": "job", "kind": "categorical", "values": ["a", "b", "c", "d"], "encoding": "code"},
-                {"name": "town", "kind": "categorical", "values": ["x", "y", "z"], "encoding": "one-hot"},
-                {"name": "grade", "kind": "ordinal", "values": [1, 2, 3], "encoding": [0.0, 1.0, 4.0]},
-                {"name": "sex", "kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
-            ],
-        }
+    return small_schema(
+        [0, 1],
+        favourable=favourable,
+        age={"kind": "integer", "lower": 18, "upper": 90, "encoding": {"offset": 40, "scale": 10}},
+        job={"kind": "categorical", "values": ["a", "b", "c", "d"], "encoding": "code"},
+        town={"kind": "categorical", "values": ["x", "y", "z"], "encoding": "one-hot"},
+        grade={"kind": "ordinal", "values": [1, 2, 3], "encoding": [0.0, 1.0, 4.0]},
+        sex={"kind": "categorical", "values": ["f", "m"], "encoding": "code", "protected": True},
     )
 
 
@@ -94,28 +92,14 @@ def test_trained_on_and_written_like_the_given_one(tmp_path: Path) -> None:
 def test_refuses_what_it_cannot_train_on() -> None:
     schema = mixed_schema()
     people = crowd(schema)
-    other = Schema.parse(
-        {
-            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
-            "attributes": [{"name": "x", "kind": "real", "lower": 0, "upper": 1}],
-        }
-    )
+    other = small_schema([0, 1], x=(0.0, 1.0))
     line = AdditiveNetwork(other, (LineTerm(np.ones(1), np.zeros(1)),), np.zeros(1), (), (0, 1), 1)
     with pytest.raises(OptionError, match="different attributes"):
         start_from_network(line, schema, people)
-    bins = AdditiveNetwork(
-        other,
-        (StepTerm(np.array([0.5]), np.ones((2, 1))),),
-        np.zeros(1),
-        (AffineLayer(np.ones((1, 1)), np.zeros(1)),),
-        (0, 1),
-        1,
-    )
+    steps, last = StepTerm(np.array([0.5]), np.ones((2, 1))), AffineLayer(np.ones((1, 1)), np.zeros(1))
+    bins = AdditiveNetwork(other, (steps,), np.zeros(1), (last,), (0, 1), 1)
     with pytest.raises(OptionError, match="enter linearly"):
         start_from_network(bins, other, np.array([[0.1], [0.9]]))
-    table = AdditiveNetwork(
-        mixed_schema(), some_network(schema).parts, np.zeros(6), some_network(schema).layers, (0, 1), 1
-    )
-    assert isinstance(table.parts[1], TableTerm)
+    table = some_network(schema)
     with pytest.raises(OptionError, match="cannot be combined"):
         FairClassifier(schema=schema, start=table, sees_protected=False).fit(people, table.predict(people))

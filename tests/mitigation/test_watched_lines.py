@@ -11,25 +11,18 @@ from evenhand.errors import OptionError
 from evenhand.groups.breakdown import SMALL
 from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation import comparison as comparing
+from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions
 from evenhand.mitigation.gap_lines import compare_groups, compare_subgroup, expected_pairs
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.result import CandidateResult, Change, ComparisonLine
 from evenhand.mitigation.split import Split
-from evenhand.schema import People, Schema
+from evenhand.schema import People
 from evenhand.stats import Observed
 from evenhand.stats.paired import PairedCells, change_of_largest
+from support import small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "credit", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "skill", "kind": "integer", "lower": 0, "upper": 99},
-            {"name": "sex", "kind": "categorical", "values": ["female", "male"], "protected": True},
-            {"name": "region", "kind": "categorical", "values": list("abcdef"), "protected": True},
-        ],
-    }
-)
+SCHEMA = small_schema(target="credit", skill=(0, 99), sex="female male *", region="a b c d e f *")
 
 
 def people(n, seed):
@@ -57,24 +50,14 @@ def comparison(harms, given=None, n=400):
 
 
 def sides_of(before, after, test, chosen):
-    return ComparisonSides(
-        ModelDecisions(before, test),
-        ModelDecisions(after, test),
-        ModelDecisions(before, chosen),
-        ModelDecisions(after, chosen),
-        0.95,
-    )
+    decided = [(before, test), (after, test), (before, chosen), (after, chosen)]
+    return ComparisonSides(*(ModelDecisions(*one) for one in decided), 0.95)
 
 
 def test_what_was_asked_about_stands_there_once(unsearched):
     made = comparison((FlipMetric(("region",)),))
-    found = comparing.compare_candidate(
-        made,
-        SimpleNamespace(
-            scorer=model([(0, 0.2)]), method="", words="", control=False, trials=(), interrupted=False, notes=()
-        ),
-        lambda what, done: None,
-    )
+    new = Candidate("made", "a model", model([(0, 0.2)]), lambda path: ())
+    found = comparing.compare_candidate(made, new, lambda what, done: None)
     keys = [(line.name, line.of) for line in found.lines]
     assert len(keys) == len(set(keys))
     assert [line.part for line in found.lines if (line.name, line.of) == ("flip_rate", "region")] == ["asked"]
@@ -107,17 +90,8 @@ def test_what_was_asked_about_and_performance_do_not_move():
     change = Change(value=0.1, low=0.05, high=0.2, confidence=0.99, n=9, method="")
 
     def line(part, verdict):
-        return ComparisonLine(
-            part=part,
-            name="x",
-            of="",
-            words=part,
-            before=number,
-            after=number,
-            change=change,
-            better_if="down",
-            verdict=verdict,
-        )
+        sides = {"before": number, "after": number, "change": change, "better_if": "down"}
+        return ComparisonLine(part=part, name="x", of="", words=part, verdict=verdict, **sides)
 
     made = [line(part, "worse") for part in ("performance", "asked", "groups", "individuals", "subgroups", "proof")]
     made.append(line("groups", "better"))
@@ -161,13 +135,8 @@ def test_which_side_a_subgroup_is_on_is_not_chosen_on_the_people_test_data():
     test, chosen = people(400, 7), people(400, 8)
     before, after = model([(0, -0.3)]), model([(0, 0.3)])
     # Among the people chosen on, the models are the other way round.
-    sides = ComparisonSides(
-        ModelDecisions(before, test),
-        ModelDecisions(after, test),
-        ModelDecisions(after, chosen),
-        ModelDecisions(before, chosen),
-        0.95,
-    )
+    decided = [(before, test), (after, test), (after, chosen), (before, chosen)]
+    sides = ComparisonSides(*(ModelDecisions(*one) for one in decided), 0.95)
     inside = (test.individuals[:, 2] == 0).astype(int)
     cells = PairedCells.count(inside, sides.before.favourable_decisions, sides.after.favourable_decisions, 2)
     change = compare_subgroup("asked", {"region": ("a",)}, "region a", sides).change(0.95)
