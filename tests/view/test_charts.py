@@ -14,6 +14,7 @@ import vl_convert
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from page import Element, Page
+from pictured import pictured
 
 from evenhand import view
 from evenhand.core.document import SubjectCard
@@ -22,6 +23,7 @@ from evenhand.view.charts.certification import draw_shares, draw_slices
 from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
 from evenhand.view.charts.individual import draw_flips
+from evenhand.view.charts.shields.simulation import draw_over_time
 from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
 from evenhand.view.drawing.axis import NARROW_PERCENT, Axis, differences, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Panel, Row, RowChart, Span, Tick
@@ -371,3 +373,8 @@ def test_certificates_that_are_all_of_one_kind_can_be_drawn(shares):
     chart = draw_shares([certificate])
     ET.fromstring(to_svg(chart.spec, name="one"))
     assert page(chart).all("rect")
+
+
+def test_a_bias_over_time_has_dots_where_it_is_checked():
+    dots = [layer for layer in draw_over_time(pictured("simulation"))["layer"] if layer["mark"]["type"] == "point"]
+    assert {row["decisions"] for row in dots[0]["data"]["values"]} == {24, 48, 72}
