@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import BudgetError, DataError, FetchError, OptionError
 from evenhand.llm import ChatQuestion, LanguageModel
-from evenhand.llm.budget import CallBudget, ServiceUsage
+from evenhand.llm.budget import CallBudget
 from evenhand.llm.model import QuestionPool, RateGate, question_key, upper_tokens
 from evenhand.models.answer_store import AnswerStore
 from evenhand.models.language.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
@@ -38,11 +39,18 @@ def questions(model: LanguageModel, many: int = 12, draws: int = 2) -> list[Chat
     return [ChatQuestion(prompt, draw) for prompt in prompts for draw in range(draws)]
 
 
+@contextlib.contextmanager
+def conversation(
+    chances: Any = 0.5, *, latency: float = 0.0, faults: Any = None, **file: Any
+) -> Iterator[tuple[RecordingChat, LanguageModel]]:
+    """A service that answers with these chances, and the model of a file about it."""
+    double = RecordingChat(chances, latency=latency, faults=faults)
+    with double as chat, LanguageModel(screening(chat.url, **file)) as model:
+        yield chat, model
+
+
 def test_outcomes_come_in_the_order_of_the_questions() -> None:
-    with (
-        RecordingChat(chance_by_words(0.4, {"Lakisha": -1.0}), latency=0.001) as chat,
-        LanguageModel(screening(chat.url)) as model,
-    ):
+    with conversation(chance_by_words(0.4, {"Lakisha": -1.0}), latency=0.001) as (chat, model):
         asked = questions(model)
         told: list[float] = []
         found = model.ask(asked, told.append)
@@ -141,12 +149,7 @@ def test_a_file_that_holds_something_else_is_not_written_into(content: str, tmp_
 
 def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
     faults = {2: 429, 3: 500, 4: "slow", 5: "truncated", 6: "hangs up", 7: 503}
-    with (
-        RecordingChat(faults=faults) as chat,
-        LanguageModel(
-            screening(chat.url, service={"url": chat.url, "model": "m", "backoff": 0.001, "timeout": 0.3})
-        ) as model,
-    ):
+    with conversation(faults=faults, service__timeout=0.3) as (chat, model):
         found = model.ask(questions(model, 6))
         assert {one.kind for one in found} == {"choice"}
         # Three answers came late, broken or not at all; what was refused for a reason that passes is free.
@@ -168,22 +171,14 @@ def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path: Pat
 
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_service_that_cannot_be_used_is_asked_once(status: int) -> None:
-    with (
-        RecordingChat(faults=dict.fromkeys(range(1, 9), status)) as chat,
-        LanguageModel(screening(chat.url, plan={"at_once": 1})) as model,
-    ):
+    with conversation(faults=dict.fromkeys(range(1, 9), status), plan={"at_once": 1}) as (chat, model):
         with pytest.raises(FetchError, match=f"status {status}"):
             model.ask(questions(model))
         assert (len(chat.received), model.spent.calls) == (1, 0)
 
 
 def test_a_service_that_is_down_is_not_asked_for_ever() -> None:
-    with (
-        RecordingChat(faults=dict.fromkeys(range(1, 999), 500)) as chat,
-        LanguageModel(
-            screening(chat.url, service={"url": chat.url, "model": "m", "backoff": 0.0, "retries": 0})
-        ) as model,
-    ):
+    with conversation(faults=dict.fromkeys(range(1, 999), 500), service__retries=0) as (chat, model):
         with pytest.raises(FetchError, match="status 500"):
             model.ask(questions(model, 100))
         assert len(chat.received) < 30
@@ -227,10 +222,7 @@ def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly
 )
 def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: dict[int, Any], at_once: int) -> None:
     plan = {"at_once": at_once, "calls": calls, "money": money, "price": PRICE}
-    with (
-        RecordingChat({"yes indeed": 0.5, "no": 0.5}, faults=faults) as chat,
-        LanguageModel(screening(chat.url, plan=plan)) as model,
-    ):
+    with conversation({"yes indeed": 0.5, "no": 0.5}, faults=faults, plan=plan) as (chat, model):
         try:
             found = model.ask(questions(model, 5))
         except BudgetError:
@@ -249,31 +241,6 @@ def test_the_bound_of_tokens_covers_every_byte_of_the_request() -> None:
         "response_format": {"type": "x" * 99},
     }
     assert upper_tokens(body) >= len("größer \N{GRINNING FACE}".encode()) + 99
-
-
-def test_a_reservation_waits_for_calls_in_flight_and_is_refused_without_them() -> None:
-    budget = CallBudget(2, 10.0, (1e6, 0.0))
-    assert budget.reserve((6, 0))
-    assert not budget.reserve((5, 0))
-    assert (budget.spent.calls, budget.spent.money, budget.spent.assumed_money) == (1, 6.0, 6.0)
-    budget.settle((6, 0), (1, 0))
-    assert budget.reserve((5, 0))
-    budget.release((5, 0))
-    assert (budget.spent.calls, budget.spent.money, budget.spent.assumed) == (1, 1.0, 0)
-    with pytest.raises(BudgetError, match="may exceed the remaining part of 10"):
-        budget.reserve((10, 0))
-
-
-def test_more_tokens_than_the_maximum_raise_later_reservations() -> None:
-    budget = CallBudget(None, 100.0, (1e6, 1e6))
-    assert budget.reserve((10, 2))
-    budget.settle((10, 2), (5, 8))
-    assert budget.reserve((10, 2))
-    assert budget.spent.assumed_money == 10 + 4 * 2
-    budget.settle((10, 2), None)
-    assert budget.spent == ServiceUsage(
-        calls=2, tokens_in=15, tokens_out=16, money=31.0, assumed=1, assumed_money=18.0, remembered_money=0.0
-    )
 
 
 class Provider:
@@ -456,11 +423,7 @@ def test_other_errors_about_a_request_are_no_refusals() -> None:
 
 
 def test_a_consensus_is_the_majority_of_fresh_answers() -> None:
-    with (
-        RecordingChat(0.8) as chat,
-        LanguageModel(screening(chat.url, consensus=5)) as model,
-        LanguageModel(screening(chat.url)) as single,
-    ):
+    with conversation(0.8, consensus=5) as (chat, model), LanguageModel(screening(chat.url)) as single:
         prompt = model.render({"name": "Emily", "years": 1})
         found = model.ask([ChatQuestion(prompt, draw) for draw in range(6)])
         votes = single.ask([ChatQuestion(prompt, draw) for draw in range(30)])
@@ -483,10 +446,7 @@ def test_blind_prompts_are_alike_for_everybody() -> None:
 def test_a_ranking_has_all_its_candidates() -> None:
     template = "{% for one in candidates %}{{ one.number }}. {{ one.years }} years\n{% endfor %}Rank them."
     answers = {"read": "ranking", "candidates": 3}
-    with (
-        RecordingChat({"2, 1, 3": 1.0}) as chat,
-        LanguageModel(screening(chat.url, prompt=template, answers=answers)) as model,
-    ):
+    with conversation({"2, 1, 3": 1.0}, prompt=template, answers=answers) as (_, model):
         others = [({"years": 1}, None), ({"years": 7}, None)]
         prompt = model.render({"years": 5}, others=others)
         assert prompt.text == "1. 5 years\n2. 1 years\n3. 7 years\nRank them."
