@@ -8,19 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.schema import Attribute, People, Schema, Target
+from evenhand.schema import Attribute, People, Schema
 from reproductions.testsgd_themis import score_groups
-from support import scaled
+from support import scaled, small_schema
 
-FINITE = Schema(
-    target=Target(name="loan", favourable="yes", values=("no", "yes")),
-    attributes=(
-        Attribute(name="sex", kind="categorical", values=("f", "m"), protected=True),
-        Attribute(name="age", kind="integer", lower=20, upper=39, protected=True),
-        Attribute(name="income", kind="integer", lower=0, upper=4),
-        Attribute(name="job", kind="categorical", values=("x", "y", "z")),
-    ),
-)
+FINITE = small_schema(target="loan", sex="f m", age=(20, 39), income=(0, 4), job="x y z").with_protected(["sex", "age"])
 
 
 class Decider:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError
-from evenhand.schema import Schema, encode, infer_schema
+from evenhand.schema import encode, infer_schema
 from evenhand.schema.table import CodedColumn, CodedTable, is_missing
+from support import small_schema
 
 WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", " a", "", "é", "1"])), min_size=1, max_size=30)
 NUMBERS = st.lists(st.one_of(st.just(math.nan), st.sampled_from([0.0, -0.0, 1.5, -3.0, 1e300])), min_size=1)
@@ -68,12 +69,7 @@ def test_numbers_are_found_in_ascending_order_and_missing_ones_last(column):
 
 
 def test_where_rows_were_counted_a_bad_value_is_named_with_how_many_rows_have_it():
-    schema = Schema.parse(
-        {
-            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
-            "attributes": [{"name": "age", "kind": "integer", "lower": 0, "upper": 99}],
-        }
-    )
+    schema = small_schema(age=(0, 99))
     frame = pd.DataFrame({"age": [30, 200, 31]})
     people = encode(schema, CodedTable(frame.drop(index=1), np.array([5, 7])))
     assert (len(people), people.size, people.counts.tolist()) == (2, 12, [5, 7])

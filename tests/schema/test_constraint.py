@@ -9,22 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.schema import Schema, parse_constraint
-from support import scaled
+from evenhand.schema import parse_constraint
+from support import scaled, small_schema
 
 EDUCATION = ["Preschool", "Some-college", "Prof. school"]
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "age", "kind": "integer", "lower": 16, "upper": 19},
-            {"name": "education", "kind": "ordinal", "values": EDUCATION},
-            {"name": "education-num", "kind": "integer", "lower": 0, "upper": 2},
-            {"name": "rooms", "kind": "categorical", "values": [1, 2, 4]},
-            {"name": "wanted", "kind": "ordinal", "values": ["Some-college", "Prof. school", "None"]},
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
-        ],
-    }
+SCHEMA = small_schema(
+    age=(16, 19),
+    education={"kind": "ordinal", "values": EDUCATION},
+    **{"education-num": (0, 2)},
+    rooms=[1, 2, 4],
+    wanted={"kind": "ordinal", "values": ["Some-college", "Prof. school", "None"]},
+    sex="f m *",
 )
 ROWS = np.array(list(itertools.product(range(16, 20), range(3), range(3), range(3), range(3), range(2))), dtype=float)
 

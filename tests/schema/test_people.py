@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError
 from evenhand.schema import Schema, decode, encode, infer_schema
-from support import scaled
+from support import scaled, small_schema
 
 FRAME = pd.DataFrame(
     {
@@ -19,16 +19,13 @@ FRAME = pd.DataFrame(
         "income": ["low", "high", "low", "low"],
     }
 )
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "income", "favourable": "high"},
-        "attributes": [
-            {"name": "age", "kind": "integer", "lower": 18, "upper": 60},
-            {"name": "sex", "kind": "categorical", "values": ["Female", "Male"], "protected": True},
-            {"name": "gain", "kind": "ordinal", "edges": [0, 10, 50, 100]},
-            {"name": "married", "kind": "categorical", "values": [False, True]},
-        ],
-    }
+SCHEMA = small_schema(
+    "low high",
+    target="income",
+    age=(18, 60),
+    sex="Female Male *",
+    gain={"kind": "ordinal", "edges": [0, 10, 50, 100]},
+    married=[False, True],
 )
 
 

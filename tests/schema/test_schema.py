@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema import Schema, infer_schema, read_schema, schema_to_yaml, write_schema
+from support import small_schema
 
 CONTRACT = """
 target: {name: income, favourable: ">50K"}
@@ -156,14 +157,6 @@ def test_infer_guesses_and_refuses():
 
 
 def test_inputs_concatenate_encodings():
-    schema = Schema.parse(
-        {
-            "target": {"name": "y", "favourable": 1},
-            "attributes": [
-                {"name": "c", "kind": "categorical", "values": ["a", "b"], "encoding": "one-hot"},
-                {"name": "n", "kind": "integer", "lower": 0, "upper": 9, "encoding": {"offset": 1, "scale": 2}},
-            ],
-        }
-    )
+    schema = small_schema(c="a b", n=(0, 9)).with_encodings({"c": "one-hot", "n": {"offset": 1, "scale": 2}})
     assert schema.inputs(np.array([[1.0, 5.0]])).tolist() == [[0, 1, 2]]
     assert "offset" in schema_to_yaml(schema)

@@ -8,21 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.schema import Schema, parse_subdomain
-from support import scaled
+from evenhand.schema import parse_subdomain
+from support import scaled, small_schema
 
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "income", "favourable": ">50K"},
-        "attributes": [
-            {"name": "age", "kind": "integer", "lower": 10, "upper": 99},
-            {"name": "race", "kind": "categorical", "values": ["White", "Black", "Asian-Pac", "A, B and C", "in"]},
-            {"name": "grade", "kind": "ordinal", "values": ["low", "middle", "high", "top"]},
-            {"name": "capital gain", "kind": "real", "lower": 0, "upper": 1000},
-            {"name": "code", "kind": "categorical", "values": [1, "1", True, 2.5]},
-            {"name": "span", "kind": "categorical", "values": ["18-25", "26-99", -5]},
-        ],
-    }
+SCHEMA = small_schema(
+    age=(10, 99),
+    race=["White", "Black", "Asian-Pac", "A, B and C", "in"],
+    grade={"kind": "ordinal", "values": ["low", "middle", "high", "top"]},
+    **{"capital gain": (0.0, 1000.0)},
+    code=[1, "1", True, 2.5],
+    span=["18-25", "26-99", -5],
 )
 
 

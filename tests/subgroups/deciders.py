@@ -9,19 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.schema import Attribute, People, Schema, Target, encode
+from evenhand.schema import People, Schema, encode
+from support import small_schema
 
-SCHEMA = Schema(
-    target=Target(name="loan", favourable="yes", values=("no", "yes")),
-    attributes=(
-        Attribute(name="sex", kind="categorical", values=("f", "m"), protected=True),
-        Attribute(name="race", kind="categorical", values=("a", "b", "c"), protected=True),
-        Attribute(name="age", kind="integer", lower=18, upper=77, protected=True),
-        Attribute(name="income", kind="integer", lower=0, upper=9),
-        Attribute(name="debt", kind="real", lower=0.0, upper=1.0),
-        Attribute(name="job", kind="categorical", values=("x", "y", "z")),
-    ),
-)
+SCHEMA = small_schema(
+    target="loan", sex="f m", race="a b c", age=(18, 77), income=(0, 9), debt=(0.0, 1.0), job="x y z"
+).with_protected(["sex", "race", "age"])
 
 
 @dataclass

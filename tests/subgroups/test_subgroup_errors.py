@@ -7,22 +7,12 @@ import pytest
 from scipy.stats import binom
 
 from evenhand import subgroups
-from evenhand.schema import People, Schema
+from evenhand.schema import People
 from evenhand.subgroups import find_members
-from support import shortened
+from support import shortened, small_schema
 
 PEOPLE = 400
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "y", "values": ["no", "yes"], "favourable": "yes"},
-        "attributes": [
-            {"name": "race", "values": ["a", "b", "c"], "kind": "categorical", "protected": True},
-            {"name": "age", "kind": "integer", "lower": 0, "upper": 4, "protected": True},
-            {"name": "school", "values": ["s", "t"], "kind": "categorical"},
-            {"name": "number", "kind": "integer", "lower": 0, "upper": PEOPLE - 1},
-        ],
-    }
-)
+SCHEMA = small_schema(race="a b c", age=(0, 4), school="s t", number=(0, PEOPLE - 1)).with_protected(["race", "age"])
 
 
 def drawn(rng):

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from deciders import SCHEMA, Decider, people
+from deciders import Decider, people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import arrangements, family_wise_p, rule_sets, standardised, stratified
@@ -11,23 +11,17 @@ from naive import arrangements, family_wise_p, rule_sets, standardised, stratifi
 from evenhand import subgroups
 from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.schema import encode
 from evenhand.stats import difference_interval
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.stats.score_difference import stratified_difference
 from evenhand.subgroups import Range, SubgroupConfig, SubgroupResult, exact, find_members
 from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.tabulate import CellTable
-from support import scaled
+from support import scaled, small_schema
 
-TINY = Schema(
-    target=Target(name="loan", favourable="yes", values=("no", "yes")),
-    attributes=(
-        Attribute(name="race", kind="categorical", values=("a", "b", "c", "d"), protected=True),
-        Attribute(name="class", kind="ordinal", values=("low", "middle", "high"), protected=True),
-        Attribute(name="city", kind="categorical", values=("x", "y", "z")),
-    ),
-)
+CLASSES = {"kind": "ordinal", "values": ["low", "middle", "high"], "protected": True}
+TINY = small_schema(target="loan", race="a b c d *", **{"class": CLASSES}, city="x y z")
 RACE, CLASS, CITY = (attribute.values for attribute in TINY.attributes)
 
 
@@ -81,18 +75,11 @@ def test_the_published_example_by_hand():
         + [("Female", "Black", 59)] * 100,
         columns=["sex", "race", "age"],
     )
-    schema = Schema(
-        target=Target(name="income", favourable=">50K", values=("<=50K", ">50K")),
-        attributes=(
-            Attribute(name="sex", kind="categorical", values=("Female", "Male"), protected=True),
-            Attribute(name="race", kind="categorical", values=("White", "Black"), protected=True),
-            Attribute(name="age", kind="integer", lower=17, upper=90, protected=True),
-        ),
-    )
+    schema = small_schema("<=50K >50K", target="income", sex="Female Male", race="White Black", age=(17, 90))
     # The first 28 white men of 45, and the first 30, 30, 30 and 10 of the others.
     starts = ((0, 28), (100, 30), (400, 30), (700, 30), (1000, 10))
     given_it = {person for start, many in starts for person in range(start, start + many)}
-    everybody = encode(schema, world)
+    everybody = encode(schema.with_protected(["sex", "race", "age"]), world)
     result = search(
         everybody,
         [person in given_it for person in range(1100)],
@@ -255,15 +242,8 @@ def test_what_is_shown_and_what_it_explains_by_hand(kinds, seed, margin):
 
 # Planted groups
 
-LIVES = Schema(
-    target=Target(name="loan", favourable="yes", values=("no", "yes")),
-    attributes=(
-        Attribute(name="sex", kind="categorical", values=("f", "m"), protected=True),
-        Attribute(name="race", kind="categorical", values=("w", "b", "a", "h"), protected=True),
-        Attribute(name="age", kind="integer", lower=18, upper=999, protected=True),
-        Attribute(name="income", kind="real", lower=0.0, upper=1e9),
-    ),
-)
+LIVES = small_schema(target="loan", sex="f m", race="w b a h", age=(18, 999), income=(0.0, 1e9))
+LIVES = LIVES.with_protected(["sex", "race", "age"])
 
 
 def lives(n, seed):
@@ -511,13 +491,8 @@ def test_gaps_that_are_certainly_small_are_not_found():
 
 
 def test_missing_values_are_a_value():
-    schema = Schema(
-        target=SCHEMA.target,
-        attributes=(
-            Attribute(name="race", kind="categorical", values=("a", "b"), missing="keep"),
-            Attribute(name="age", kind="integer", lower=0, upper=99, missing="keep"),
-        ),
-    )
+    kept = {"kind": "integer", "lower": 0, "upper": 99, "missing": "keep"}
+    schema = small_schema(race={"kind": "categorical", "values": ["a", "b"], "missing": "keep"}, age=kept)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"race": rng.choice(["a", "b", None], 900), "age": rng.choice([10.0, 20.0, np.nan], 900)})
     world = encode(schema, frame)

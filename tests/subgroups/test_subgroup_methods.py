@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenhand import subgroups
 from evenhand.errors import LimitError, OptionError
-from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.schema import encode
 from evenhand.subgroups import find_members
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import build_family
@@ -18,6 +18,7 @@ from evenhand.subgroups.methods import sampled
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, summed_margin
 from evenhand.subgroups.methods.sampled import frequent_rule_sets
 from evenhand.subgroups.perturbation import Perturbation
+from support import small_schema
 
 SENSITIVE = ("sex", "race", "age")
 Z = 1.959963984540054
@@ -112,13 +113,7 @@ def test_nudges_are_those_listed_with_equal_chances():
 
 
 def test_missing_values_stay_missing():
-    schema = Schema(
-        target=SCHEMA.target,
-        attributes=(
-            Attribute(name="sex", kind="categorical", values=("f", "m")),
-            Attribute(name="pay", kind="integer", lower=0, upper=5, missing="keep"),
-        ),
-    )
+    schema = small_schema(sex="f m", pay={"kind": "integer", "lower": 0, "upper": 5, "missing": "keep"})
     assert np.isnan(Perturbation(schema, ["sex"])(np.array([[0.0, np.nan]]), np.random.default_rng(0))[0, 1])
 
 
@@ -186,10 +181,7 @@ def test_frequent_rule_sets_by_enumeration(seed, depth, support):
 
 
 def test_too_many_rule_sets_are_refused_or_left_out(monkeypatch):
-    schema = Schema(
-        target=SCHEMA.target,
-        attributes=tuple(Attribute(name=f"a{i}", kind="real", lower=0.0, upper=1.0) for i in range(8)),
-    )
+    schema = small_schema(**{f"a{i}": (0.0, 1.0) for i in range(8)})
     everybody, model = people(300, schema=schema), Decider(lambda rows: rows[:, 0] > 0.5, schema)
     with pytest.raises(OptionError, match="too many"):
         subgroups.find_subgroups(model, everybody, attributes=schema.names, method="sampled")
@@ -284,13 +276,8 @@ def test_options_the_publication_does_not_know_are_refused(options):
 
 
 def test_members_with_missing_values():
-    schema = Schema(
-        target=Target(name="y", favourable=1, values=(0, 1)),
-        attributes=(
-            Attribute(name="pay", kind="integer", lower=0, upper=5, missing="keep"),
-            Attribute(name="job", kind="categorical", values=("x", "z"), missing="keep"),
-        ),
-    )
+    pay = {"kind": "integer", "lower": 0, "upper": 5, "missing": "keep"}
+    schema = small_schema(pay=pay, job={"kind": "categorical", "values": ["x", "z"], "missing": "keep"})
     import pandas as pd
 
     everybody = encode(schema, pd.DataFrame({"pay": [1, None, 5], "job": ["x", "z", None]}))

@@ -12,17 +12,12 @@ from evenhand.errors import BudgetError
 from evenhand.models import QuestionLedger
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import ask_once
-from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.schema import encode
 from evenhand.subgroups import SubgroupResult
-from support import scaled
+from support import scaled, small_schema
 
-FEW = Schema(
-    target=Target(name="loan", favourable="yes", values=("no", "yes")),
-    attributes=(
-        Attribute(name="race", kind="categorical", values=("a", "b", "c", "d"), protected=True),
-        Attribute(name="class", kind="ordinal", values=("low", "middle", "high"), protected=True),
-    ),
-)
+CLASSES = {"kind": "ordinal", "values": ["low", "middle", "high"], "protected": True}
+FEW = small_schema(target="loan", race="a b c d *", **{"class": CLASSES})
 
 
 class KeptCoin:
