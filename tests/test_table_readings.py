@@ -14,27 +14,17 @@ from evenhand.groups import DecisionRoles
 from evenhand.mitigation import find_alternatives, refute_alternatives
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
-from evenhand.schema import Schema, encode
+from evenhand.schema import encode
 from evenhand.schema.people import ColumnRoles
 from evenhand.view import render_fragment, render_page
 from fake_chat import RecordingChat
+from support import small_schema
 
 ROWS = 240
-SCHEMA = Schema.parse(
-    {
-        "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
-        "attributes": [
-            {"name": "skill", "kind": "integer", "lower": 0, "upper": 9, "missing": "drop"},
-            {"name": "sex", "kind": "categorical", "values": ["F", "M"], "protected": True},
-            {
-                "name": "race",
-                "kind": "categorical",
-                "values": ["A", "B"],
-                "unknown": ["NA", "Refused"],
-                "missing": "keep",
-            },
-        ],
-    }
+SCHEMA = small_schema(
+    skill={"kind": "integer", "lower": 0, "upper": 9, "missing": "drop"},
+    sex="F M *",
+    race={"kind": "categorical", "values": ["A", "B"], "unknown": ["NA", "Refused"], "missing": "keep"},
 )
 LABEL = OutcomeReading(column="hired", favourable=("yes",), unfavourable=("no",))
 
@@ -175,10 +165,8 @@ def test_rankings_say_which_candidates_have_no_place():
 
 def test_a_comparison_says_it_of_both_tables():
     people = applicants()
-    audits = [
-        evenhand.audit_predictions(data=rows, y_pred="hired", favourable="yes", sensitive_features=["sex"])
-        for rows in (people, people[:200])
-    ]
+    settings = {"y_pred": "hired", "favourable": "yes", "sensitive_features": ["sex"]}
+    audits = [evenhand.audit_predictions(data=rows, **settings) for rows in (people, people[:200])]
     result = evenhand.compare(*audits)
     assert {name: reading.rows for name, reading in result.readings.items()} == {"Before": ROWS, "After": 200}
     require_everywhere(result)
@@ -245,14 +233,12 @@ CELLS = st.sampled_from(["A", "B", "NA", "Refused", " NA ", None])
 @given(st.lists(st.tuples(st.sampled_from(["F", None]), CELLS), min_size=1, max_size=30))
 def test_rows_and_unknown_values_add_up(cells):
     frame = pd.DataFrame(cells, columns=["sex", "race"], dtype=object)
-    entries = [
-        {"name": "sex", "kind": "categorical", "values": ["F"], "missing": "drop"},
-        {"name": "race", "kind": "categorical", "values": ["A", "B"], "unknown": ["NA", "Refused"]},
-    ]
+    sex = {"kind": "categorical", "values": ["F"], "missing": "drop"}
+    race = {"kind": "categorical", "values": ["A", "B"], "unknown": ["NA", "Refused"]}
     kept = [race for sex, race in cells if sex is not None]
     if not kept:
         return
-    people = encode(Schema.parse({"target": {"name": "y", "favourable": 1}, "attributes": entries}), frame)
+    people = encode(small_schema(sex=sex, race=race), frame)
     reading = people.reading
     assert reading.rows == len(cells) == reading.used + sum(reading.left_out.values())
     assert reading.used == len(kept) == len(people)

@@ -51,20 +51,6 @@ def test_notes_name_existing_options():
         assert set(note.get("options", {})) <= options, name
 
 
-@pytest.mark.parametrize(
-    ("note", "words"),
-    [
-        ("default: 10.0", "default 10"),
-        ("x>=1", "at least 1"),
-        ("0<x<1", "above 0, below 1"),
-        ("0<=x<=1", "at least 0, at most 1"),
-        ("something", "something"),
-    ],
-)
-def test_formats_defaults_and_ranges(note, words):
-    assert reference.show_note(note) == words
-
-
 def test_describes_every_result_once():
     pages = dict(reference.result_pages())
     headings = [name for page in pages.values() for name in re.findall(r"^## (\w+)$", page, re.M)]
@@ -94,23 +80,6 @@ def test_lists_every_section_of_the_service_file():
     sections = [field.annotation for field in ServiceConfig.model_fields.values()]
     names = set(re.findall(r"\b(\w+Config)\b", " ".join(map(str, sections))))
     assert names == {path.rpartition(".")[2] for path, page in ENTRIES.items() if page == "service-file.md"}
-
-
-def test_reads_fields_from_docstrings():
-    text = """A finding.
-
-    Attributes:
-        low, high: its interval; n: of how many,
-            and not of fewer. p: adjusted.
-        other: unrelated
-    """
-    assert reference.read_attributes(text, ["low", "high", "n", "p"]) == {
-        "low": "its interval",
-        "high": "its interval",
-        "n": "of how many, and not of fewer",
-        "p": "adjusted",
-    }
-    assert reference.read_attributes("Nothing more.", ["low"]) == {}
 
 
 @pytest.mark.parametrize("package", reference.list_packages())

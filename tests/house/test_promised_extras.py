@@ -37,10 +37,13 @@ def test_never_reached():
 """
 
 
-def outside():
-    """Return the environment without what this run tells its tests: theirs must not write where it notes its own."""
+def run_tests(folder, *options, **settings):
+    """Run tests of a folder without what this run tells its own, which must not write where it notes them."""
+    shutil.copy(ROOT / "tests" / "conftest.py", folder)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVENHAND", "PYTEST"))}
-    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | settings
+    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -52,18 +55,9 @@ def outside():
     ],
 )
 def test_promise(tmp_path, promised, outcome, code):
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "test_whole_module.py").write_text(MODULE)
-    environment = outside() | {"EVENHAND_EXTRAS": promised}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--continue-on-collection-errors", "-rfE", str(tmp_path)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_tests(tmp_path, "--continue-on-collection-errors", "-rfE", EVENHAND_EXTRAS=promised)
     last = done.stdout.strip().splitlines()[-1]
     assert all(part in last for part in outcome), done.stdout
     assert bool(done.returncode) == bool(code)
@@ -99,21 +93,13 @@ def test_one():
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_what_passed_is_not_run_again_and_everything_else_is(tmp_path, processes):
     pytest.importorskip("xdist", reason="needs pytest-xdist")
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    full: long\n")
     (tmp_path / "test_some.py").write_text(SOME)
     (tmp_path / "test_whole.py").write_text(WHOLE)
     (tmp_path / "test_whole_module.py").write_text(MODULE)
 
     def run(*options, **settings):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "xdist", "-n", processes, "-v", *options, str(tmp_path)],
-            cwd=tmp_path,
-            env=outside() | settings,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_tests(tmp_path, "-p", "xdist", "-n", processes, "-v", *options, **settings)
         assert done.returncode == 0, done.stdout
         return set(re.findall(r"test_\w+\.py::\w+", done.stdout))
 

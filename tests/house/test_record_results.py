@@ -40,10 +40,6 @@ def test_every_command_is_recorded():
     assert recorded == set(leaves(APP)) - NOT_RECORDED
 
 
-def test_every_case_has_a_name_of_its_own():
-    assert len({name for name, _ in CASES}) == len(CASES)
-
-
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=[name for name, _ in CASES])
 def test_the_options_of_a_case_exist(name, arguments):
     _, command = command_of(arguments)
@@ -70,16 +66,12 @@ def test_records_that_agree(record, capsys):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"rate": 0.5000000000000001}, {"rate": None}, {"rate": "0.5"}, {"rows": [{"n": 2}]}, {"rows": []}, {"more": 1}],
+    [{"rate": 0.5000000000000001}, {"rate": None}, {"rate": "0.5"}, {"rows": [{"n": True}]}, {"rows": []}, {"more": 1}],
 )
 def test_whatever_differs_is_listed(record, capsys, changed):
     values = {"rate": 0.5, "rows": [{"n": 1}]}
     assert recorder.compare(record("old", **values), record("new", **values | changed), {}) > 0
     assert f"search-x: result.{next(iter(changed))}" in capsys.readouterr().out
-
-
-def test_a_number_is_neither_true_nor_missing(record):
-    assert recorder.compare(record("old", fair=1), record("new", fair=True), {}) == 1
 
 
 def test_what_was_renamed_is_the_same(record):
