@@ -1,6 +1,5 @@
 """Subgroups of texts, observed: who texts speak of, counted by brute force, and what chance alone shows."""
 
-import hashlib
 import re
 from itertools import combinations, product
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from texts import COLOURS, PETS, chance
 
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity.lists import (
@@ -22,25 +22,8 @@ from evenhand.subgroups.result import RefusedRuleSet, TextSubgroupResult
 from evenhand.subgroups.text.analysis import find_text_subgroups
 from support import scaled
 
-
-def plain(name, *terms):
-    return IdentityCategory(name=name, groups=terms, rows=(TermRow(words=terms),))
-
-
-COLOURS = plain("colour", "red", "green", "blue")
-PETS = plain("pet", "cat", "dog")
 LISTS = [COLOURS, PETS]
 TERMS = {one.name: one.groups for one in LISTS}
-
-
-def chance(rate, salt=""):
-    """A model that decides by the text alone, as if at random."""
-
-    def decide(texts):
-        numbers = [int(hashlib.md5(f"{salt}{one}".encode()).hexdigest()[:8], 16) / 16**8 for one in texts]
-        return [float(number < rate) for number in numbers]
-
-    return decide
 
 
 def test_the_published_terms():

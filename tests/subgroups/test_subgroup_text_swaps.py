@@ -1,6 +1,5 @@
 """Subgroups of texts, swapped: the same texts with other words, by hand, by brute force, and on bias templates."""
 
-import hashlib
 import re
 
 import numpy as np
@@ -8,20 +7,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from texts import COLOURS, PETS, chance
 
-from evenhand.datasets import IdentityCategory
-from evenhand.datasets.identity.lists import TermRow, categories_named
+from evenhand.datasets.identity.lists import categories_named
 from evenhand.subgroups.text.analysis import find_text_subgroups
 from support import scaled, shared
 
-COLOURS = IdentityCategory(
-    name="colour", groups=("red", "green", "blue"), rows=(TermRow(words=("red", "green", "blue")),)
-)
-PETS = IdentityCategory(name="pet", groups=("cat", "dog"), rows=(TermRow(words=("cat", "dog")),))
-
-
-def chance(texts):
-    return [float(int(hashlib.md5(one.encode()).hexdigest()[:8], 16) / 16**8 < 0.4) for one in texts]
+decide = chance(0.4)
 
 
 def test_by_hand():
@@ -72,9 +64,9 @@ def test_the_published_example():
 )
 def test_against_brute_force(frames, least):
     texts = [f"{name} has a {colour} hat" for name, colour in frames]
-    result = find_text_subgroups(chance, texts, protected=[COLOURS], min_texts=least, margin=0.0, permutations=40)
+    result = find_text_subgroups(decide, texts, protected=[COLOURS], min_texts=least, margin=0.0, permutations=40)
     names = sorted({name for name, _ in frames})  # texts that differ in the colour alone are asked about once
-    decided = np.array([chance([f"{name} has a {colour} hat" for colour in COLOURS.groups]) for name in names])
+    decided = np.array([decide([f"{name} has a {colour} hat" for colour in COLOURS.groups]) for name in names])
     assert {one.words for one in result.effects} == (
         {f"colour {colour}" for colour in COLOURS.groups} if len(names) >= least else set()
     )
@@ -118,9 +110,9 @@ def test_clusters_of_ones_own():
 
 def test_some_texts_are_enough():
     texts = [f"my {pet} number {i}" for i in range(300) for pet in PETS.groups]
-    result = find_text_subgroups(chance, texts, protected=[PETS], swaps=50)
+    result = find_text_subgroups(decide, texts, protected=[PETS], swaps=50)
     assert result.effects[0].size == 50
-    assert find_text_subgroups(chance, texts, protected=[PETS], swaps=0).effects == ()
+    assert find_text_subgroups(decide, texts, protected=[PETS], swaps=0).effects == ()
 
 
 def madlibs():
@@ -132,7 +124,7 @@ def blind(texts):
     """Decides by the text with all published terms cut out."""
     terms = sorted((term for one in categories_named("published") for term in one.groups), key=len, reverse=True)
     cut = re.compile(rf"\b(?:an?\s+)?(?:{'|'.join(terms)})\b", re.IGNORECASE)
-    return chance([cut.sub("_", one) for one in texts])
+    return decide([cut.sub("_", one) for one in texts])
 
 
 def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
