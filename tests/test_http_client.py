@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import given
@@ -17,54 +16,40 @@ from hypothesis import strategies as st
 from evenhand.core import http
 from evenhand.core.coroutines import call
 from evenhand.errors import FetchError, ModelError
+from evenhand.testing import HttpAnswer, LocalServer
 
 Answer = tuple[int, dict[str, str], bytes]
 
 
-class Server:
+class Server(LocalServer):
     """Gives the answers in turn, the last one again and again; ``received`` holds what came."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answers: list[Answer] = [(200, {}, b"fine")]
         self.received: list[dict[str, str]] = []
         self.release = threading.Event()
         self.hang = False
-        server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    @property
+    def url(self) -> str:
+        return f"{self.root}/it"
 
-            def do_GET(self) -> None:
-                server.received.append({name.lower(): value for name, value in self.headers.items()})
-                if server.hang:
-                    server.release.wait(30)
-                status, headers, body = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
-                self.send_response(status)
-                for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
+    def answer(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
+        self.received.append(headers)
+        if self.hang:
+            self.release.wait(30)
+        return HttpAnswer(*(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]))
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/it"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def close(self) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__(*error)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+    with Server() as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

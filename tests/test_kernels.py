@@ -32,14 +32,8 @@ print(is_compiled(arrays=True))
 
 def run(folder: Path) -> list[str]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(Path(__file__).parent)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.split()
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent)]
+    return subprocess.check_output(command, env=environment, text=True).split()
 
 
 @pytest.mark.slow
@@ -104,17 +98,18 @@ def answer(x):
 """
 
 
+def run_caller(folder: Path) -> str:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.check_output([sys.executable, "caller.py"], cwd=folder, env=environment, text=True).strip()
+
+
 @pytest.mark.full
 def test_kept_code_is_compiled_anew_after_a_change_in_a_file_it_calls(tmp_path: Path) -> None:
     (tmp_path / "caller.py").write_text(CALLER.format(name="called"), "utf-8")
     printed = []
     for result in "x + 1", "x + 1", "2 * x":
         (tmp_path / "called.py").write_text(CALLED.format(result=result), "utf-8")
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(
-            [sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        )
-        printed.append(done.stdout.strip())
+        printed.append(run_caller(tmp_path))
     assert printed == ["21", "21", "40"]
 
 
@@ -139,15 +134,11 @@ class Pair(NamedTuple):
 
 @pytest.mark.full
 def test_kept_code_for_a_type_that_has_moved_is_compiled_anew(tmp_path: Path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("before", "after"):
         (tmp_path / "before.py").unlink(missing_ok=True)
         (tmp_path / f"{name}.py").write_text(PAIR, "utf-8")
         (tmp_path / "caller.py").write_text(TYPED_CALLER.format(name=name), "utf-8")
-        done = subprocess.run(
-            [sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        )
-        assert done.stdout.strip() == "42"
+        assert run_caller(tmp_path) == "42"
 
 
 def test_code_for_another_processor_does_not_count_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def _handler(server: LocalServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             self.send_response(response.status)
-            for name, value in {**response.headers, "Content-Length": str(len(response.body))}.items():
+            for name, value in {"Content-Length": str(len(response.body)), **response.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(response.body)
