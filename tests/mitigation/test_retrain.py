@@ -242,11 +242,6 @@ def test_an_interrupt_keeps_the_best_so_far(stop):
     assert candidate.trials[-1].chosen
 
 
-def test_an_interrupt_before_any_model_is_passed_on():
-    with pytest.raises(KeyboardInterrupt):
-        retrain(situation(Taught(lambda lesson: GIVEN, stop=0)))
-
-
 def test_an_interrupt_of_the_search_keeps_the_best_so_far(monkeypatch):
     real = search.search
 

@@ -56,3 +56,9 @@ def test_marks_differ_in_shape_and_colour():
     marks = [mark for block in draw_candidate(FIRST).blocks for row in block.rows for mark in row.marks[0]]
     dots = {(mark.role, mark.shape) for mark in marks if isinstance(mark, Dot) and mark.filled}
     assert dots == {("same", "circle"), ("different", "diamond")}
+
+
+def test_rounding_turns_no_end_of_a_change_into_0():
+    flips = LINES[2].model_copy(update={"change": LINES[2].change.model_copy(update={"low": -0.2, "high": -0.0004})})
+    changed = FIRST.model_copy(update={"lines": (*LINES[:2], flips, *LINES[3:])})
+    assert "\N{MINUS SIGN}0.04" in screen(RESULT.model_copy(update={"candidates": (changed,)}), verbose=True)
