@@ -103,7 +103,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "function", "function": "faces.py"},
             "classifier.function",
-            "got 'faces.py'",
+            "expected module:function",
             "module:",
         ),
         (

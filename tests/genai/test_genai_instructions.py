@@ -65,7 +65,7 @@ def test_several_values_and_groups_are_joined_as_told() -> None:
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({"template": "showing a woman"}, "has no placeholder {values}"),
+        ({"template": "showing a woman"}, "expected a text with {values}"),
         ({"values": {"hat": {"red": "a red hat"}}}, "there is no group 'hat'"),
         ({"values": {"gender": {"lady": "a lady"}}}, "gender has no value 'lady'"),
         ({"templat": "{values}"}, "templat"),

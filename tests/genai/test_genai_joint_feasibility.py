@@ -151,7 +151,7 @@ def test_the_enforcer_keeps_what_is_feasible(specifications, mode):
 
 
 def test_an_undecided_part_does_not_make_a_game_infeasible(monkeypatch):
-    undecided = WinningRegion("exact", feasible=False, decided=False)
+    undecided = WinningRegion("undecided")
     solve = game.solve_game
     parts = []
 

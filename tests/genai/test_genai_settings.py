@@ -336,8 +336,8 @@ def test_bounds_of_several_groups_are_not_added_up_into_one_line():
     assert all(isinstance(one, RetrySettings) for one in alone)
     assert isinstance(together, Unknown)
     found = check_configuration(configuration, counts)
-    assert [one.about for one in found.settings] == [("asked: g",), ("asked: h",)]
-    assert list(found.smallest) == alone
+    assert [now.about for now, _ in found.retries] == [("asked: g",), ("asked: h",)]
+    assert [enough for _, enough in found.retries] == alone
     enforcer = Enforcer(configuration)
     rows = enforcer.state()
     for name, row in rows.items():

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenhand.core.document import Block, Document, Facts, Heading, NextStep, Text
 from evenhand.genai.classifiers.confusion import SpecificationSuccess, specification_success
-from evenhand.genai.games.feasibility import (
-    Feasibility,
-    FeasibilityVerdict,
-    SpecificationFeasibility,
-    check_feasibility,
-)
-from evenhand.genai.games.retries import (
-    AttemptSuccess,
-    RetrySettings,
-    bound_misses,
-    choose_retries,
-    split_specifications,
-)
+from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
+from evenhand.genai.games.game import FeasibilityVerdict
+from evenhand.genai.games.retries import AttemptSuccess, RetrySettings, rate_retries
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.quantity import Unknown
 
@@ -46,16 +36,15 @@ class ConfigurationCheck:
         feasibility: Feasibility for an obedient generator.
         labels: Effect of wrong labels on each specification.
         success: Success rate of instructions.
-        settings: Reliability of the configured retries and slack: for everything, or, with counted success rates, for
-            each component. Empty if the configuration is not known to be feasible.
-        smallest: Sufficient retries, or the reason why there are none, in the same order.
+        retries: Reliability of the configured retries and slack, and sufficient retries or the reason why there are
+            none: for everything, or, with counted success rates, for each component. Empty if the configuration is not
+            known to be feasible.
     """
 
     feasibility: Feasibility
     labels: tuple[SpecificationSuccess, ...]
     success: AttemptSuccess
-    settings: tuple[RetrySettings, ...] = ()
-    smallest: tuple[RetrySettings | Unknown, ...] = ()
+    retries: Sequence[tuple[RetrySettings, RetrySettings | Unknown]] = ()
 
     def document(self, name: str = "the configuration") -> Document:
         """Describe the feasibility, the effect of wrong labels, and the reliability of retries and slack.
@@ -80,15 +69,15 @@ class ConfigurationCheck:
         for label in self.labels:
             text = f"{label.specification}: {label.statement()}"
             blocks.append(Text(text, tuple(value.statement() for value in label.values)))
-        if self.settings:
+        if self.retries:
             blocks += [Heading("Instructions"), Text(self.success.statement())]
             # Without a success rate, retries that suffice for an obedient generator are misleading.
             if self.success.source != "nothing":
-                blocks.append(Facts(tuple(self._settings())))
+                blocks.append(Facts(tuple(self._describe_retries())))
         return Document(TITLES[checked.verdict].format(name), blocks=tuple(blocks), brand="Evenhand, generative AI")
 
-    def _settings(self) -> Iterator[tuple[str, str]]:
-        for now, enough in zip(self.settings, self.smallest, strict=True):
+    def _describe_retries(self) -> Iterator[tuple[str, str]]:
+        for now, enough in self.retries:
             yield "configured", now.statement()
             about = f"{' and '.join(now.about)}: " if now.about else ""
             yield "enough", f"{about}none; {enough.reason}" if isinstance(enough, Unknown) else enough.statement()
@@ -99,11 +88,8 @@ class ConfigurationCheck:
             **self.feasibility.to_dict(),
             "labels": [label.model_dump(mode="json") for label in self.labels],
             "success": self.success.model_dump(mode="json"),
-            "settings": [settings.plain() for settings in self.settings],
-            "smallest": [
-                settings.plain() if isinstance(settings, RetrySettings) else settings.model_dump(mode="json")
-                for settings in self.smallest
-            ],
+            "settings": [now.model_dump(mode="json") for now, _ in self.retries],
+            "smallest": [enough.model_dump(mode="json") for _, enough in self.retries],
         }
 
 
@@ -140,12 +126,5 @@ def check_configuration(
     labels = specification_success(configuration)
     if not feasibility.feasible:
         return ConfigurationCheck(feasibility, labels, success)
-    in_flight = configuration.simulation.in_flight
-    components = split_specifications(configuration, success)
-    return ConfigurationCheck(
-        feasibility,
-        labels,
-        success,
-        tuple(bound_misses(configuration, success, in_flight=in_flight, about=about) for about in components),
-        tuple(choose_retries(configuration, success, in_flight=in_flight, about=about) for about in components),
-    )
+    retries = rate_retries(configuration, success, in_flight=configuration.simulation.in_flight)
+    return ConfigurationCheck(feasibility, labels, success, retries)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 
@@ -26,7 +26,7 @@ from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.classifiers.confusion import specification_success
 from evenhand.genai.enforcement.component import BROKEN_TEXTS, OPEN_SLOT, VOID_ITEM, ComponentSolver
 from evenhand.genai.games.feasibility import check_feasibility, find_components
-from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries, split_specifications
+from evenhand.genai.games.retries import AttemptSuccess, rate_retries
 from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.quantity import Unknown
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 EnforcerMode: TypeAlias = Literal["before", "after"]
 Status: TypeAlias = Literal["ok", "retry", "violation"]
-
-ENFORCER_MODES: tuple[EnforcerMode, ...] = ("before", "after")
 
 Instruction: TypeAlias = Mapping[str, tuple[str, ...]]
 
@@ -163,10 +161,7 @@ class Enforcer:
         in_flight: int | None = None,
     ) -> None:
         read = configuration if isinstance(configuration, GenerationConfig) else GenerationConfig.read(configuration)
-        if mode not in ENFORCER_MODES:
-            raise OptionError(
-                f"there is no mode {mode!r}", location="mode", hint=f"one of: {', '.join(ENFORCER_MODES)}"
-            )
+        check_known(mode, get_args(EnforcerMode), "mode", "mode")
         self.configuration = read
         self.mode: EnforcerMode = mode
         self.retries = read.simulation.retries if retries is None else retries
@@ -434,25 +429,18 @@ class Enforcer:
         if not success.rate:
             return []
         lines = [success.statement()]
-        for about in split_specifications(configuration, success):
-            if success.of(about).least <= 0:
-                continue
-            now = bound_misses(
-                configuration,
-                success,
-                retries=self.retries,
-                slack=self.slack,
-                in_flight=self.in_flight,
-                about=about,
-            )
-            lines.append(now.statement())
-            if not now.enough:
-                better = choose_retries(configuration, success, slack=self.slack, in_flight=self.in_flight, about=about)
-                lines.append(
-                    f"none is sufficient: {better.reason}"
-                    if isinstance(better, Unknown)
-                    else f"sufficient: {better.statement()}"
-                )
+        for now, enough in rate_retries(
+            configuration, success, retries=self.retries, slack=self.slack, in_flight=self.in_flight
+        ):
+            # Nothing is known about instructions that may always fail.
+            if now.failing < 1:
+                lines.append(now.statement())
+                if not now.enough:
+                    lines.append(
+                        f"none is sufficient: {enough.reason}"
+                        if isinstance(enough, Unknown)
+                        else f"sufficient: {enough.statement()}"
+                    )
         return lines
 
 

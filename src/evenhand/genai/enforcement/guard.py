@@ -187,21 +187,8 @@ class Guard:
         self.limits = limits
 
     async def answer_async(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
-        """Generate an item for a prompt.
-
-        Args:
-            prompt: Prompt of the user.
-            generator: Generator for this prompt. If None, the generator of the guard.
-
-        Raises:
-            EvenhandError: The store could not decide. No item is delivered. Failures of the judge, the generator and
-                the classifier are reported in the answer instead.
-        """
-        series = AnswerSeries(self, prompt, generator=generator)
-        try:
-            return await series.answer()
-        finally:
-            series.supply.drop()
+        """Generate an item for a prompt. See ``answer_several``."""
+        return (await self.answer_several_async(prompt, 1, generator=generator))[0]
 
     async def answer_several_async(
         self, prompt: str, count: int, *, generator: Generator | None = None
@@ -214,7 +201,8 @@ class Guard:
             generator: Generator for this prompt. If None, the generator of the guard.
 
         Raises:
-            EvenhandError: See ``answer``.
+            EvenhandError: The store could not decide. No further item is delivered. Failures of the judge, the
+                generator and the classifier are reported in the answers instead.
         """
         series = AnswerSeries(self, prompt, count, generator=generator)
         try:
@@ -265,7 +253,7 @@ class AnswerSeries:
         """Generate the next answer.
 
         Raises:
-            EvenhandError: See ``Guard.answer``.
+            EvenhandError: See ``Guard.answer_several``.
         """
         judge = self._guard.judge
         try:

@@ -7,12 +7,18 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
 from math import prod
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from evenhand.genai.games.game import MAX_GAME_STATES, Game, SolutionMethod, WinningRegion, find_culprits, solve_game
+from evenhand.genai.games.game import (
+    MAX_GAME_STATES,
+    FeasibilityVerdict,
+    Game,
+    SolutionMethod,
+    WinningRegion,
+    find_culprits,
+    solve_game,
+)
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
-
-FeasibilityVerdict: TypeAlias = Literal["feasible", "infeasible", "undecided"]
 
 MAX_ASSIGNMENTS = 4096
 """Maximum number of combinations of values in an exact joint game."""
@@ -128,7 +134,7 @@ class SpecificationFeasibility:
             groups=requirement.groups,
             values=requirement.labels,
             repeated=requirement.repeated,
-            verdict="feasible" if region is None else _region_verdict(region),
+            verdict="feasible" if region is None else region.verdict,
             method=None if region is None else region.method,
             states=0 if region is None else region.states,
             faults=faults,
@@ -258,10 +264,6 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
     return Feasibility(obstacles[0].verdict, reasons, obstacles[0].hint, ordered)
 
 
-def _region_verdict(region: WinningRegion) -> FeasibilityVerdict:
-    return "feasible" if region.feasible else "infeasible" if region.decided else "undecided"
-
-
 def _judge_alone(requirement: Requirement, obstacles: list[_Obstacle]) -> SpecificationFeasibility:
     """Check the feasibility of one specification by itself, and record its obstacle."""
     deadlines = requirement.repeated or ()
@@ -270,23 +272,23 @@ def _judge_alone(requirement: Requirement, obstacles: list[_Obstacle]) -> Specif
         return SpecificationFeasibility.of(requirement, region)
     faults = find_culprits(deadlines)
     smallest = solve_cached(Game.single([deadlines[k] for k in faults]))
-    if region.decided and not smallest.decided:
+    if smallest.verdict == "undecided" != region.verdict:
         faults, smallest = tuple(range(len(deadlines))), region
     about = ", ".join(f"{requirement.labels[k]} within {deadlines[k]}" for k in faults)
-    if smallest.decided:
+    if smallest.verdict == "infeasible":
         reason = f"{requirement.name}: no order of items shows {about}, again and again"
         hint = f"deadlines of {len(deadlines)} or more for every value can always be kept"
     else:
         reason = f"{requirement.name}: whether {about} can be kept is not known: more than {MAX_GAME_STATES:,} states"
         hint = _raise_deadlines([requirement], len(deadlines))
-    obstacles.append(_Obstacle(_region_verdict(smallest), reason, hint))
+    obstacles.append(_Obstacle(smallest.verdict, reason, hint))
     return SpecificationFeasibility.of(requirement, smallest, tuple(requirement.labels[k] for k in faults))
 
 
 def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> _Obstacle:
     names = " and ".join(requirement.name for requirement in component.requirements)
     enough = component.game.enough
-    if region.decided:
+    if region.verdict == "infeasible":
         return _Obstacle(
             "infeasible",
             f"{names} cannot be kept together: each can be kept alone, but an item shows only one value of each group",
@@ -302,11 +304,10 @@ def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> 
 
 def _explain_slack(component: RequirementComponent, region: WinningRegion, slack: int) -> _Obstacle:
     names = " and ".join(requirement.name for requirement in component.requirements)
-    problem = (
-        "these cannot be kept" if region.decided else "whether these can be kept is not known: the game is too large"
-    )
+    undecided = region.verdict == "undecided"
+    problem = "whether these can be kept is not known: the game is too large" if undecided else "these cannot be kept"
     return _Obstacle(
-        _region_verdict(region),
+        region.verdict,
         f"{names}: with a slack of {slack}, deadlines are {slack} earlier, and {problem}",
         f"use less slack, or deadlines of {component.game.enough + slack} or more",
     )

@@ -26,6 +26,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans
 
+FeasibilityVerdict: TypeAlias = Literal["feasible", "infeasible", "undecided"]
 SolutionMethod: TypeAlias = Literal["hall", "exact"]
 
 MAX_GAME_STATES = 5_000_000
@@ -88,24 +89,16 @@ class WinningRegion:
     """States from which no deadline is ever missed. The region is upward closed, since more time never harms.
 
     Attributes:
+        verdict: ``feasible`` if it contains the first state; ``undecided`` if it does not, but the game was too large,
+            and shorter deadlines were tried.
         method: Method that found it.
-        feasible: Whether it contains the first state.
-        decided: Whether ``feasible`` is exact. Otherwise the game was too large, and shorter deadlines were tried.
         states: Number of states of the solved game. 0 for ``hall``.
     """
 
-    def __init__(
-        self,
-        method: SolutionMethod,
-        *,
-        feasible: bool,
-        decided: bool,
-        table: Booleans | None = None,
-        game: Game | None = None,
-    ) -> None:
-        self.method: SolutionMethod = method
-        self.feasible = feasible
-        self.decided = decided
+    def __init__(self, verdict: FeasibilityVerdict, *, table: Booleans | None = None, game: Game | None = None) -> None:
+        self.verdict: FeasibilityVerdict = verdict
+        self.feasible = verdict == "feasible"
+        self.method: SolutionMethod = "exact" if game is None else "hall"
         self.states = 0 if table is None else table.size
         self._game = game
         self._least = 0 if game is None else min(game.flat)
@@ -162,23 +155,23 @@ def solve_game(game: Game) -> WinningRegion:
     if shortest < game.enough and (shortest < 1 or not all(_dense_enough(own) for own in game.deadlines)):
         # An item serves one value of each specification that it counts for, and every specification is part of some
         # move.
-        return WinningRegion("exact", feasible=False, decided=True)
+        return WinningRegion("infeasible")
     if shortest >= len(deadlines) or (shortest >= game.enough and large):
-        return WinningRegion("hall", feasible=True, decided=True, game=game)
+        return WinningRegion("feasible", game=game)
     caps, cut = ((), True) if large else _cap_deadlines(deadlines if joint else _cap_without_loss(deadlines))
     # The exact region of a small game is larger, and leaves more prompts unchanged.
     if shortest >= game.enough and cut:
-        return WinningRegion("hall", feasible=True, decided=True, game=game)
+        return WinningRegion("feasible", game=game)
     if large or not (game.moves and game.actions):
-        return WinningRegion("exact", feasible=False, decided=False)
+        return WinningRegion("undecided")
     parts = _urgent_subgames(game) if joint else _without_longest(deadlines)
-    if any(region.decided and not region.feasible for region in map(solve_game, parts)):
-        return WinningRegion("exact", feasible=False, decided=True)
+    if any(region.verdict == "infeasible" for region in map(solve_game, parts)):
+        return WinningRegion("infeasible")
     table = _solve_exactly(game, caps)
     if table is None:
-        return WinningRegion("exact", feasible=False, decided=False)
-    feasible = bool(table[(-1,) * table.ndim])
-    return WinningRegion("exact", feasible=feasible, decided=feasible or not cut, table=table)
+        return WinningRegion("undecided")
+    feasible = table[(-1,) * table.ndim]
+    return WinningRegion("feasible" if feasible else "undecided" if cut else "infeasible", table=table)
 
 
 def _without_longest(deadlines: Sequence[int]) -> Iterator[Game]:

@@ -6,9 +6,10 @@ bounded by the success rate of one attempt.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import ceil, expm1, floor, inf, log1p, log10
-from typing import Any
+
+from pydantic import computed_field
 
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count
@@ -78,11 +79,7 @@ class AttemptSuccess(ResultPart):
         parts = split_specifications(configuration)
         level = bonferroni(CONFIDENCE, max(1, sum(map(len, parts))))
         rate = {name: _observed_success(counts.get(name, {}), name, level) for part in parts for name in part}
-        failing = 0.0
-        for part in parts:
-            failing += 1 - min(
-                (success.low for name in part if isinstance(success := rate[name], Observed)), default=0.0
-            )
+        failing = sum(1 - _lowest_rate(rate[name] for name in part) for part in parts)
         method = f"Clopper-Pearson, {len(rate)} together"
         joint = {
             name: success.model_copy(update={"confidence": CONFIDENCE, "method": method})
@@ -97,8 +94,7 @@ class AttemptSuccess(ResultPart):
         rate = {name: success for name, success in self.rate.items() if name in names}
         if not rate:
             return self
-        lowest = min((success.low for success in rate.values() if isinstance(success, Observed)), default=0.0)
-        return self.model_copy(update={"rate": rate, "least": lowest})
+        return self.model_copy(update={"rate": rate, "least": _lowest_rate(rate.values())})
 
     def statement(self) -> str:
         """Describe the success rate in one sentence."""
@@ -150,14 +146,11 @@ class RetrySettings(ResultPart):
     slack_counts: bool
     why: str
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented use
     @property
     def enough(self) -> bool:
         """Whether the probability of a missed deadline is tolerated."""
         return self.misses <= self.tolerated
-
-    def plain(self) -> dict[str, Any]:
-        """Convert to plain JSON values."""
-        return {**self.model_dump(mode="json"), "enough": self.enough}
 
     def statement(self) -> str:
         """Describe the settings in one sentence."""
@@ -218,7 +211,11 @@ def bound_misses(
     if min(retries, slack) < 0:
         raise OptionError(f"retries and slack must be 0 or more, got {retries} and {slack}")
     failing = max((1 - success.least) ** (retries + 1), SMALLEST_PROBABILITY) if success.least < 1 else 0.0
-    windows = [_slack_window(component, slack, in_flight) for component in _select_components(configuration, about)]
+    windows = [
+        _slack_window(component, slack, in_flight)
+        for component in find_components(configuration)
+        if not about or any(requirement.name in about for requirement in component.requirements)
+    ]
     reasons = [reason for _, reason in windows if reason]
     each = _any_fails(requests, failing) if windows else 0.0
     chain = inf
@@ -272,6 +269,26 @@ def choose_retries(
     return next((setting for setting in settings if setting.enough), few)
 
 
+def rate_retries(
+    configuration: GenerationConfig,
+    success: AttemptSuccess,
+    *,
+    retries: int | None = None,
+    slack: int | None = None,
+    in_flight: int | None = 1,
+) -> list[tuple[RetrySettings, RetrySettings | Unknown]]:
+    """Bound the misses of each component, and choose its smallest sufficient number of retries.
+
+    The arguments are those of ``bound_misses``. See ``split_specifications`` for the components.
+    """
+    rated = []
+    for about in split_specifications(configuration, success):
+        bound = bound_misses(configuration, success, retries=retries, slack=slack, in_flight=in_flight, about=about)
+        enough = choose_retries(configuration, success, slack=slack, in_flight=in_flight, about=about)
+        rated.append((bound, enough))
+    return rated
+
+
 def split_specifications(
     configuration: GenerationConfig, success: AttemptSuccess | None = None
 ) -> tuple[tuple[str, ...], ...]:
@@ -290,12 +307,9 @@ def split_specifications(
     return tuple(tuple(requirement.name for requirement in component.requirements) for component in components)
 
 
-def _select_components(configuration: GenerationConfig, about: tuple[str, ...]) -> list[RequirementComponent]:
-    return [
-        component
-        for component in find_components(configuration)
-        if not about or any(requirement.name in about for requirement in component.requirements)
-    ]
+def _lowest_rate(rates: Iterable[Observed | Unknown]) -> float:
+    """Return the smallest lower bound of observed rates. 0 if there are none."""
+    return min((rate.low for rate in rates if isinstance(rate, Observed)), default=0.0)
 
 
 def _slack_window(component: RequirementComponent, slack: int, in_flight: int | None) -> tuple[int, str]:

@@ -31,29 +31,23 @@ UNSCALED = ((0.0, 1.0), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 """Range, mean and standard deviation of colours without scaling."""
 
 
-def _check_variable_name(name: str) -> str:
-    """Check the name of an environment variable. Other texts may be keys and are not repeated in the error."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("expected the name of an environment variable")
-    return name
+DOTTED_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
-def _check_url(url: str) -> str:
-    if not re.match(r"https?://[^/\s]", url):
-        raise ValueError("expected a URL starting with http:// or https://")
-    return url
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    """Build a check of a text against a pattern. The text may be a key, and is not repeated in the error."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.DOTALL):
+            raise ValueError(f"expected {expected}")
+        return text
+
+    return AfterValidator(check)
 
 
-def _check_function_name(text: str) -> str:
-    module, _, name = text.partition(":")
-    if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-        raise ValueError(f"expected module:function, got {text!r}")
-    return text
-
-
-Address: TypeAlias = Annotated[Name, AfterValidator(_check_url)]
-Variable: TypeAlias = Annotated[Name, AfterValidator(_check_variable_name)]
-FunctionName: TypeAlias = Annotated[Name, AfterValidator(_check_function_name)]
+Address: TypeAlias = Annotated[Name, _matching(r"https?://[^/\s].*", "a URL starting with http:// or https://")]
+Variable: TypeAlias = Annotated[Name, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")]
+FunctionName: TypeAlias = Annotated[Name, _matching(f"{DOTTED_NAME}:{DOTTED_NAME}", "module:function")]
 Options: TypeAlias = dict[Name, Any]
 WordLists: TypeAlias = dict[Name, dict[Name, Annotated[Names, Field(min_length=1)]]]
 """By concept group and value."""
@@ -270,16 +264,6 @@ class FunctionJudgeConfig(ConfigPart):
     fixed: dict[Name, FunctionName] = Field(default_factory=dict)
 
 
-def _needs(*places: str) -> AfterValidator:
-    def check(text: str) -> str:
-        for place in places:
-            if place not in text:
-                raise ValueError(f"{text!r} has no placeholder {place}")
-        return text
-
-    return AfterValidator(check)
-
-
 class InstructionConfig(ConfigPart):
     """Instructions added to prompts.
 
@@ -292,8 +276,8 @@ class InstructionConfig(ConfigPart):
         also: Separator between groups.
     """
 
-    template: Annotated[Name, _needs("{values}")] = "(showing: {values})"
-    part: Annotated[Name, _needs("{value}")] = "{group} {value}"
+    template: Annotated[Name, _matching(r".*\{values\}.*", "a text with {values}")] = "(showing: {values})"
+    part: Annotated[Name, _matching(r".*\{value\}.*", "a text with {value}")] = "{group} {value}"
     values: dict[Name, dict[Name, Name]] = Field(default_factory=dict)
     either: Name = " or "
     also: Name = ", "
