@@ -194,7 +194,7 @@ def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_nu
         assert other.number == lost.number
         with pytest.raises(StoreError, match="was abandoned"):
             first.complete(lost, {"age": "adult", "gender": "man"})
-        assert second.complete(other, {"age": "child", "gender": "woman"}).ok
+        assert second.complete(other, {"age": "child", "gender": "woman"}).status == "ok"
 
     referee = GuardReferee(store, "pictures", configuration)
     referee.follow()

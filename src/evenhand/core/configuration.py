@@ -11,13 +11,13 @@ from evenhand.errors import EvenhandError, OptionError
 
 
 def read_configuration(
-    path: Path, *, example: str, entries: str, error: type[EvenhandError] = OptionError
+    source: Mapping[str, Any] | str | Path, *, example: str, entries: str, error: type[EvenhandError] = OptionError
 ) -> Mapping[str, Any]:
     """Read the entries of a YAML or TOML file.
 
     Args:
-        path: Path of the file. The suffix ``.toml`` selects TOML, any other suffix YAML. In YAML, only ``true`` and
-            ``false`` are Booleans.
+        source: Path of the file. The suffix ``.toml`` selects TOML, any other suffix YAML. In YAML, only ``true`` and
+            ``false`` are Booleans. A mapping is returned as it is.
         example: Name of an example file, for messages.
         entries: Required entries, for messages.
         error: Class of the raised error.
@@ -27,6 +27,9 @@ def read_configuration(
     """
     import tomllib
 
+    if isinstance(source, Mapping):
+        return source
+    path = Path(source)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

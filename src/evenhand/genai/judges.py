@@ -127,23 +127,20 @@ class FunctionJudge:
         self._fixed = dict(fixed or {})
 
     def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the conditions whose functions return True.
-
-        Raises:
-            ModelError: A function returned neither True nor False.
-        """
+        """Return the conditions whose functions return True."""
         return _true_functions(self._functions, prompt)
 
     def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the groups whose functions return True.
-
-        Raises:
-            ModelError: A function returned neither True nor False.
-        """
+        """Return the groups whose functions return True."""
         return _true_functions(self._fixed, prompt)
 
 
 def _true_functions(functions: Mapping[str, Callable[[str], bool]], prompt: str) -> frozenset[str]:
+    """Return the names of the functions that return True.
+
+    Raises:
+        ModelError: A function returned neither True nor False.
+    """
     answers = {name: function(prompt) for name, function in functions.items()}
     for name, answer in answers.items():
         # The text "no" would otherwise count as true.
@@ -191,26 +188,21 @@ class ChatJudge:
 
     @blocks
     async def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the conditions that hold according to the model.
-
-        Raises:
-            FetchError: The service is unavailable, or refuses the request.
-            ModelError: The answer is neither yes nor no.
-        """
+        """Return the conditions that hold according to the model. See ``Judge.conditions``."""
         return await self._find_affirmed(prompt, self._questions)
 
     @blocks
     async def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the groups that the prompt fixes according to the model.
+        """Return the groups that the prompt fixes according to the model. See ``Judge.fixed_groups``."""
+        return await self._find_affirmed(prompt, self._group_questions)
+
+    async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
+        """Return the names of the questions that are answered with yes.
 
         Raises:
             FetchError: The service is unavailable, or refuses the request.
             ModelError: The answer is neither yes nor no.
         """
-        return await self._find_affirmed(prompt, self._group_questions)
-
-    async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
-        """Return the names of the questions that are answered with yes."""
         answers = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
         return frozenset(name for name, yes in zip(questions, answers, strict=True) if yes)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig, group_word
-from evenhand.schema.table import folded, means_no_outcome, outcome_key
+from evenhand.schema.table import folded, means_no_outcome, outcome_key, read_number
 
-MOST_CACHED = 64
+MAX_CACHED = 64
 """Maximum number of spellings of decisions and labels that are kept."""
 
 
@@ -66,7 +67,7 @@ class AnswerReader:
         self._unfavourable = set(map(outcome_key, unfavourable)) or (set() if self._listed else {"0"})
         self._words = [1 if favourable is None else favourable, *unfavourable]
         self._entries = entries
-        self._known: dict[Any, tuple[float, str | None]] = {}
+        self._interpret_cached = lru_cache(MAX_CACHED, typed=True)(self._interpret)
 
     def read(self, value: Any) -> tuple[float, str | None]:
         """Return 1 or 0, and the word if the configuration does not list it.
@@ -75,17 +76,11 @@ class AnswerReader:
             DataError: the value is not a word, a number or a Boolean.
             OutcomeWordError: the word has no meaning.
         """
-        try:
-            return self._known[value]
-        except (KeyError, TypeError):
-            answer = self._interpret(value)
-        if len(self._known) < MOST_CACHED:
-            self._known[value] = answer
-        return answer
-
-    def _interpret(self, value: Any) -> tuple[float, str | None]:
         if not isinstance(value, str | int | float):
             raise DataError(f"expected a word or a number in {self.field!r}, got {_describe(value)}")
+        return self._interpret_cached(value)
+
+    def _interpret(self, value: str | float) -> tuple[float, str | None]:
         key = outcome_key(value)
         if key == self._favourable:
             return 1.0, None
@@ -178,10 +173,7 @@ class EventReader:
         return Event(groups, decision, label, score, id, other_decision, other_label)
 
     def _read_share(self, value: Any, name: str) -> float:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
+        number = math.nan if isinstance(value, bool) else read_number(value)
         if not 0 <= number <= 1:
             raise DataError(f"expected a number between 0 and 1 in {name!r}, got {_describe(value)}")
         return number

@@ -20,13 +20,10 @@ def list_figures(monitor: Monitor) -> Iterator[tuple[str, str | None, float]]:
     yield "evenhand_monitor_decisions", None, monitor.seen
     yield "evenhand_monitor_labels", None, monitor.labels
     yield "evenhand_monitor_alarms", None, len(monitor.alarms)
-    extremes: dict[str, float] = {}
+    estimates: dict[tuple[str, str], list[float]] = {}
     for gap in monitor.intervals() if monitor.measures else ():
-        name = f"{gap.measure} {gap.form}"
-        if gap.estimate is not None and gap.form == "gap":
-            extremes[name] = max(extremes.get(name, 0.0), abs(gap.estimate))
-        elif gap.estimate is not None:
-            ratio = min(gap.estimate, 1 / gap.estimate) if gap.estimate else 0.0
-            extremes[name] = min(extremes.get(name, 1.0), ratio)
-    for name, extreme in extremes.items():
-        yield "evenhand_monitor_gap", name, extreme
+        if gap.estimate is not None:
+            estimates.setdefault((gap.measure, gap.form), []).append(gap.estimate)
+    for (measure, form), values in estimates.items():
+        farthest = max(map(abs, values)) if form == "gap" else min(min(values), 1 / max(1.0, *values))
+        yield "evenhand_monitor_gap", f"{measure} {form}", farthest

@@ -74,13 +74,9 @@ class LineFile:
             if not more:
                 break
             data += more
-        end = data.rfind(b"\n") + 1
-        if last and not end:
-            end = len(data)
-        if not end and len(data) > LONGEST_LINE:
-            raise DataError(f"a line has more than {LONGEST_LINE >> 20} MB", location=str(self.path))
+        lines, end = _split_lines(data, last=last, location=str(self.path))
         self._offset += end
-        return _split_lines(data[:end])
+        return lines
 
     def reopen(self) -> bool:
         """Check whether the file was replaced or emptied, and if so, start again from its beginning."""
@@ -140,11 +136,9 @@ class LinePipe:
         data = os.read(self._descriptor, PIECE)
         self.ended = not data
         self._rest += data
-        end = len(self._rest) if self.ended else self._rest.rfind(b"\n") + 1
-        if not end and len(self._rest) > LONGEST_LINE:
-            raise DataError(f"a line has more than {LONGEST_LINE >> 20} MB", location="standard input")
-        lines, self._rest = self._rest[:end], self._rest[end:]
-        return _split_lines(lines)
+        lines, end = _split_lines(self._rest, last=self.ended, location="standard input")
+        self._rest = self._rest[end:]
+        return lines
 
     def close(self) -> None:
         """Do nothing: the pipe belongs to the caller."""
@@ -215,9 +209,15 @@ class LineReader:
         return dict(zip(self.names, cells, strict=True))
 
 
-def _split_lines(data: bytes) -> list[bytes]:
-    r"""Split complete lines only at ``\n``, because a cell of a table may contain ``\r``."""
-    return data.removesuffix(b"\n").split(b"\n") if data else []
+def _split_lines(data: bytes, *, last: bool, location: str) -> tuple[list[bytes], int]:
+    r"""Split the complete lines only at ``\n``, because a cell of a table may contain ``\r``. Also return their length.
+
+    If ``last``, a line without an end counts as complete.
+    """
+    end = data.rfind(b"\n") + 1 or (len(data) if last else 0)
+    if not end and len(data) > LONGEST_LINE:
+        raise DataError(f"a line has more than {LONGEST_LINE >> 20} MB", location=location)
+    return data[:end].removesuffix(b"\n").split(b"\n") if end else [], end
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any] | None:

@@ -13,7 +13,7 @@ from pydantic import PlainSerializer, PlainValidator
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.monitoring import blocks
 from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
-from evenhand.monitoring.comparisons import MonitoredComparison, member_sides
+from evenhand.monitoring.comparisons import MonitoredComparison
 from evenhand.monitoring.config import Measure, MonitorConfig, Watch
 from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap
 from evenhand.stats.level import bisect_edges
@@ -41,14 +41,23 @@ COLUMNS: dict[Measure, list[int]] = {
 """Outcomes of each measure, among the decision, the label and the score."""
 
 
+def encode_numbers(numbers: Any, dtype: str) -> str:
+    """Encode numbers of a type, such as ``<f8``, in base64."""
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
+
+
+def decode_numbers(text: str, dtype: str) -> Any:
+    """Decode the numbers that ``encode_numbers`` encoded."""
+    return np.frombuffer(base64.b64decode(text), dtype=dtype)
+
+
 def _pack(array: Any) -> list[Any]:
-    data = np.ascontiguousarray(array, dtype="<f8").tobytes()
-    return [list(np.shape(array)), base64.b64encode(data).decode()]
+    return [list(np.shape(array)), encode_numbers(array, "<f8")]
 
 
 def _unpack(packed: Any) -> Any:
-    shape, data = packed
-    return np.frombuffer(base64.b64decode(data), dtype="<f8").reshape(shape).astype(np.float64)
+    shape, text = packed
+    return decode_numbers(text, "<f8").reshape(shape).astype(np.float64)
 
 
 Array: TypeAlias = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
@@ -121,12 +130,15 @@ class WatchedMeasure(MeasureState):
         self._clock, codes = clock[rows], codes[rows]
         self._outcomes = np.ascontiguousarray(outcomes[rows][:, COLUMNS[kind]])
         self._begin = 0
-        if kind == "calibration":
-            self._sides = member_sides(self.comparisons, codes, self._outcomes[:, 1], self.watch.bins)
-            return
         self._sides = np.empty((len(codes), len(self.comparisons)), dtype=np.int64)
         for k, comparison in enumerate(self.comparisons):
             self._sides[:, k] = comparison.sides(codes)
+        if kind == "calibration":
+            # Each group is compared in every bin of scores, and with its own scores only.
+            bins = self.watch.bins
+            place = np.minimum((self._outcomes[:, 1] * bins).astype(np.int64), bins - 1)
+            others = place[:, None] != np.arange(len(self.comparisons)) % bins
+            self._sides[others | (self._sides == 1)] = -1
 
     def unload(self) -> None:
         """Release the memory of the loaded rows."""

@@ -14,6 +14,8 @@ from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.monitor import Monitor, MonitorState
 
 VERSION = 4
+DAMAGED = "the state of the monitor is damaged"
+RESTART = "begin with a new file"
 CHANGEABLE = {"webhook"}
 """Entries of a configuration that may change between two runs."""
 STATE = TypeAdapter(MonitorState)
@@ -31,9 +33,16 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
         "state": monitor_to_dict(monitor),
         "more": dict(more or {}),
     }
-    body = json.dumps(stored, separators=(",", ":"))
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'.encode()
+    body = _encode(stored)
+    return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{_digest(body)}","body":{body}}}\n'.encode()
+
+
+def _encode(body: Any) -> str:
+    return json.dumps(body, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
@@ -53,43 +62,34 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
     Raises:
         DataError: The bytes are not a state, were changed, or have another configuration.
     """
-    restart = "begin with a new file"
+    message = "expected the state of a monitor"
     try:
         read = json.loads(data)
         body, version = read["body"], read["version"]
         if read["kind"] != "monitor-state":
-            raise KeyError
-        text = json.dumps(body, separators=(",", ":"))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise DataError("expected the state of a monitor", location=location, hint=restart) from None
-    if version != VERSION:
-        raise DataError(
-            f"expected a state of version {VERSION}, got version {version!r}", location=location, hint=restart
-        )
-    if hashlib.sha256(text.encode()).hexdigest() != read.get("sha256"):
-        raise DataError("the state was changed after it was written", location=location, hint=restart)
-    try:
-        stored, state, more = body["config"], body["state"], body["more"]
+            raise DataError(message)
+        if version != VERSION:
+            raise DataError(f"expected a state of version {VERSION}, got version {version!r}")
+        if _digest(_encode(body)) != read.get("sha256"):
+            raise DataError("the state was changed after it was written")
+        message = DAMAGED
         expected = config.model_dump(mode="json", exclude=CHANGEABLE)
-        changed = [name for name in expected if expected[name] != stored.get(name)]
-    except (KeyError, TypeError, AttributeError):
-        raise DataError("the state of the monitor is damaged", location=location, hint=restart) from None
-    if changed:
-        raise DataError(
-            f"the state belongs to a monitor with another configuration: {', '.join(changed)}",
-            location=location,
-            hint="a monitor cannot continue under another configuration: begin with a new file",
-        )
-    return restore_monitor(state, config, location=location), more
+        changed = [name for name in expected if expected[name] != body["config"].get(name)]
+        if changed:
+            raise DataError(f"the state belongs to a monitor with another configuration: {', '.join(changed)}")
+        return restore_monitor(body["state"], config), body["more"]
+    except DataError as error:
+        raise DataError(error.message, location=location, hint=RESTART) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DataError(message, location=location, hint=RESTART) from None
 
 
-def restore_monitor(body: Mapping[str, Any], config: MonitorConfig, *, location: str | None = None) -> Monitor:
+def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     """Restore the monitor that `monitor_to_dict` converted.
 
     Args:
         body: Result of `monitor_to_dict`.
         config: Configuration of the monitor.
-        location: Name of the state in errors.
 
     Raises:
         DataError: The body is not the state of a monitor.
@@ -102,8 +102,6 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig, *, location:
         for measure, stored in zip(monitor.measures, state.measures, strict=True):
             vars(measure).update(vars(stored))
     except (ValueError, TypeError):
-        raise DataError(
-            "the state of the monitor is damaged", location=location, hint="begin with a new file"
-        ) from None
+        raise DataError(DAMAGED, hint=RESTART) from None
     vars(monitor).update({**vars(state), "measures": monitor.measures})
     return monitor

@@ -100,16 +100,6 @@ class ItemOutcome:
     reason: str = ""
     slots: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def ok(self) -> bool:
-        """Whether the item can be delivered without a violation."""
-        return self.status == "ok"
-
-    @property
-    def must(self) -> Instruction:
-        """Values that the next attempt must request, by concept group."""
-        return {} if self.admission is None else self.admission.must
-
 
 @dataclass(frozen=True)
 class BrokenAssumption:
@@ -222,20 +212,19 @@ class Enforcer:
         Raises:
             DecisionError: A value is not one of its group, or the admission is not open. The state is unchanged.
         """
-        failed, values = values is None, values or {}
-        item: dict[str, int | None] = {}
-        for group, positions in self._positions.items():
-            value = values.get(group)
-            item[group] = None if value is None else positions.get(value)
-            if value is not None and item[group] is None:
-                raise DecisionError(
-                    f"{group} has no value {value!r}", code="label", hint=f"one of: {', '.join(positions)}, or None"
-                )
-        for group in values:
-            if group not in self._positions:
+        failed = values is None
+        item: dict[str, int | None] = dict.fromkeys(self._positions)
+        for group, value in (values or {}).items():
+            positions = self._positions.get(group)
+            if positions is None:
                 raise DecisionError(
                     f"there is no group {group!r}", code="label", hint=f"one of: {', '.join(self._positions)}"
                 )
+            if value is not None and value not in positions:
+                raise DecisionError(
+                    f"{group} has no value {value!r}", code="label", hint=f"one of: {', '.join(positions)}, or None"
+                )
+            item[group] = None if value is None else positions[value]
         items: list[_ComponentItem] = []
         with self._lock:
             for solver in self._components:

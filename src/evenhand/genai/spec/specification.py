@@ -178,23 +178,17 @@ class GenerationConfig(ConfigPart):
         Raises:
             OptionError: The file is unreadable, or an entry is missing, unknown or invalid.
         """
-        folder = None if isinstance(source, Mapping) else Path(source).parent
-        entries = (
-            source
-            if isinstance(source, Mapping)
-            else read_configuration(Path(source), example="genai.yaml", entries="conditions: and specifications:")
-        )
+        entries = read_configuration(source, example="genai.yaml", entries="conditions: and specifications:")
 
         def build() -> GenerationConfig:
             configuration = cls.model_validate(entries)
             configuration.check()
             return configuration
 
-        location = None if folder is None else str(source)
-        configuration = check_configuration(build, cls, location=location, hints=HINTS)
-        if folder is None:
-            return configuration
-        samples = {group: str(folder / file) for group, file in configuration.samples.items()}
+        if isinstance(source, Mapping):
+            return check_configuration(build, cls, hints=HINTS)
+        configuration = check_configuration(build, cls, location=str(source), hints=HINTS)
+        samples = {group: str(Path(source).parent / file) for group, file in configuration.samples.items()}
         return configuration.model_copy(update={"samples": samples})
 
     def check(self) -> None:
