@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, Playback, build_pipeline
+from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, Studio, build_pipeline
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.backends.studio import Studio
 from evenhand.genai.enforcement.generate import _RunDirectory, generate_items
@@ -282,6 +282,6 @@ def test_a_group_that_is_named_like_a_column(tmp_path: Path) -> None:
         "generator": {"kind": "studio"},
     }
     about = GenerationConfig.read(described)
-    pipeline = Pipeline(about, Playback([]), make_pipeline().classifier, make_pipeline().judge)
+    pipeline = Pipeline(about, Studio(), make_pipeline().classifier, make_pipeline().judge)
     with pytest.raises(OptionError, match="'status' has the name of another column"):
         generate_items(pipeline, PROMPTS, tmp_path)

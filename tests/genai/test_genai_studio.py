@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import Item, Playback
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import parse_instruction
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
@@ -66,14 +65,9 @@ def test_what_the_studio_cannot_draw_is_refused(given: dict[str, object], said: 
         Studio(**given)
 
 
-def test_recorded_items_come_back_in_order_until_there_are_none() -> None:
-    items = [Item.of_text("a story"), Studio().generate("a person")]
-    playback = Playback(items)
-    assert [playback.generate("x"), playback.generate("y")] == items
-    with pytest.raises(DataError, match="all 2 recorded items"):
-        playback.generate("z")
+def test_a_picture_has_no_text() -> None:
     with pytest.raises(DataError, match="is not text"):
-        _ = items[1].text
+        _ = Studio().generate("a person").text
 
 
 def test_pixels_survive_a_png_and_damage_is_said() -> None:

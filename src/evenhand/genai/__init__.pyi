@@ -3,7 +3,7 @@ from .assessment.live import assess_live
 from .assessment.prompts import estimate_prompt_bias
 from .assessment.result import GenaiAssessment
 from .assessment.sequences import RecordedSequence, read_sequences
-from .backends.generator import Generator, Item, Playback
+from .backends.generator import Generator, Item
 from .backends.local_diffusion import LocalDiffusion
 from .backends.openai_service import OpenAIChat, OpenAIImages
 from .backends.studio import Studio, StudioPixels
@@ -50,7 +50,6 @@ __all__ = [
     "OpenAIImages",
     "PictureHead",
     "Pipeline",
-    "Playback",
     "PolicyOutcome",
     "RecordedSequence",
     "SimulationConfig",

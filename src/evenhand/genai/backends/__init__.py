@@ -1,1 +1,1 @@
-"""Generators of items: HTTP services, diffusion models, recorded items, and a studio."""
+"""Generators of items: HTTP services, diffusion models, and a studio."""

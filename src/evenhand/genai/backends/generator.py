@@ -1,10 +1,10 @@
-"""Items, generators, instructions in prompts, and playback of recorded items."""
+"""Items, generators, and instructions in prompts."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -213,9 +213,6 @@ def _plural_forms(word: str) -> list[str]:
     return [*forms, f"{word}s"]
 
 
-# Playback of recorded items
-
-
 MEDIA_SUFFIXES = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
@@ -225,37 +222,3 @@ MEDIA_SUFFIXES = {
     "text/plain": ".txt",
 }
 """Suffix of files by media type."""
-
-
-class Playback:
-    """Generator that returns recorded items in their order and ignores prompts.
-
-    Args:
-        items: Recorded items.
-    """
-
-    def __init__(self, items: Iterable[Item]) -> None:
-        self._items = list(items)
-        self._next = 0
-
-    def __len__(self) -> int:
-        """Return the number of remaining items."""
-        return len(self._items) - self._next
-
-    def resume(self, made: int) -> None:
-        """Continue after ``made`` items."""
-        self._next = min(made, len(self._items))
-
-    def generate(self, prompt: str) -> Item:
-        """Return the next item.
-
-        Raises:
-            DataError: There are no more items.
-        """
-        if not len(self):
-            raise DataError(
-                f"all {len(self._items)} recorded items were played back", hint="record more items, or request fewer"
-            )
-        item = self._items[self._next]
-        self._next += 1
-        return item
