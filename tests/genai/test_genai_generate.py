@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, Studio, build_pipeline
+from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, build_pipeline
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.backends.studio import Studio
 from evenhand.genai.enforcement.generate import _RunDirectory, generate_items
