@@ -232,7 +232,7 @@ def test_reading_a_data_frame(table):
         ({"groups": []}, "no group is named"),
         ({"groups": ["sex"], "conditions": {"asked": "rich"}}, "no item has asked = rich"),
         ({"groups": ["sex"], "conditions": {"nobody": "rich"}}, "there is no column 'nobody'"),
-        ({"groups": ["sex"], "values": {"age": ["a", "b"]}}, "values are given for 'age'"),
+        ({"groups": ["sex"], "values": {"age": ["a", "b"]}}, "there is no group 'age'"),
         ({"groups": ["sex"], "values": {"sex": ["m"]}}, "has the values m"),
         ({"groups": ["sex"], "values": {"sex": ["m", "m"]}}, "has the values m, m"),
     ],

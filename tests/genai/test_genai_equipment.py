@@ -75,7 +75,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "lexicon", "words": {"age": {**WORDS["age"], "other": ["x"]}}},
             "classifier.words.age",
-            "age has no value 'other'",
+            "there is no age 'other'",
             "one of: child, adult, elderly",
         ),
         (
@@ -110,7 +110,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "judge",
             {"kind": "keywords", "fixed": {"age": {"old": ["old"]}}},
             "judge.fixed.age",
-            "no value 'old'",
+            "there is no age 'old'",
             "child",
         ),
         ("judge", {"kind": "function", "functions": {"boss": "m:f"}}, "judge.functions", "'leader' has no", "leader:"),
@@ -174,10 +174,10 @@ def test_what_the_studio_does_not_know_is_refused() -> None:
     for groups in ({"age": ["child", "adult", "other"]}, {"hair": ["grey", "black"]}):
         specifications = [{"condition": "leader", "group": next(iter(groups)), "repeated": 6}]
         with pytest.raises(
-            OptionError, match=r"generator\.(age: age has no value 'other'|hair: there is no group 'hair')"
+            OptionError, match=r"generator\.(age: there is no age 'other'|hair: there is no group 'hair')"
         ):
             build_pipeline(read(groups=groups, specifications=specifications))
-    with pytest.raises(OptionError, match=r"generator, bias\.age: age has no value 'old'") as caught:
+    with pytest.raises(OptionError, match=r"generator, bias\.age: there is no age 'old'") as caught:
         build_pipeline(read(generator={"kind": "studio", "bias": {"age": {"old": 1}}}))
     assert "child, adult, elderly" in (caught.value.hint or "")
 

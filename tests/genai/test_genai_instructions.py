@@ -67,7 +67,7 @@ def test_several_values_and_groups_are_joined_as_told() -> None:
     [
         ({"template": "showing a woman"}, "expected a text with {values}"),
         ({"values": {"hat": {"red": "a red hat"}}}, "there is no group 'hat'"),
-        ({"values": {"gender": {"lady": "a lady"}}}, "gender has no value 'lady'"),
+        ({"values": {"gender": {"lady": "a lady"}}}, "there is no gender 'lady'"),
         ({"templat": "{values}"}, "templat"),
     ],
 )

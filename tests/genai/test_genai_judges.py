@@ -143,7 +143,7 @@ def test_words_for_values_are_used_instead_of_their_names() -> None:
     assert judge.fixed_groups("a young leader") == {"age"}
     with pytest.raises(OptionError, match="no group 'sex'"):
         KeywordJudge.of(configuration, {"sex": {"man": ["he"]}})
-    with pytest.raises(OptionError, match="no value 'ancient'"):
+    with pytest.raises(OptionError, match="no age 'ancient'"):
         KeywordJudge.of(configuration, {"age": {"ancient": ["ancient"]}})
 
 

@@ -53,7 +53,7 @@ def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
     ("given", "said"),
     [
         ({"bias": {"hat": {"yes": 1}}}, "no group 'hat'"),
-        ({"bias": {"age": {"old": 1}}}, "age has no value 'old'"),
+        ({"bias": {"age": {"old": 1}}}, "there is no age 'old'"),
         ({"bias": {"age": {"child": -1, "adult": 2}}}, "the weights of age must be"),
         ({"bias": {"age": {}}}, "the weights of age must be"),
         ({"obeys": 1.2}, "obeys must be between 0 and 1"),

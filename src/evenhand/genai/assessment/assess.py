@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core.text import format_count, list_some
+from evenhand.core.text import find_repeated, format_count, list_some
 from evenhand.errors import LimitError, OptionError
 from evenhand.genai.assessment.result import (
     CoverageFinding,
@@ -32,6 +32,7 @@ from evenhand.genai.assessment.result import (
     VerdictValue,
 )
 from evenhand.genai.assessment.sequences import RecordedSequence
+from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import Requirement, expand_deadlines
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import clopper_pearson, observed_rates
@@ -130,15 +131,14 @@ def assess_sequences(
     started = time.perf_counter()
     if not sequences:
         raise OptionError("there is no sequence to assess")
-    example = sequences[0]
-    named = repeated if isinstance(repeated, Mapping) else dict.fromkeys(example.labels, repeated)
+    names = list(sequences[0].labels)
+    named = repeated if isinstance(repeated, Mapping) else dict.fromkeys(names, repeated)
     deadlines = {(key,) if isinstance(key, str) else tuple(key): beta for key, beta in named.items()}
     sets = [key for key in deadlines if len(key) > 1]
     for groups in deadlines:
         for group in groups:
-            if group not in example.labels:
-                raise OptionError(f"there is no group {group!r}", hint=f"groups: {', '.join(example.labels)}")
-        if len(set(groups)) != len(groups):
+            check_known(group, names, "group")
+        if find_repeated(groups):
             raise OptionError(f"a group is named twice: {' + '.join(groups)}")
     findings = []
     for recorded in sequences:

@@ -13,6 +13,7 @@ from evenhand.genai.assessment.assess import assess_sequence
 from evenhand.genai.assessment.prompts import PromptBias, keep_neutral_prompts
 from evenhand.genai.assessment.result import GenaiAssessment, SequenceFinding
 from evenhand.genai.assessment.sequences import ItemTable, RecordedSequence, sample_values
+from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
@@ -72,10 +73,7 @@ def read_condition_sequences(
     groups = groups_by_condition(configuration)
     names = {group: group for own in groups.values() for group in own}
     for group, column in (columns.groups or {}).items():
-        if group not in configuration.values:
-            raise OptionError(
-                f"the configuration has no group {group!r}", hint=f"groups: {', '.join(configuration.values)}"
-            )
+        check_known(group, configuration.values, "group")
         if group in names:
             names[group] = column
     for group, name in names.items():

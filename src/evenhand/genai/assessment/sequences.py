@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.core.text import format_count
 from evenhand.errors import DataError, OptionError
+from evenhand.genai.spec.entries import check_known
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -97,10 +98,7 @@ def read_sequences(
         raise OptionError("no group is named", hint="name a column of labels")
     stated = values or {}
     for name in stated:
-        if name not in groups:
-            raise OptionError(
-                f"values are given for {name!r}, which is not a group", hint=f"groups: {', '.join(groups)}"
-            )
+        check_known(name, groups, "group", "`values=`")
     domains = {
         group: tuple(stated.get(group) or sorted({label for label in table.column(group) if label is not None}))
         for group in groups

@@ -20,6 +20,7 @@ from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.assessment.sequences import ItemTable
 from evenhand.genai.config import ConfusionConfig
+from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig, Requirement, expand_deadlines
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import observed_rate
@@ -127,8 +128,7 @@ class ConfusionMatrix(ResultPart):
         )
 
     def _index(self, value: str) -> int:
-        if value not in self.values:
-            raise OptionError(f"{value!r} is not a value of the sample", hint=f"one of: {', '.join(self.values)}")
+        check_known(value, self.values, "value")
         return self.values.index(value)
 
     def _rate(self, hits: int, total: int, reason: str) -> Observed | Unknown:

@@ -240,7 +240,7 @@ def generate_items(
         generator_calls=generator.calls,
         interrupted=interrupted,
         table=directory.table.path,
-        rows=directory.rows,
+        rows=len(directory.table.rows),
         outcomes=dict(Counter(row["status"] for row in all_rows)),
         missed=sum(counts["missed"] for counts in enforcer.counts.values()),
         guarantee=enforcer.guarantee(),
@@ -323,7 +323,6 @@ class _RunDirectory:
 
     Attributes:
         table: ``requests.csv``.
-        rows: Number of requests in the table.
         generated: Number of items that the generator generated for them.
     """
 
@@ -332,7 +331,7 @@ class _RunDirectory:
         self._state = folder / "state.json"
         # Digest and number of the prompts of the current run, and the number of answered ones.
         self._run: dict[str, Any] = {}
-        self.rows = self.generated = 0
+        self.generated = 0
         names = [*COLUMNS_BEFORE_VALUES, *groups, *COLUMNS_AFTER_VALUES]
         try:
             open_folder(folder, names)
@@ -371,21 +370,21 @@ class _RunDirectory:
         """
         try:
             state = json.loads(self._state.read_text("utf-8"))
-            self.rows, self.generated, self._run = int(state["rows"]), int(state["made"]), dict(state["run"])
-            rows: dict[str, Any] = dict(state["enforcer"])
+            number, self.generated, self._run = int(state["rows"]), int(state["made"]), dict(state["run"])
+            enforcer: dict[str, Any] = dict(state["enforcer"])
         except (ValueError, TypeError, KeyError):
             raise DataError(
                 "expected the state of a run", location=str(self._state), hint="choose another folder"
             ) from None
-        if len(self.table.rows) < self.rows:
+        if len(self.table.rows) < number:
             raise DataError(
-                f"this table does not contain the {self.rows} requests of the state",
+                f"this table does not contain the {number} requests of the state",
                 location=str(self.table.path),
                 hint="choose another folder",
             )
-        if len(self.table.rows) > self.rows:
-            self.table.truncate(self.rows)
-        return rows
+        if len(self.table.rows) > number:
+            self.table.truncate(number)
+        return enforcer
 
     def begin(self, prompts: Sequence[str], *, again: bool) -> int:
         """Begin or continue a run, and return the number of prompts that were answered before."""
@@ -398,20 +397,20 @@ class _RunDirectory:
 
     def rows_of_run(self) -> list[dict[str, str]]:
         """Return the rows of the current run, including prompts answered earlier."""
-        return self.table.rows[self.rows - int(self._run["answered"]) : self.rows]
+        return self.table.rows[len(self.table.rows) - int(self._run["answered"]) :]
 
     def store(self, answers: Sequence[tuple[str, GuardedAnswer]], *, generated: int, answered: int) -> None:
         """Store complete requests: their items and rows, and then the state that contains them."""
         for prompt, answer in answers:
             self.table.append(self._row(prompt, answer))
-            self.rows += 1
         self.generated, self._run["answered"] = self.generated + generated, answered
         self._write_state()
 
     def _row(self, prompt: str, answer: GuardedAnswer) -> dict[str, object]:
         """Store the item of a request, and build its row."""
+        number = len(self.table.rows) + 1
         row: dict[str, object] = {
-            "request": self.rows + 1,
+            "request": number,
             "prompt": prompt,
             "sent": answer.prompt,
             "conditions": NAME_SEPARATOR.join(sorted(answer.conditions)),
@@ -423,7 +422,7 @@ class _RunDirectory:
         }
         item = answer.item
         if item is not None:
-            row["file"] = write_item(self._folder, f"{self.rows + 1:06d}", item)
+            row["file"] = write_item(self._folder, f"{number:06d}", item)
             row["revised_prompt"] = item.revised_prompt
             row["usage"] = json.dumps(item.usage) if item.usage else ""
             # An item does not count for a group that its prompt fixes, so it has no value there.
@@ -432,7 +431,8 @@ class _RunDirectory:
 
     def _write_state(self) -> None:
         """Write the state, which makes the stored requests part of the run."""
-        state = {"rows": self.rows, "made": self.generated, "run": self._run, "enforcer": self._enforcer.state()}
+        number, enforcer = len(self.table.rows), self._enforcer.state()
+        state = {"rows": number, "made": self.generated, "run": self._run, "enforcer": enforcer}
         write_atomically(self._state, f"{json.dumps(state)}\n".encode())
 
 

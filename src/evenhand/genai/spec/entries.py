@@ -50,12 +50,7 @@ def check_values(stated: Mapping[str, Collection[str]], groups: Mapping[str, Col
     for group, values in stated.items():
         check_known(group, groups, "group", f"{location}.{group}")
         for value in values:
-            if value not in groups[group]:
-                raise OptionError(
-                    f"{group} has no value {value!r}",
-                    location=f"{location}.{group}",
-                    hint=f"one of: {', '.join(groups[group])}",
-                )
+            check_known(value, groups[group], group, f"{location}.{group}")
 
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
