@@ -33,8 +33,13 @@ def test_a_page_stands_alone(name):
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-@pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("name", [*sorted(PICTURED.keys() - LONG), "interrupted"])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        *((name, width) for name in [*sorted(PICTURED.keys() - LONG), "interrupted"] for width in (80, 200)),
+        *((name, 60) for name in ("audit", "interrupted", "search")),
+    ],
+)
 def test_a_screen_fits_and_has_nothing_but_text(name, width, verbose):
     console = Console(file=io.StringIO(), width=width)
     view.show_document(shown(name), verbose=verbose, console=console)

@@ -129,8 +129,6 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
     except ImportError:
         raise MissingExtraError("h5py", extra="keras", purpose="to read a Keras file") from None
     name = Path(path).name
-    if not Path(path).is_file():
-        raise ModelError("there is no such file", location=str(path))
     try:
         return _read_archive(Path(path), name) if zipfile.is_zipfile(path) else _read_hdf5(h5py.File(path, "r"), name)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, *ARCHIVE_ERRORS) as error:

@@ -54,8 +54,6 @@ def read_file(path: Path) -> bytes:
     """
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise ModelError("there is no such file", location=str(path), hint="check the path") from None
     except OSError as error:
         raise ModelError(f"the file cannot be read: {error.strerror}", location=str(path)) from None
     if not content:
