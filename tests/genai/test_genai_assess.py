@@ -72,19 +72,6 @@ def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_no
     assert longest_wait([], 4) == 5
 
 
-def test_a_value_that_never_appears():
-    one = RecordedSequence("s", {"age": ("old", "old", "old")}, {"age": ("old", "young")})
-    result = assess_sequences([one], repeated=2)
-    eventual, repeated = result.sequences[0].verdicts
-    assert (eventual.verdict, eventual.at_fault, eventual.why) == ("violated", ("young",), "never: young")
-    assert repeated.verdict == "violated"
-    group = result.sequences[0].groups[0]
-    assert group.values[1].smallest_beta is None
-    assert (group.values[1].frequency.value, group.values[1].frequency.low) == (0, 0)
-    assert group.smallest_beta is None
-    assert group.bound.kind == "unknown"
-
-
 def test_groups_together_and_their_coverage():
     one = recorded(sex=words("mmff."), age=words("oyo.y"))
     result = assess_sequences([one], repeated={("sex", "age"): 3})

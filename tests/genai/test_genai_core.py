@@ -67,13 +67,6 @@ def test_one_at_a_time_any_allowed_value_will_do():
     assert show(round_robin, "1").must == {"age": ("1",)}
 
 
-def test_more_in_flight_than_was_said_is_recorded():
-    keeper = enforcer((3, 3, 3), in_flight=1)
-    keeper.admit({"leader"})
-    keeper.admit({"leader"})
-    assert [one.what for one in keeper.broken_assumptions] == ["in-flight"]
-
-
 def test_an_unrecognised_item_counts_for_nothing():
     keeper = enforcer((9, 9, 9))
     show(keeper, "1")
@@ -146,16 +139,6 @@ def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():
     assert keeper.counts["nurses"]["missed"] == 20
 
 
-def test_items_are_not_counted_where_nothing_holds_or_the_prompt_fixes_the_value():
-    keeper = enforcer()
-    before = keeper.state()
-    assert keeper.admit(()).counts == ()
-    fixed = keeper.admit({"leader"}, fixed={"age"})
-    assert fixed.counts == ()
-    assert keeper.complete(fixed, {"age": "2"}).status == "ok"
-    assert keeper.state() == before
-
-
 def test_what_cannot_be_taken_leaves_the_state_as_it_is():
     keeper = enforcer()
     admission = keeper.admit({"leader"})
@@ -224,13 +207,3 @@ def test_states_are_values(mode):
         row["last"].clear()
         row["counts"].clear()
     assert shields[1].state() == shields[0].state() == first.state()
-
-
-def test_the_guarantee_without_deadlines_promises_nothing():
-    enforcer = Enforcer(
-        {
-            "conditions": [{"name": "leader"}],
-            "specifications": [{"condition": "leader", "group": "age", "values": ["young", "old"], "eventual": True}],
-        }
-    )
-    assert enforcer.guarantee().startswith("leader: age: every value eventually, which is not enforced\nAssumed:")

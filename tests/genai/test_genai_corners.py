@@ -127,6 +127,7 @@ def test_when_more_are_in_flight_than_was_said_one_value_is_asked_for():
     crowded = enforcer.admit({"x"})
     assert len(crowded.allowed["g"]) == 3
     assert len(crowded.must["g"]) == 1
+    assert [broken.what for broken in enforcer.broken_assumptions] == ["in-flight"]
 
 
 def test_a_promise_that_is_not_needed_any_more_was_not_obeyed():

@@ -147,11 +147,6 @@ def test_words_for_values_are_used_instead_of_their_names() -> None:
         KeywordJudge.of(configuration, {"age": {"ancient": ["ancient"]}})
 
 
-def test_nothing_is_fixed_where_nothing_tells() -> None:
-    assert KeywordJudge({"leader": ["leader"]}).fixed_groups("an old leader") == frozenset()
-    assert FunctionJudge({}).fixed_groups("an old leader") == frozenset()
-
-
 def test_functions_tell_what_is_fixed() -> None:
     judge = FunctionJudge({}, {"age": lambda prompt: "old" in prompt, "gender": lambda prompt: False})
     assert judge.fixed_groups("an old leader") == {"age"}

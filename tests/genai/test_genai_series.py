@@ -319,19 +319,6 @@ def test_a_call_for_several_that_fails_is_one_attempt() -> None:
     assert found[2].status == "ok"
 
 
-def test_an_interrupt_gives_up_the_slot_that_was_not_filled() -> None:
-    class Interrupted(Scripted):
-        def generate(self, prompt: str) -> Item:
-            if self._made[prompt] == 1:
-                raise KeyboardInterrupt
-            return super().generate(prompt)
-
-    guard, enforcer = guard_of(keeping((9, 9)), Interrupted(["v0"], [True]), "before")
-    with pytest.raises(KeyboardInterrupt):
-        guard.answer_several(LEADER, 3)
-    assert enforcer.state()["leader: age"]["window"] == []
-
-
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield

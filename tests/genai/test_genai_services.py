@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -283,12 +282,6 @@ def test_a_model_judges_prompts(prompt: str, held: set[str], fixed: set[str], ch
     assert judge.fixed_groups(prompt) == fixed
 
 
-@pytest.mark.parametrize(("said", "holds"), [("Yes.", True), ('{"leader": true}', True), ("no", False)])
-def test_a_judge_says_yes_or_no(said: str, holds: bool, upstream: Upstream, chat: OpenAIChat) -> None:
-    upstream.says = said
-    assert ("leader" in ChatJudge(chat, {"leader": "?"}).conditions("x")) == holds
-
-
 @pytest.mark.parametrize(
     "said",
     ["maybe", "yes or no", '{"leader": null}', "y" * 500],
@@ -304,15 +297,3 @@ def test_a_judge_that_says_neither_cannot_say(said: str, upstream: Upstream, cha
 
 
 # All together
-
-
-def test_threads_share_a_service(upstream: Upstream, wire: ServiceConnection, chat: OpenAIChat) -> None:
-    images, classifier = OpenAIImages(wire, "pictures"), ChatClassifier(chat, {"age": GROUPS["age"]})
-    wanted = list(GROUPS["age"]) * 8
-
-    def _shown(value: str) -> str | None:
-        return classifier.classify(images.generate(f"a leader (showing: age {value})"))["age"]
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(_shown, wanted)) == wanted
-    assert len(upstream.received) == 2 * len(wanted)

@@ -217,15 +217,6 @@ def test_the_enforcer_misses_no_more_often_than_the_bound(mode, beta, slack, fai
     assert stats.binomtest(missed, runs, bound, alternative="greater").pvalue > 1e-3, (missed / runs, bound)
 
 
-def test_simulations_miss_no_more_often_than_the_bound():
-    beta, requests, runs = (6, 8, 10, 12, 16), 60, 60
-    for retries, slack in ((1, 0), (1, 1), (2, 1)):
-        configuration = one(beta, slack=slack, retries=retries, obeys=0.8)
-        bound = bound_misses(configuration, AttemptSuccess.from_simulation(configuration), requests=requests).misses
-        missed = sum(run_policy(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs))
-        assert missed <= runs * min(1.0, bound) + 3 * (runs * bound * max(0.0, 1 - bound)) ** 0.5
-
-
 def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
     beta = (6, 8, 10, 12, 16)
     found = {}
@@ -411,27 +402,16 @@ def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
     assert "any number in flight, slack does not help" in many.guarantee()
 
 
-@pytest.mark.parametrize(
-    ("share", "said"),
-    [
-        (0.0, "0%"),
-        (1.0, "100%"),
-        (0.2, "20%"),
-        (0.04, "4.0%"),
-        (0.00741, "0.75%"),
-        (0.5001, "51%"),
-        (1.23e-20, "1.3e-18%"),
-    ],
-)
-def test_bounds_are_rounded_up(share, said):
-    assert format_at_most(share) == said
-
-
 def test_probabilities_too_small_for_a_number_are_not_nought():
     found = bound_misses(one((90, 90)), works(0.999999), retries=60, slack=50)
     assert 0 < found.misses < 1e-250
     assert found.good_for == 10**15
     assert "e-" in found.statement()
+
+
+@given(share=st.floats(1e-30, 1))
+def test_bounds_are_rounded_up_to_two_digits(share):
+    assert share <= float(format_at_most(share).rstrip("%")) / 100 * (1 + 1e-9) <= 1.2 * share
 
 
 def pairs(beta, slack):
