@@ -14,7 +14,6 @@ from evenhand.genai import AssessmentConfig, KeywordJudge, RecordedSequence
 from evenhand.genai.assessment.prompts import (
     RepeatedPrompt,
     answers_by_prompt,
-    ask_fixed_groups,
     estimate_prompt_bias,
     judge_prompt_bias,
     keep_neutral_prompts,
@@ -93,7 +92,7 @@ def test_it_stops_where_it_must_without_a_verdict():
 def test_judged_by_words_with_what_was_shown():
     judge = KeywordJudge({}, {"gender": {"woman": ["woman"], "man": ["man"]}})
     answered = {"a woman": items("www"), "a person": items("mmw")}
-    fixed = ask_fixed_groups(judge, answered)
+    fixed = {prompt: judge.fixed_groups(prompt) for prompt in answered}
     assert fixed == {"a woman": {"gender"}, "a person": frozenset()}
     found = judge_prompt_bias(answered, GENDER, fixed)
     assert found.how == "judged"

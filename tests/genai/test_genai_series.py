@@ -420,9 +420,9 @@ def test_calls_in_flight_reserve_the_price_of_tokens(
         for made in [size] if together else [1] * size:
             billed.append(price.cost(calls=1, items=made, usage={}) + made * price.cost(calls=0, items=0, usage=usage))
             if number in lost:
-                spending.settle(made, (), one_call=together, lost=True)
+                spending.settle(made, (), lost=True)
             else:
-                spending.settle(made, [replace(Item.of_text("x"), usage=usage)] * made, one_call=together)
+                spending.settle(made, [replace(Item.of_text("x"), usage=usage)] * made)
     assert sum(billed) <= max(cap * (1 + 1e-9), *billed[:1], 0)  # only the first call has unknown tokens
 
 

@@ -85,16 +85,16 @@ class LineFile:
         except OSError:
             return False
         mine = os.fstat(self._file.fileno())
-        if (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino):
+        replaced = (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)
+        if not replaced and mine.st_size >= self._offset:
+            return False
+        if replaced:
             self._file.close()
-            self._file, self._offset = self._open(), 0
-            self.note = f"{self.path} was replaced: it is read from its beginning"
-            return True
-        if mine.st_size < self._offset:
-            self._offset = 0
-            self.note = f"{self.path} is shorter than before: it is read from its beginning"
-            return True
-        return False
+            self._file = self._open()
+        self._offset = 0
+        change = "was replaced" if replaced else "is shorter than before"
+        self.note = f"{self.path} {change}: it is read from its beginning"
+        return True
 
     def close(self) -> None:
         """Close the file."""
@@ -238,15 +238,13 @@ def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         body: Body of the entry.
     """
     operation, output = body.get("input"), body.get("output")
-    if (
-        not isinstance(operation, dict)
-        or not isinstance(output, dict)
-        or operation.get("op") not in ("decide", "label")
-    ):
+    if not isinstance(operation, dict) or not isinstance(output, dict):
         return None
-    id = operation.get("id", body.get("id"))
-    if operation["op"] == "label":
+    kind, id = operation.get("op"), operation.get("id", body.get("id"))
+    if kind == "label":
         return {"id": id, "label": operation.get("label")}
+    if kind != "decide":
+        return None
     return {**operation, "decision": output.get("decision"), "intervened": output.get("intervened"), "id": id}
 
 

@@ -257,7 +257,7 @@ class _ConfiguredAssessment:
         """
         from evenhand import genai
         from evenhand.genai.assessment.evaluation import read_fixed_groups
-        from evenhand.genai.assessment.prompts import ask_fixed_groups, estimate_prompt_bias, judge_prompt_bias
+        from evenhand.genai.assessment.prompts import estimate_prompt_bias, judge_prompt_bias
 
         if not answered:
             raise OptionError(
@@ -270,7 +270,7 @@ class _ConfiguredAssessment:
         fixed = read_fixed_groups(sequence)
         if fixed is None:
             judge = genai.build_judge(configuration, trust=self.trust, folder=self.config.absolute().parent)
-            fixed = ask_fixed_groups(judge, answered)
+            fixed = {prompt: judge.fixed_groups(prompt) for prompt in answered}
         return judge_prompt_bias(answered, configuration.values, fixed, terms=self.settings)
 
     def assess_live(self, prompts: list[str], requests: int, out: Path, progress: Progress) -> GenaiAssessment:

@@ -402,11 +402,13 @@ def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | N
         why = f"no deadline was missed, but {length:,} items are not more than the largest deadline, {max(beta):,}"
     else:
         why = f"no deadline was missed in {length:,} items"
-    single: VerdictKind = "eventual" if beta is None else "repeated"
+    kind: VerdictKind = "paired" if len(group.groups) == 2 else "k-way"
+    if len(group.groups) == 1:
+        kind = "eventual" if beta is None else "repeated"
     return SpecificationVerdict(
         name=name,
         groups=group.groups,
-        kind=single if len(group.groups) == 1 else _coverage_kind(len(group.groups)),
+        kind=kind,
         beta=beta,
         values=() if beta is None else tuple(value.value for value in group.values),
         verdict=verdict,
@@ -432,7 +434,7 @@ def _judge_combinations(
         verdicts.append(
             SpecificationVerdict(
                 groups=choice,
-                kind=_coverage_kind(len(choice)),
+                kind="paired" if len(choice) == 2 else "k-way",
                 beta=None,
                 verdict=("violated" if missing else "holds") if recognised else "unknown",
                 at_fault=missing if recognised else (),
@@ -440,7 +442,3 @@ def _judge_combinations(
             )
         )
     return verdicts
-
-
-def _coverage_kind(ways: int) -> VerdictKind:
-    return "paired" if ways == 2 else "k-way"

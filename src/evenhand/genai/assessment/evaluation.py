@@ -37,7 +37,6 @@ class ItemColumns:
         only: Required value by column. Other rows are ignored.
         sequence: Column of sequence names. Sequences are assessed separately.
         image: Column of file paths. Default: ``file``, if it exists.
-        prompt: Column of prompts. Default: ``prompt``, if it exists.
     """
 
     conditions: str | None = None
@@ -45,7 +44,6 @@ class ItemColumns:
     only: Mapping[str, str] | None = None
     sequence: str | None = None
     image: str | None = None
-    prompt: str | None = None
 
 
 def read_condition_sequences(
@@ -97,7 +95,7 @@ def read_condition_sequences(
             condition=condition,
             sequence_column=columns.sequence,
             image_column=columns.image or files,
-            prompt_column=columns.prompt or prompts,
+            prompt_column=prompts,
             fixed=fixed,
         )
     return sequences

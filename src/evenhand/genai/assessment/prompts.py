@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from evenhand.core.result_part import ResultPart
 from evenhand.errors import OptionError
@@ -23,9 +23,6 @@ from evenhand.genai.assessment.sequences import RecordedSequence
 from evenhand.genai.config import AssessmentConfig, BiasMethod
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 from evenhand.stats.sequential.betting import betting_bounds, betting_martingales
-
-if TYPE_CHECKING:
-    from evenhand.genai.judges import Judge
 
 BiasVerdict: TypeAlias = Literal["biased", "neutral", "unknown"]
 
@@ -239,7 +236,7 @@ def judge_prompt_bias(
     Args:
         answered: Labels of the items of each prompt.
         values: Values of each concept group.
-        fixed: Groups whose value each prompt fixes. See ``ask_fixed_groups``.
+        fixed: Groups whose value each prompt fixes, such as those of a judge.
         terms: Settings of the intervals.
 
     Raises:
@@ -253,11 +250,6 @@ def judge_prompt_bias(
         verdict = {"verdict": "biased" if biased else "neutral", "why": f"its words {reason}"}
         findings.append(finding.model_copy(update=verdict))
     return estimated.model_copy(update={"how": "judged", "findings": tuple(findings)})
-
-
-def ask_fixed_groups(judge: Judge, prompts: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Ask a judge which groups each prompt fixes, once per prompt."""
-    return {prompt: judge.fixed_groups(prompt) for prompt in dict.fromkeys(prompts)}
 
 
 def answers_by_prompt(sequences: Iterable[RecordedSequence]) -> dict[str, list[ItemLabels]]:

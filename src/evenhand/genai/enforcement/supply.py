@@ -144,13 +144,12 @@ class Spending:
     def _reserved(self, calls: int, items: int) -> float:
         return self.price.cost(calls=calls, items=items, usage={}) + items * self._most_tokens
 
-    def settle(self, count: int, items: Sequence[object], *, one_call: bool, lost: bool = False) -> list[float]:
+    def settle(self, count: int, items: Sequence[object], *, lost: bool = False) -> list[float]:
         """Settle a call for several items.
 
         Args:
             count: Number of reserved items.
             items: Items of the call.
-            one_call: Whether the items were reserved in one call.
             lost: Whether the answer of a call without items may have been lost, so that its cost is the maximum.
 
         Returns:
@@ -163,13 +162,13 @@ class Spending:
             costs.append(self.price.cost(calls=int(not costs), items=1, usage=usage))
         if not items:
             costs = [self._reserved(1, count) if lost else self.price.cost(calls=1, items=0, usage={})]
-        self.release(count, one_call=one_call)
+        self.release(count)
         self._spent += sum(costs)
         return costs
 
-    def release(self, count: int, *, one_call: bool) -> None:
+    def release(self, count: int) -> None:
         """Release a reserved call for several items."""
-        self._calls, self._items = self._calls - (1 if one_call else count), self._items - count
+        self._calls, self._items = self._calls - 1, self._items - count
 
 
 class ItemSupply:
@@ -252,7 +251,7 @@ class ItemSupply:
         Returns:
             The first attempt. None if the generator does not offer several items at once.
         """
-        spending, one_call = self._spending, several is not None
+        spending = self._spending
         if not self._calls:
             self._since = time.perf_counter()
         self._calls += 1
@@ -264,19 +263,19 @@ class ItemSupply:
             if not items:
                 raise ModelError("it answered without an item")
         except Exception as error:
-            if one_call and _refuses_several(error):
+            if several is not None and _refuses_several(error):
                 if spending is not None:
-                    spending.release(count, one_call=True)
+                    spending.release(count)
                 self._several = None  # from now on, each item is requested separately
                 return None
             lost = isinstance(error, FetchError) and may_be_charged(error)
-            (cost,) = (0.0,) if spending is None else spending.settle(count, (), one_call=one_call, lost=lost)
+            (cost,) = (0.0,) if spending is None else spending.settle(count, (), lost=lost)
             return ItemAttempt(words, failure=PartFailure.of("generator", error), cost=cost)
         finally:
             self._calls -= 1
             if not self._calls:
                 self.busy_seconds += time.perf_counter() - self._since
-        costs = [0.0] * len(items) if spending is None else spending.settle(count, items, one_call=one_call)
+        costs = [0.0] * len(items) if spending is None else spending.settle(count, items)
         for item, cost in zip(items[1:], costs[1:], strict=True):
             _add_work(pool, partial(self._look_at, words, item, look, cost))
         return await self._look_at(words, items[0], look, costs[0])
