@@ -544,7 +544,8 @@ def audit_rankings(
         >>> score = rng.normal(size=2000) + 0.5 * (sex == "M")
         >>> result = evenhand.audit_rankings(rank_by=score, query=search, sensitive_features={"sex": sex}, at=5)
         >>> gap = result.breakdowns[0].gap("exposure_ratio")
-        >>> gap.worst, round(gap.value, 2), round(gap.low, 2), round(gap.high, 2)
+        >>> ratio = gap.value
+        >>> gap.worst, round(ratio.value, 2), round(ratio.low, 2), round(ratio.high, 2)
         ('F', 0.81, 0.79, 0.85)
     """
     from evenhand.groups.rankings.analysis import measure_rankings
