@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, precision_score
 
-from evenhand.groups import DecisionRoles, LabelMetrics, measure_recorded
+from evenhand.groups import DecisionRoles, GroupMetrics, measure_recorded
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.stats import Observed, Unknown
 from evenhand.stats.metric_specs import LABEL_GAP_TITLES
@@ -60,7 +60,7 @@ def test_weights_are_those_of_numpy_and_equal_ones_change_nothing():
 def test_by_hand():
     result = measured(HAND, min_group_size=1)
     women, men = result.breakdowns[0].groups
-    assert (result.labels, result.ordered) == (GRADES, True)
+    assert (result.label_set.labels, result.label_set.ordered) == (GRADES, True)
     assert women.confusion == ((1, 0, 0), (1, 1, 0), (0, 1, 0))
 
     def values(found):
@@ -103,7 +103,7 @@ def test_by_hand():
     cut = result.breakdowns[0].gap("cut_difference")
     assert (cut.largest_at, cut.best, cut.worst) == ("high", "M", "F")
     assert result.breakdowns[0].gap("label_share_difference", "mid").value.value == 0.5
-    assert LabelMetrics.from_json(result.to_json()) == result
+    assert GroupMetrics.from_json(result.to_json()) == result
     assert {"label_share", "at_least", "macro_recall"} <= set(result.to_frame()["metric"])
 
 
@@ -141,7 +141,7 @@ def test_the_order_may_say_the_best_first():
     roles = DecisionRoles("given", ["sex"], "true", favourable="high", outcome=turned)
     again = measure_recorded(roles.read(HAND), min_group_size=1).labels
     result = measured(HAND, min_group_size=1)
-    assert again.labels == result.labels
+    assert again.label_set == result.label_set
     assert again.breakdowns == result.breakdowns
 
 

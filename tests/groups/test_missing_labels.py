@@ -291,11 +291,11 @@ def test_labels_known_for_one_decision_only_are_selective():
     labels = evenhand.audit_predictions(
         "decided", y_true="true", sensitive_features=["group"], data=frame, kind="labels"
     ).groups.labels
-    assert labels.overall.label_coverage.by_decision["z"].labelled == 0
-    assert labels.overall.label_coverage.selective
+    assert labels.label_coverage.by_decision["z"].labelled == 0
+    assert labels.label_coverage.selective
     for gap in labels.breakdowns[0].gaps:
         assert bool(gap.caution) == (gap.metric not in ("label_share", "labels")), gap.name
-    assert labels.overall.label_coverage.describe() in " ".join(labels.summary().split())
+    assert labels.label_coverage.describe() in " ".join(labels.summary().split())
 
 
 @settings(max_examples=scaled(10), deadline=None)

@@ -30,7 +30,6 @@ from evenhand.certification.certificate.result import Certificate, estimated_sha
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
-from evenhand.groups.labels import size_groups
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.individual.result import IndividualResult
 from evenhand.models.additive.network import AdditiveNetwork
@@ -299,7 +298,7 @@ def _measure_groups(
     scorer, people = subject.scorer, subject.people
     try:
         if several:
-            return size_groups(measure_labels(scorer, reply, subject, config))
+            return measure_labels(scorer, reply, subject, config)
         by_group = groups.measure_groups(
             scorer,
             people,
@@ -345,7 +344,7 @@ def _measure_groups(
             parts.skip("grades", THRESHOLDS)
             return by_group
         labels = parts.attempt("grades", lambda: measure_labels(scorer, reply, subject, config))
-        by_group = by_group.model_copy(update={"labels": labels})
+        by_group = by_group.model_copy(update={"grades": labels})
     return by_group
 
 

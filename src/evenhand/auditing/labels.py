@@ -30,7 +30,7 @@ def select_any_favourable(subject: Subject) -> Subject:
     return replace(subject, people=people)
 
 
-def measure_labels(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> groups.LabelMetrics:
+def measure_labels(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> groups.GroupMetrics:
     """Compute the metrics of each label by group.
 
     Args:

@@ -88,11 +88,11 @@ NUMBER_TERMS = (
 
 def build_document(audit: AuditResult) -> Document:
     """Build the document of an audit."""
-    each = audit.groups.by_label
     if audit.groups.outcome is not None:
         decided, blocks = describe_outcome(audit.groups), _summarize_numbers(audit)
     else:
-        decided, blocks = "" if each is None else describe_labels(each), _summarize_labels(audit)
+        decided = "" if audit.groups.label_set is None else describe_labels(audit.groups.label_set)
+        blocks = _summarize_labels(audit)
     for part in (_people, _groups, _individuals, _proof, _subgroups, _further, _method, _regulation):
         blocks += part(audit)
     model = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
@@ -108,18 +108,17 @@ def build_document(audit: AuditResult) -> Document:
 
 def _summarize_labels(audit: AuditResult) -> list[Block]:
     """List the blocks of the summary of an audit with labels."""
-    each = audit.groups.by_label
     blocks: list[Block] = [] if audit.individual is None else [*noise_notes(audit.individual)]
     blocks += _cautions(audit)
     blocks += rule_notes(audit.groups)
-    blocks += label_notes(each or audit.groups)
+    blocks += label_notes(audit.groups)
     blocks += _weight_notes(audit)
     sentences = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
     blocks += overview_figure(audit.groups)
     blocks += _answers(audit)
     blocks += _skipped(audit)
-    blocks += small_group_notes(each or audit.groups)
+    blocks += small_group_notes(audit.groups)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))
         blocks.append(threshold_table(audit.groups.thresholds))
@@ -171,7 +170,8 @@ def _skipped(audit: AuditResult) -> list[Block]:
 
 def _terms(audit: AuditResult) -> str:
     """Explain the terms of the summary."""
-    each, labels = audit.groups.by_label, audit.groups.labels
+    each = audit.groups.label_set
+    labels = each if audit.groups.grades is None else audit.groups.grades.label_set
     gap = (
         "Demographic parity difference: difference between the highest and the lowest selection rate of a group, from "
         "0 to 1. "
@@ -202,7 +202,7 @@ def headlines(audit: AuditResult) -> list[str]:
     """List up to five sentences about the affected groups, worst first, and about groups that are not assessable."""
     noise = [] if audit.individual is None else list(noise_sentences(audit.individual))[:2]
     labels = [] if audit.groups.labels is None else label_sentences(audit.groups.labels)
-    sentences = labels[: 3 if audit.groups.by_label else 1]
+    sentences = labels[: 3 if audit.groups.label_set else 1]
     single = [
         (value, rate)
         for rate in (() if audit.individual is None else audit.individual.rates)
@@ -256,7 +256,7 @@ def _intersection_sentences(audit: AuditResult) -> list[str]:
 def _answers(audit: AuditResult) -> list[Metric]:
     """List the metrics of the summary, by protected attribute."""
     metrics = [
-        *(gap_answers(audit.groups) if audit.groups.by_label is None else ()),
+        *(gap_answers(audit.groups) if audit.groups.label_set is None else ()),
         *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
         *(() if audit.groups.labels is None else label_answers(audit.groups.labels)),
         *(() if audit.individual is None else flip_answers(audit.individual)),
@@ -313,7 +313,7 @@ def _describe_source(audit: AuditResult) -> str:
 def _label_facts(audit: AuditResult) -> Iterator[tuple[str, str]]:
     data = audit.data
     yield "Target", audit.described.target.name
-    favourable = audit.groups.by_label is None
+    favourable = audit.groups.label_set is None
     if favourable:
         yield (
             "Favourable label",
@@ -363,13 +363,13 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
         "Decisions by group. All numbers are observed on the people in the data, with "
         f"{confidence_level(audit)} intervals{BY_PROBABILITY * bool(audit.groups.proxies)}."
     )
-    if audit.groups.by_label is not None:
-        yield from label_blocks(audit.groups.by_label, level=3)
+    if audit.groups.label_set is not None:
+        yield from label_blocks(audit.groups, level=3)
         return
     yield from metric_blocks(audit.groups, level=3)
-    if audit.groups.labels is not None:
+    if audit.groups.grades is not None:
         yield Heading(f"Every grade of {audit.described.target.name}", detail=True)
-        yield from label_blocks(audit.groups.labels, level=3)
+        yield from label_blocks(audit.groups.grades, level=3)
 
 
 def _individuals(audit: AuditResult) -> Iterator[Block]:
@@ -384,7 +384,7 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
         yield from change_blocks(audit.changes)
     if audit.individual is None:
         return
-    each = audit.groups.by_label is not None
+    each = audit.groups.label_set is not None
     favourable, scores = None if each else audit.model.favourable, not (each or audit.model.label_only)
     yield Text(explain_comparison(audit.individual))
     yield from _fold_tables(rate_blocks(audit.individual))

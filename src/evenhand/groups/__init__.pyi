@@ -8,7 +8,7 @@ from .rankings.analysis import measure_rankings
 from .rankings.config import RankingConfig
 from .rankings.recorded import RankingRoles
 from .rankings.result import RankingResult
-from .result import GroupMetrics, LabelMetrics, NumberOutcome
+from .result import GroupMetrics, LabelSet, NumberOutcome
 from .roles import DecisionRoles
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Group",
     "GroupConfig",
     "GroupMetrics",
-    "LabelMetrics",
+    "LabelSet",
     "NumberOutcome",
     "ProxyRates",
     "RankingConfig",

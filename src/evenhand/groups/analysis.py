@@ -16,7 +16,7 @@ from evenhand.groups.custom import Metrics
 from evenhand.groups.decisions import NO_SCORES, DecisionSample
 from evenhand.groups.engine import measure_sample
 from evenhand.groups.kept import KeptDecisions
-from evenhand.groups.labels import measure_recorded_labels, size_groups
+from evenhand.groups.labels import measure_recorded_labels
 from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
 from evenhand.groups.numbers import measure_recorded_numbers
 from evenhand.groups.proxies.rates import measure_proxies
@@ -68,9 +68,8 @@ def measure_groups(
         DataError: There are no true labels.
     """
     started = time.perf_counter()
-    config = GroupConfig.of(config, settings)
-    names = people.schema.protected if config.protected is None else config.protected
-    memberships = group_people(people, names)
+    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
+    memberships = group_people(people, config.protected)
     true_labels = people.true_labels  # raises before the model is queried
     (progress or ignore_progress)("querying the model about all people in the data", 0.0)
     reply = ask_people(scorer, people.individuals) if reply is None else reply
@@ -110,20 +109,19 @@ def measure_recorded(
     if isinstance(decisions, RecordedNumbers):
         return measure_recorded_numbers(decisions, config, metrics)
     if isinstance(decisions, RecordedLabels):
-        return size_groups(measure_recorded_labels(decisions, config))
-    people, risks = decisions.people, decisions.risks
+        return measure_recorded_labels(decisions, config)
+    people = decisions.people
     if people.counts is not None:
         _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
-    names = people.schema.names if config.protected is None else config.protected
     true_labels = None if people.labels is None else people.true_labels
-    memberships = group_people(people, names)
+    memberships = group_people(people, config.with_default(people.schema.names).protected)
     return measure_people(
         DecidedPeople(memberships, decisions.selected, true_labels, decisions.scores, decisions.weights, people.counts),
         config,
         metrics,
         started,
         favourable=str(people.schema.target.favourable),
-        risks=risks,
+        risks=decisions.risks,
         threshold=decisions.threshold,
         probabilities=decisions.memberships,
     )

@@ -18,7 +18,7 @@ SMALL = 30
 """Default of the minimum group size for gaps."""
 
 
-def _optional(default: Any) -> Any:
+def optional(default: Any) -> Any:
     """Build a field that is left out of the JSON if it is empty."""
     return Field(default, exclude_if=lambda value: not value)
 
@@ -60,7 +60,7 @@ class Group(NamedGroup):
             ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``;
             for grades above the lowest also ``at_least``, the share assigned this or a higher grade.
         confusion: Number of people by true label (rows) and assigned label (columns), in the order of
-            ``LabelMetrics.labels``. Empty without true labels.
+            ``LabelSet.labels``. Empty without true labels.
     """
 
     size: int
@@ -68,8 +68,8 @@ class Group(NamedGroup):
     small: bool
     metrics: dict[str, Quantity] = Field(default_factory=dict)
     label_coverage: LabelCoverage | None = None
-    rates: dict[str, dict[str, Quantity]] = _optional({})
-    confusion: tuple[tuple[int, ...], ...] = _optional(())
+    rates: dict[str, dict[str, Quantity]] = optional({})
+    confusion: tuple[tuple[int, ...], ...] = optional(())
 
     def numbers(self) -> Iterator[tuple[str, str, Quantity]]:
         """Yield the label, name and value of all metrics; the label is empty for metrics over all labels."""
@@ -123,8 +123,8 @@ class Gap(ResultPart):
     by_group: dict[str, Observed] = Field({})
     not_assessable: dict[str, int] = Field({})
     caution: str = ""
-    label: str = _optional("")
-    largest_at: str = _optional("")
+    label: str = optional("")
+    largest_at: str = optional("")
 
     def without_counts(self, groups: Collection[str]) -> Self:
         """Remove the denominators of the given groups, unless they count all people of the group."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 from pydantic import field_validator
 
 from evenhand.core.config import Assignments, Config, setting
@@ -31,6 +34,10 @@ class GroupConfig(Config):
         "shorter intervals",
     )
     seed: int = setting(0, "random seed of bootstraps", ge=0)
+
+    def with_default(self, protected: Sequence[str]) -> Self:
+        """Return a copy that groups by the given attributes, unless attributes are set."""
+        return self if self.protected is not None else self.model_copy(update={"protected": tuple(protected)})
 
     @field_validator("protected")
     @classmethod

@@ -119,7 +119,7 @@ def measure_sample(
     overall: Mapping[str, Quantity] | None = None,
     **fields: Any,
 ) -> GroupMetrics:
-    """Build the group metrics of decisions with a favourable label, or of numeric decisions.
+    """Build the group metrics of decisions, labels or numbers.
 
     Args:
         sample: Decisions.
@@ -139,6 +139,8 @@ def measure_sample(
         effective_size=everyone.effective_size,
         min_group_size=config.min_group_size,
         overall={**everyone.metrics, **(overall or {}), **measured},
+        overall_rates=everyone.rates,
+        overall_confusion=everyone.confusion,
         label_coverage=everyone.label_coverage,
         breakdowns=break_down(sample, config, custom),
         calibration=tuple(calibrate(sample, config.confidence)),

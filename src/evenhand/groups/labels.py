@@ -12,14 +12,13 @@ import numpy as np
 
 from evenhand.core.typing import Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.breakdown import Group
 from evenhand.groups.cells import CellSample
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.engine import GroupCounts, break_down
+from evenhand.groups.engine import GroupCounts, measure_sample
 from evenhand.groups.estimators import Computed, Estimator, Rate
 from evenhand.groups.label_coverage import count_labels
 from evenhand.groups.membership import DecidedPeople, group_people
-from evenhand.groups.result import GroupMetrics, LabelMetrics
+from evenhand.groups.result import GroupMetrics, LabelSet
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
@@ -41,7 +40,7 @@ def measure_labels(
     weights: PeopleWeights | None = None,
     reply: Reply | None = None,
     **settings: Any,
-) -> LabelMetrics:
+) -> GroupMetrics:
     """Measure one-vs-rest rates and confusion matrices of predicted labels by group.
 
     Args:
@@ -56,12 +55,10 @@ def measure_labels(
         OptionError: No attribute is protected, or the model predicts a label that the order lacks.
         DataError: There are no true labels.
     """
-    started = time.perf_counter()
-    config = GroupConfig.of(config, settings)
+    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
     target = people.schema.target
     if people.labels is None or target.values is None:
         raise DataError(f"the data has no column {target.name!r} with the true labels")
-    names = people.schema.protected if config.protected is None else config.protected
     labels = [*target.values, *(label for label in scorer.classes if label not in target.values)]
     if target.kind == "ordinal" and len(labels) > len(target.values):
         raise OptionError(
@@ -70,49 +67,43 @@ def measure_labels(
         )
     positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
     decided = positions[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
-    return _measure(people, decided, labels, names, weights, config, started)
+    return measure_recorded_labels(RecordedLabels(people, decided, weights=weights), config, labels)
 
 
-def measure_recorded_labels(decisions: RecordedLabels, config: GroupConfig) -> LabelMetrics:
+def measure_recorded_labels(
+    decisions: RecordedLabels, config: GroupConfig, labels: Sequence[Value] | None = None
+) -> GroupMetrics:
     """Measure one-vs-rest rates of recorded labels by group, and confusion matrices if true labels are known.
 
     Args:
         decisions: Labels and people.
         config: Settings. By default, people are grouped by all attributes.
+        labels: All labels. Default: those of the target.
 
     Raises:
         OptionError: An attribute is a real number.
     """
-    people, started = decisions.people, time.perf_counter()
-    names = people.schema.names if config.protected is None else config.protected
-    labels = people.schema.target.values or ()
-    return _measure(people, decisions.decided, labels, names, decisions.weights, config, started)
-
-
-def size_groups(labels: LabelMetrics) -> GroupMetrics:
-    """Build group metrics with the sizes of the groups and the labels only, for labels without a favourable one."""
-    fields = ("values", "size", "effective_size", "small")
-    return GroupMetrics(
-        people=labels.people,
-        weights=labels.weights,
-        effective_size=labels.effective_size,
+    started = time.perf_counter()
+    people, decided, truth = decisions.people, decisions.decided, decisions.people.labels
+    target = people.schema.target
+    labels, ordered = labels or target.values or (), target.kind == "ordinal"
+    if ordered and target.favourable == labels[0]:  # the order lists the best grade first
+        highest = len(labels) - 1
+        labels, decided = labels[::-1], highest - decided
+        truth = None if truth is None else np.where(truth < 0, -1, highest - truth)
+    texts = tuple(map(str, labels))
+    memberships = group_people(people, config.with_default(people.schema.names).protected)
+    scores = decided.astype(np.float64)
+    columns = DecidedPeople(memberships, decided, truth, scores, decisions.weights, people.counts)
+    sample = LabelSample.tabulate(columns, len(texts), names=texts, ordered=ordered)
+    return measure_sample(
+        sample,
+        columns,
+        config,
+        None,
+        started=started,
         favourable=NEITHER,
-        min_group_size=labels.min_group_size,
-        overall={},
-        breakdowns=tuple(
-            breakdown.model_copy(
-                update={
-                    "groups": tuple(
-                        Group(**{name: getattr(group, name) for name in fields}) for group in breakdown.groups
-                    ),
-                    "gaps": (),
-                }
-            )
-            for breakdown in labels.breakdowns
-        ),
-        labels=labels,
-        seed=labels.seed,
-        seconds=labels.seconds,
+        label_set=LabelSet(target=target.name, labels=texts, ordered=ordered),
     )
 
 
@@ -199,41 +190,4 @@ def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
         ", with every true label among them",
         np.asarray((n > 0).all(axis=1)),
         weighting=accuracy.weighting,
-    )
-
-
-def _measure(
-    people: People,
-    decided: Integers,
-    labels: Sequence[Value],
-    names: Sequence[str],
-    weights: PeopleWeights | None,
-    config: GroupConfig,
-    started: float,
-) -> LabelMetrics:
-    target, truth = people.schema.target, people.labels
-    ordered = target.kind == "ordinal"
-    if ordered and target.favourable == labels[0]:  # the order lists the best grade first
-        highest = len(labels) - 1
-        labels, decided = labels[::-1], highest - decided
-        truth = None if truth is None else np.where(truth < 0, -1, highest - truth)
-    texts = tuple(map(str, labels))
-    columns = DecidedPeople(
-        group_people(people, names), decided, truth, decided.astype(np.float64), weights, people.counts
-    )
-    sample = LabelSample.tabulate(columns, len(texts), names=texts, ordered=ordered)
-    everyone = sample.describe(config)
-    return LabelMetrics(
-        people=len(people),
-        weights=None if weights is None else weights.name,
-        effective_size=everyone.effective_size,
-        target=target.name,
-        labels=texts,
-        ordered=ordered,
-        min_group_size=config.min_group_size,
-        overall=everyone,
-        label_coverage=everyone.label_coverage,
-        breakdowns=break_down(sample, config),
-        seed=config.seed,
-        seconds=time.perf_counter() - started,
     )

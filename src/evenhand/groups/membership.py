@@ -165,7 +165,7 @@ def number_combinations(columns: Sequence[tuple[Integers, int]]) -> tuple[Intege
     return combined, keys
 
 
-def group_people(people: People, names: Sequence[str]) -> tuple[Membership, ...]:
+def group_people(people: People, names: Sequence[str] | None) -> tuple[Membership, ...]:
     """Compute the groups of people by each of the given attributes.
 
     Raises:

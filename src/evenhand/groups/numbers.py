@@ -62,14 +62,12 @@ def measure_numbers(
         OptionError: No attribute is protected, or one is a real number.
         DataError: There are no true values.
     """
-    started = time.perf_counter()
-    config = GroupConfig.of(config, settings)
+    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
     if people.numbers is None:
         raise DataError(f"the data has no column {people.schema.target.name!r} with the true values")
     (progress or ignore_progress)("querying the model about all people in the data", 0.0)
     decided = ask_numbers(regressor, people.individuals)
-    names = people.schema.protected if config.protected is None else config.protected
-    return _measure(RecordedNumbers(people, decided, weights=weights), names, config, metrics, started)
+    return measure_recorded_numbers(RecordedNumbers(people, decided, weights=weights), config, metrics)
 
 
 def measure_recorded_numbers(numbers: RecordedNumbers, config: GroupConfig, metrics: Metrics | None) -> GroupMetrics:
@@ -83,8 +81,22 @@ def measure_recorded_numbers(numbers: RecordedNumbers, config: GroupConfig, metr
     Raises:
         OptionError: An attribute is a real number.
     """
-    names = numbers.people.schema.names if config.protected is None else config.protected
-    return _measure(numbers, names, config, metrics, time.perf_counter())
+    started = time.perf_counter()
+    decided, truth, schema = numbers.decided, numbers.people.numbers, numbers.people.schema
+    memberships = group_people(numbers.people, config.with_default(schema.names).protected)
+    people = DecidedPeople(memberships, decided, truth, weights=numbers.weights)
+    sample = NumberSample(memberships, decided, truth, people.sample_weight, float(np.median(decided)))
+    kept = {name: values for name, values in sample.values.items() if name in ("mean", "mean_residual")}
+    return measure_sample(
+        sample,
+        people,
+        config,
+        metrics,
+        started=started,
+        favourable=str(schema.target.favourable),
+        outcome=NumberOutcome(name=schema.target.name, unit=schema.target.unit),
+        kept=KeptDecisions.keep(people, kept) if config.keep_decisions else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -186,25 +198,3 @@ class OrderedParts:
             )
 
         return compute
-
-
-def _measure(
-    numbers: RecordedNumbers, names: Sequence[str], config: GroupConfig, metrics: Metrics | None, started: float
-) -> GroupMetrics:
-    target = numbers.people.schema.target
-    people = DecidedPeople(
-        group_people(numbers.people, names), numbers.decided, numbers.people.numbers, weights=numbers.weights
-    )
-    median = float(np.median(numbers.decided))
-    sample = NumberSample(people.memberships, numbers.decided, numbers.people.numbers, people.sample_weight, median)
-    kept = {name: values for name, values in sample.values.items() if name in ("mean", "mean_residual")}
-    return measure_sample(
-        sample,
-        people,
-        config,
-        metrics,
-        started=started,
-        favourable=str(target.favourable),
-        outcome=NumberOutcome(name=target.name, unit=target.unit),
-        kept=KeptDecisions.keep(people, kept) if config.keep_decisions else None,
-    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.breakdown import SMALL, Breakdown, Group, describe_left_out
+from evenhand.groups.breakdown import SMALL, Breakdown, describe_left_out, optional
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.groups.proxies.result import ProxyRates
@@ -48,6 +48,30 @@ class NumberOutcome(ResultPart):
 
     name: str
     unit: str | None = None
+
+
+class LabelSet(ResultPart):
+    """Several labels or grades, each of which is compared with all others.
+
+    Attributes:
+        target: Column of the labels.
+        labels: All labels; grades worst first.
+        ordered: Whether the labels are grades.
+    """
+
+    target: str
+    labels: tuple[str, ...]
+    ordered: bool
+
+    @property
+    def share(self) -> str:
+        """Name of the main rate of a label."""
+        return "at_least" if self.ordered else "label_share"
+
+    @property
+    def gap(self) -> str:
+        """Name of the main gap."""
+        return "cut_difference" if self.ordered else "label_share_difference"
 
 
 class GroupedResult(Result):
@@ -134,38 +158,13 @@ class GroupedResult(Result):
         return pd.DataFrame(rows, columns=columns)
 
 
-class LabelMetrics(GroupedResult):
-    """Metrics of several labels or grades by group.
-
-    Attributes:
-        target: Column of the labels.
-        labels: All labels; grades worst first.
-        ordered: Whether the labels are grades.
-        overall: All people together.
-    """
-
-    chart = "groups.plot_labels"
-    kind: Literal["labels"] = "labels"
-    target: str
-    labels: tuple[str, ...]
-    ordered: bool
-    overall: Group
-
-    def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the metrics of all people and of each group, then the gaps."""
-        yield from self._measured_numbers(self.overall.metrics)
-
-    def document(self) -> Document:
-        """Build a document with the gaps, then the labels of each group."""
-        return self._write_document("evenhand.groups.wording.labels")
-
-
 class GroupMetrics(GroupedResult):
     """Group metrics of a model, or of recorded decisions.
 
     Attributes:
         favourable: Favourable label; for numbers ``higher`` or ``lower``.
         overall: Metrics of all people, as in ``Group``, and ``auc`` if there are scores and true labels.
+        overall_rates, overall_confusion: Rates of each label and confusion matrix of all people, as in ``Group``.
         calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
             the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
@@ -176,14 +175,17 @@ class GroupMetrics(GroupedResult):
         outcome: Numeric decisions; None for labels.
         proxies: Rates of groups whose membership is known only as a probability, such as race inferred from name and
             address.
-        labels: Metrics of each label. None if one label is favourable and the labels are unordered. If no label is
-            favourable, there are no other metrics.
+        label_set: Labels, if each of them is compared with all others. If so, there are no metrics of a favourable
+            label.
+        grades: Metrics of each grade, if the labels are ordered and one is favourable.
     """
 
     chart = "groups.plot_groups"
     kind: Literal["groups"] = "groups"
     favourable: str
     overall: dict[str, Quantity]
+    overall_rates: dict[str, dict[str, Quantity]] = optional({})
+    overall_confusion: tuple[tuple[int, ...], ...] = optional(())
     calibration: tuple[CalibrationBin, ...] = ()
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
@@ -192,20 +194,21 @@ class GroupMetrics(GroupedResult):
     thresholds: ThresholdCurves | None = None
     outcome: NumberOutcome | None = None
     proxies: tuple[ProxyRates, ...] = ()
-    labels: LabelMetrics | None = None
+    label_set: LabelSet | None = None
+    grades: GroupMetrics | None = None
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the metrics of all people and of each group, then the gaps between groups."""
         yield from self._measured_numbers(self.overall)
-        if self.labels is not None:
-            yield from self.labels.numbers()
+        if self.grades is not None:
+            yield from self.grades.numbers()
         for proxies in self.proxies:
             yield from proxies.numbers(self.min_group_size)
 
     @property
-    def by_label(self) -> LabelMetrics | None:
-        """Metrics of each label if no label is favourable; otherwise None."""
-        return None if self.overall else self.labels
+    def labels(self) -> GroupMetrics | None:
+        """Metrics of each label; None if one label is favourable and the labels are unordered."""
+        return self.grades if self.label_set is None else self
 
     def _small_groups_hidden(self) -> dict[str, Any]:
         calibration = tuple(part for part in self.calibration if part.n >= self.min_group_size)
@@ -213,12 +216,12 @@ class GroupMetrics(GroupedResult):
 
     def document(self) -> Document:
         """Build a document with the gaps between groups, then the metrics of each group."""
-        if self.by_label is not None:
-            return self.by_label.document()
-        return self._write_document("evenhand.groups.wording.rates")
+        return self._write_document(f"evenhand.groups.wording.{'rates' if self.label_set is None else 'labels'}")
 
     def to_frame(self) -> pd.DataFrame:
-        """Build a data frame with one row per group and metric: by, group, size, metric, kind, value, low, high."""
-        if self.by_label is not None:
-            return self.by_label.to_frame()
-        return super().to_frame().drop(columns="label")
+        """Build a data frame with one row per group, label (of several labels) and metric.
+
+        Columns: by, group, size, label, metric, kind, value, low, high.
+        """
+        frame = super().to_frame()
+        return frame.drop(columns="label") if self.label_set is None else frame

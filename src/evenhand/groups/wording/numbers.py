@@ -47,7 +47,7 @@ def number_sentences(result: GroupMetrics) -> list[str]:
             f"{low.size:,} people{weighted_by(result)})."
         )
 
-    return gap_sentences(result.breakdowns, lambda breakdown: breakdown.gap("mean_difference"), describe)
+    return gap_sentences(result.breakdowns, "mean_difference", describe)
 
 
 def number_answers(result: GroupMetrics) -> Iterator[Metric]:

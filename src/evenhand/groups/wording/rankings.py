@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from evenhand.core.document import (
     Block,
@@ -17,7 +17,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_level, join_names
-from evenhand.groups.breakdown import Gap, Group
+from evenhand.groups.breakdown import Gap
 from evenhand.groups.rankings.measure import METHOD
 from evenhand.groups.rankings.result import RankingBreakdown, RankingResult
 from evenhand.groups.wording.tables import (
@@ -25,6 +25,7 @@ from evenhand.groups.wording.tables import (
     gap_table,
     group_table,
     metric_columns,
+    rate_column,
     small_group_notes,
     title_gap,
     title_metric,
@@ -150,9 +151,6 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
     def show(name: str, quantity: Quantity) -> ReportedNumber:
         return _show(breakdown, name, quantity)
 
-    def column(k: str, name: str) -> Callable[[Group], ReportedNumber | str]:
-        return lambda group: show(name, group.rates[k][name])
-
     yield Heading(f"By {by}", detail=True)
     yield Figure(
         "selection over places",
@@ -173,7 +171,10 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
             f"Selection within the first {k:,} by {by}, {interval}{simultaneous}",
             result,
             breakdown,
-            {title_metric(name): column(str(k), name) for name in ("selection_rate", "representation_ratio")},
+            {
+                title_metric(name): rate_column(str(k), name, show)
+                for name in ("selection_rate", "representation_ratio")
+            },
         )
         for k in result.at
     )

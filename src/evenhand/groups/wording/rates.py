@@ -96,7 +96,7 @@ def build_document(result: GroupMetrics) -> Document:
 
 def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield the metrics of all people, then figures, gaps and metrics by each attribute, calibration and thresholds."""
-    yield overall_table(result, result.overall, unit_and_weights(result))
+    yield overall_table(result, unit_and_weights(result))
     for breakdown in result.breakdowns:
         yield from breakdown_blocks(result, breakdown, level=level)
     yield from proxy_blocks(result.proxies, weighted_by(result), level=level)

@@ -9,7 +9,7 @@ from evenhand.core.document import Column, Metric, Note, ReportedNumber, Table, 
 from evenhand.core.text import format_count, format_level, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import PREFIX, describe_selective, find_caution
-from evenhand.groups.result import GroupedResult, GroupMetrics, LabelMetrics
+from evenhand.groups.result import GroupedResult, GroupMetrics
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
 from evenhand.stats.quantity import (
     Quantity,
@@ -87,7 +87,7 @@ def advise(gap: Gap | None, errors: Gap | None, advice: tuple[str, str, str]) ->
 
 def gap_sentences(
     breakdowns: Sequence[Breakdown],
-    find_gap: Callable[[Breakdown], Gap | None],
+    gap_name: str,
     describe: Callable[[Gap, Group, Group], str],
 ) -> list[str]:
     """Describe the main gap, one sentence for each breakdown.
@@ -96,12 +96,12 @@ def gap_sentences(
 
     Args:
         breakdowns: Groups by each attribute.
-        find_gap: Function that returns the main gap.
+        gap_name: Name of the main gap.
         describe: Function of the gap, the highest group and the lowest group.
     """
     sentences = []
     for breakdown in breakdowns:
-        gap, groups = find_gap(breakdown), {group.label: group for group in breakdown.groups}
+        gap, groups = breakdown.gap(gap_name), {group.label: group for group in breakdown.groups}
         if gap is not None and not isinstance(gap.value, Unknown) and gap.value.value != 0:
             chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
             low = gap.value.low if isinstance(gap.value, Sampled) else gap.value.value
@@ -109,9 +109,9 @@ def gap_sentences(
     return [sentence for *_, sentence in sorted(sentences)]
 
 
-def label_notes(result: GroupMetrics | LabelMetrics) -> Iterator[Note]:
+def label_notes(result: GroupMetrics) -> Iterator[Note]:
     """Yield a caution if true labels (or numbers) are selective, for all people or by an attribute."""
-    truth = "number" if isinstance(result, GroupMetrics) and result.outcome is not None else "label"
+    truth = "label" if result.outcome is None else "number"
     cautions = {"everyone": find_caution(result.label_coverage)}
     if not cautions["everyone"]:
         cautions = {
@@ -162,20 +162,14 @@ def _describe_small(group: Group) -> str:
     return f"{group.label} ({people}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
 
 
-def overall_table(result: GroupedResult, metrics: Mapping[str, Quantity], suffix: str) -> Table:
-    """Build the table of the metrics of all people.
-
-    Args:
-        result: Metrics by group.
-        metrics: Metrics of all people, by name.
-        suffix: Unit and weights, as a suffix of the caption.
-    """
-    names = order_names(metrics)
+def overall_table(result: GroupMetrics, suffix: str) -> Table:
+    """Build the table of the metrics of all people. The suffix of the caption names the unit and the weights."""
+    names = order_names(result.overall)
     return Table(
         f"All people together, observed{suffix}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
-            TableRow((title_metric(name), show_metric(name, metrics[name])), result.label_caution(name))
+            TableRow((title_metric(name), show_metric(name, result.overall[name])), result.label_caution(name))
             for name in names
         ),
         usual="observed",
@@ -309,6 +303,11 @@ def metric_columns(
 
     names = order_names({name for group in breakdown.groups for name in group.metrics})
     return {title_metric(name): column(name) for name in names}
+
+
+def rate_column(label: str, name: str, show: ShowNumber = show_metric) -> Callable[[Group], ReportedNumber | str]:
+    """Build a column of ``group_table`` for a rate of a label."""
+    return lambda group: show(name, group.rates[label][name])
 
 
 def gap_answer(

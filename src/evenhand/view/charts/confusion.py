@@ -12,7 +12,7 @@ from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal
 if TYPE_CHECKING:
     from evenhand.genai.classifiers.confusion import ConfusionResult
     from evenhand.groups.breakdown import Group
-    from evenhand.groups.result import LabelMetrics
+    from evenhand.groups.result import GroupMetrics
 
 CELL_SIZE = 84
 """Width of a cell, unless names above it are wider or there is no room. Its height is half the width."""
@@ -58,18 +58,19 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     return finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)
 
 
-def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -> Spec:
+def draw_group_confusions(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
     """Draw the confusion matrix of every group by one attribute: rows are true labels, columns assigned labels.
 
     A cell is the share of its row, blue if the assigned label is the true one and orange otherwise; the number
     of people is below it if there is room. Only the most frequent true labels are drawn.
     """
     groups = [one for each in result.breakdowns if each.by == (by,) for one in each.groups if one.confusion]
-    largest = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS]
-    truly = [sum(row) for row in result.overall.confusion]
+    assert result.label_set is not None
+    largest, labels = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS], result.label_set.labels
+    truly = [sum(row) for row in result.overall_confusion]
     commonest = sorted(range(len(truly)), key=lambda i: -truly[i])[:MAX_LABELS]
     shown = [i for i in range(len(truly)) if i in commonest]
-    names = [result.labels[i] for i in shown]
+    names = [labels[i] for i in shown]
     beside = min(LABEL_NAME, math.ceil(max(map(text_width, names)))) + 44
     across = 1 if width < WIDE else min(len(largest), 3)
     side = min(LARGEST_CELL, ((width - 20 * (across - 1)) // across - beside) // len(names))

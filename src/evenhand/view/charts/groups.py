@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from evenhand.core.text import format_percent, format_significant
 from evenhand.groups.breakdown import Breakdown, Group
-from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
+from evenhand.groups.result import CalibrationBin, GroupMetrics
 from evenhand.groups.wording.rates import DRAWN, FOUR_FIFTHS
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value
@@ -43,8 +43,8 @@ def plot_groups(result: GroupMetrics) -> Spec | RowChart:
     """
     if result.outcome is not None:
         return draw_overview(result)
-    if result.by_label is not None:
-        return plot_labels(result.by_label)
+    if result.label_set is not None:
+        return plot_labels(result)
     return draw_groups(result)
 
 
@@ -103,16 +103,16 @@ def _round_numbers(values: Sequence[float]) -> list[str]:
     return [format_significant(value) for value in values]
 
 
-def plot_labels(result: LabelMetrics) -> Spec | RowChart:
+def plot_labels(result: GroupMetrics) -> Spec | RowChart:
     """Draw the confusion matrix of each group, by attribute. Without true labels, draw the shares of the labels."""
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
-    if not result.overall.confusion:
+    if not result.overall_confusion:
         return together(draw_label_shares(result, name) for name in single)
     drawn = [draw_group_confusions(result, name) for name in single]
     return stack_charts(drawn, "True and assigned labels of each group.")
 
 
-def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
+def draw_label_shares(result: GroupMetrics, by: str) -> RowChart:
     """Draw the share of each group that is assigned each label, or at least each grade.
 
     Args:
@@ -120,23 +120,27 @@ def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
         by: the attributes, joined by `` x ``.
     """
     breakdown = next(one for one in result.breakdowns if " x ".join(one.by) == by)
-    everybody = result.overall
-    names = list(result.labels[1:]) if result.ordered else list(result.labels)
-    largest = sorted(names, key=lambda name: -(quantity_value(_label_share(everybody, name)) or 0.0))[:MOST_LABELS]
+    everybody, label_set = result.overall_rates, result.label_set
+    assert label_set is not None
+    share = label_set.share
+    names = list(label_set.labels[1:] if label_set.ordered else label_set.labels)
+    largest = sorted(names, key=lambda name: -(quantity_value(everybody[name][share]) or 0.0))[:MOST_LABELS]
     names = [name for name in names if name in largest]
     groups = sorted(breakdown.groups, key=lambda group: group.small)[:DRAWN]
     blocks = []
     for first in range(0, len(names), LABELS_A_ROW):
         part = names[first : first + LABELS_A_ROW]
-        rows = tuple(_group_row(group, tuple(_label_marks(group, name) for name in part)) for group in groups)
-        panels = tuple(Panel(WHOLE, f"at least {name}" if result.ordered else name) for name in part)
+        rows = tuple(
+            _group_row(group, tuple(_label_marks(group, group.rates[name][share]) for name in part)) for group in groups
+        )
+        panels = tuple(Panel(WHOLE, f"at least {name}" if label_set.ordered else name) for name in part)
         blocks.append(Block(rows=rows, panels=panels, headings=("people",), names=NAMES))
     said = "; ".join(
-        f"{group.label} {name} {format_percent(quantity_value(_label_share(group, name)) or 0.0)}"
+        f"{group.label} {name} {format_percent(quantity_value(group.rates[name][share]) or 0.0)}"
         for group in groups
         for name in names
     )
-    return RowChart(f"Shares of {result.target} by {by}: {said}.", tuple(blocks))
+    return RowChart(f"Shares of {label_set.target} by {by}: {said}.", tuple(blocks))
 
 
 def _group_row(group: Group, marks: tuple[tuple[Mark, ...], ...]) -> Row:
@@ -144,12 +148,7 @@ def _group_row(group: Group, marks: tuple[tuple[Mark, ...], ...]) -> Row:
     return Row(group.label, marks, (size,), f"{size} people", role=role)
 
 
-def _label_share(group: Group, name: str) -> Quantity:
-    return group.rates[name].get("at_least", group.rates[name]["label_share"])
-
-
-def _label_marks(group: Group, name: str) -> tuple[Mark, ...]:
-    share = _label_share(group, name)
+def _label_marks(group: Group, share: Quantity) -> tuple[Mark, ...]:
     if isinstance(share, Unknown):
         return ()
     return (dot_for(share, "faint" if group.small else "same", filled=not group.small),)

@@ -55,7 +55,7 @@ def _marks(quantity: Known) -> tuple[Dot, Label]:
 
 def plot_audit(audit: AuditResult) -> Spec | RowChart:
     """Draw group metrics above flip rates, or means for numbers, or confusion matrices for labels."""
-    if audit.groups.outcome is not None or audit.groups.by_label is not None:
+    if audit.groups.outcome is not None or audit.groups.label_set is not None:
         return plot_groups(audit.groups)
     flips = [] if audit.individual is None else [draw_flips(audit.individual)]
     return together([draw_groups(audit.groups), *flips])
