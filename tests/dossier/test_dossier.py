@@ -78,6 +78,7 @@ def test_words_that_mean_selected_and_numbers_that_are_words():
 
 GOOD = pd.DataFrame({"sex": ["Male", "Female"] * 30, "selected": [1, 0, 1, 1] * 15, "job": "a"})
 TEXT = GOOD.astype(str)
+OTHER = {"sex": {"column": "sex", "categories": ["Male", "Female", "X"]}}
 SCORE = {"column": "selected", "kind": "score"}
 CLASSES = {"column": "selected", "kind": "classes", "classes": ["1", "2"]}
 
@@ -88,6 +89,14 @@ def changed(frame, row, column, value):
     return frame
 
 
+def at(row, value, column="selected"):
+    return {"column": column, "value": value, "row": row}
+
+
+def without(category, reason):
+    return {"exclude": [{"by": "sex", "category": category, "why": reason}]}
+
+
 @pytest.mark.parametrize(
     ("code", "frame", "settings", "place"),
     [
@@ -95,55 +104,17 @@ def changed(frame, row, column, value):
         ("no-column", GOOD, {"outcome": {"column": "hired"}}, {"column": "hired"}),
         ("no-column", GOOD, {"strata": "region"}, {"column": "region"}),
         ("no-outcomes", GOOD.assign(selected=None), {}, {"column": "selected"}),
-        ("unlisted-category", changed(GOOD, 7, "sex", "X"), {}, {"column": "sex", "value": "X", "row": 7}),
-        ("unlisted-class", TEXT, {"outcome": CLASSES}, {"column": "selected", "value": "0", "row": 2}),
-        (
-            "not-a-decision",
-            changed(TEXT, 3, "selected", "maybe"),
-            {},
-            {"column": "selected", "value": "maybe", "row": 3},
-        ),
-        (
-            "not-a-number",
-            changed(TEXT, 4, "selected", "inf"),
-            {"outcome": SCORE},
-            {"column": "selected", "value": "inf", "row": 4},
-        ),
-        (
-            "not-a-number",
-            changed(TEXT, 4, "selected", "nan"),
-            {"outcome": SCORE},
-            {"column": "selected", "value": "nan", "row": 4},
-        ),
+        ("unlisted-category", changed(GOOD, 7, "sex", "X"), {}, at(7, "X", "sex")),
+        ("unlisted-class", TEXT, {"outcome": CLASSES}, at(2, "0")),
+        ("not-a-decision", changed(TEXT, 3, "selected", "maybe"), {}, at(3, "maybe")),
+        ("not-a-number", changed(TEXT, 4, "selected", "inf"), {"outcome": SCORE}, at(4, "inf")),
+        ("not-a-number", changed(TEXT, 4, "selected", "nan"), {"outcome": SCORE}, at(4, "nan")),
         ("no-stratum", changed(GOOD, 5, "job", ""), {"strata": "job"}, {"column": "job", "row": 5}),
         ("no-such-category", GOOD, {"reference": {"sex": "X"}}, {"column": "sex", "category": "X"}),
-        (
-            "no-such-category",
-            GOOD,
-            {"exclude": [{"by": "sex", "category": "X", "why": "few"}]},
-            {"category": ["X"]},
-        ),
-        (
-            "empty-reference",
-            GOOD,
-            {
-                "reference": {"sex": "X"},
-                "attributes": {"sex": {"column": "sex", "categories": ["Male", "Female", "X"]}},
-            },
-            {"column": "sex", "category": "X"},
-        ),
-        (
-            "exclusion-without-reason",
-            GOOD,
-            {"exclude": [{"by": "sex", "category": "Male", "why": " "}]},
-            {"category": ["Male"]},
-        ),
-        (
-            "not-below-2-percent",
-            GOOD,
-            {"exclude": [{"by": "sex", "category": "Male", "why": "few"}]},
-            {"category": ["Male"]},
-        ),
+        ("no-such-category", GOOD, without("X", "few"), {"category": ["X"]}),
+        ("empty-reference", GOOD, {"reference": {"sex": "X"}, "attributes": OTHER}, {"column": "sex", "category": "X"}),
+        ("exclusion-without-reason", GOOD, without("Male", " "), {"category": ["Male"]}),
+        ("not-below-2-percent", GOOD, without("Male", "few"), {"category": ["Male"]}),
         ("proxy-in-ll144", GOOD, {"proxy": {"surname": "name", "tables": {"surname": "names.csv"}}}, {}),
         ("audit-date-in-future", GOOD, {"audit": {"date": "2026-11-24"}}, {}),
     ],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.dossier import DossierConfig, DossierResult, compile_dossier
+from evenhand.dossier import compile_dossier
 from evenhand.errors import DossierError, OptionError
 
 TODAY = dt.date(2026, 11, 23)
@@ -177,10 +177,3 @@ def test_a_word_has_one_meaning(outcome):
 def test_a_category_key_has_one_category():
     with pytest.raises(OptionError):
         compiled(["1", "2"], [1, 0], categories={1: "Female", "1.0": "Male"})
-
-
-def test_a_result_of_an_earlier_version_is_read_without_words():
-    result = compiled(["F", "M"], [1, 0])
-    earlier = result.model_copy(update={"outcome_words": None})
-    assert DossierResult.from_json(earlier.to_json()).outcome_words is None
-    assert DossierConfig.model_validate(result.config.model_dump()) == result.config

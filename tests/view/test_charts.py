@@ -232,11 +232,6 @@ def test_identifiers_in_drawings_are_told_apart():
         assert f"url(#{identifier})" in drawing
 
 
-def test_the_same_chart_gives_the_same_drawing():
-    first, second = (to_svg(draw_flips(FULL.individual).spec, name="one") for _ in range(2))
-    assert first == second
-
-
 def test_dark_pages_repaint_every_role():
     style = dark_stylesheet()
     assert LIGHT.keys() == DARK.keys()
