@@ -31,25 +31,10 @@ def observed(value, n=400, half=0.05):
 
 
 def compared(name, before, after, part="asked", better_if="down", verdict="better"):
-    change = Change(
-        value=after - before,
-        low=after - before - 0.01,
-        high=after - before + 0.01,
-        confidence=0.99,
-        n=400,
-        method="by hand",
-    )
-    return ComparisonLine(
-        part=part,
-        name=name,
-        of="",
-        words=f"the {name}",
-        before=observed(before),
-        after=observed(after),
-        change=change,
-        better_if=better_if,
-        verdict=verdict,
-    )
+    moved = after - before
+    change = Change(value=moved, low=moved - 0.01, high=moved + 0.01, confidence=0.99, n=400, method="by hand")
+    sides = {"before": observed(before), "after": observed(after), "better_if": better_if}
+    return ComparisonLine(part=part, name=name, of="", words=f"the {name}", change=change, verdict=verdict, **sides)
 
 
 def candidate(method, accuracy, harm, **more):

@@ -90,7 +90,7 @@ def _shift(model):
     return model.network_.bias + np.sum(lines, axis=0)
 
 
-@pytest.mark.parametrize("method", ["erm", "diffdp", "hsic", "laftr", "prejudice-remover"])
+@pytest.mark.parametrize("method", ["erm", "diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing"])
 def test_the_same_seed_gives_the_same_bits(german, method):
     schema, frame, labels = german
     individuals, rows = encode(schema, frame).individuals, labels.to_numpy()

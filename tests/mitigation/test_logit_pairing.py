@@ -19,7 +19,6 @@ from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.counterfactual import LogitPairing, draw_assignments, draw_people
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
-from evenhand.models.additive.network import network_fingerprint
 from evenhand.schema import People, Schema
 
 
@@ -81,7 +80,7 @@ def test_people_who_are_not_in_the_data_count_too() -> None:
     assert pairing.penalty(network, poor, network.logits(poor.features)).item() > 0
 
 
-def test_fewer_decisions_flip_and_the_same_bits_come_again() -> None:
+def test_fewer_decisions_flip() -> None:
     schema = loans(ages=30)  # too many assignments to take all of them at every step
     rows, labels = applicants(schema)
     people = People(schema, rows, labels.astype(np.int64), np.arange(len(rows)), None)
@@ -92,8 +91,6 @@ def test_fewer_decisions_flip_and_the_same_bits_come_again() -> None:
     assert harm.size(plain, people) > 0.15
     assert harm.size(made, people) < 0.2 * harm.size(plain, people)
     assert (made.predict(rows) == labels).mean() > 0.75
-    again = FairClassifier("logit-pairing", strength=3.0, **settings).fit(rows, labels).network_
-    assert network_fingerprint(again) == network_fingerprint(made)
 
 
 def test_needs_somebody_to_compare() -> None:
