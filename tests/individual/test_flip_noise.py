@@ -143,7 +143,6 @@ def test_a_model_that_ignores_sex_does_not_flip(chance, repeats):
         result = measure(noisy(lambda frame: chance, seed), people(400, seed), repeats=repeats, samples=2000, seed=seed)
         for rate in result.rates:
             assert rate.flips <= 0.01 * rate.repeats.differed  # 0 but for one in a hundred coins
-            assert (rate.unrepeated > 0) <= (rate.noise is not None)
         assert all(profile.worse.label != profile.better.label for profile in result.examples)
         assert chance > 0.3 or not result.examples
 
@@ -166,7 +165,7 @@ def test_a_real_dependence_is_found_behind_rare_noise(chance):
     assert len(result.examples) > 0
 
 
-def test_noise_found_in_flips_alone_stands_beside_the_rates():
+def test_noise_found_in_flips_alone_is_a_caution():
     rng = np.random.default_rng(0)
     calls = 0
 
@@ -179,7 +178,6 @@ def test_noise_found_in_flips_alone_stands_beside_the_rates():
     result = measure(load_model(answer, SCHEMA), people(300), samples=3000)
     assert result.noise.changed == 0
     assert sum(rate.unrepeated for rate in result.rates) > 0
-    assert all(rate.noise is not None and rate.noise.people > 0 for rate in result.rates)
     (caution,) = noise_notes(result)
     assert caution.tone == "caution"
 

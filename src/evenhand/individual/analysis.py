@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -13,7 +13,7 @@ from pydantic import field_validator
 
 from evenhand.core.config import Config, setting
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.individual.examples import find_clearest
 from evenhand.individual.flips import (
@@ -21,13 +21,11 @@ from evenhand.individual.flips import (
     FlipAnswers,
     FlipRate,
     PersonFlips,
-    Variants,
     attribute_sets,
     build_variants,
-    find_flips,
     merge_by_unprotected,
 )
-from evenhand.individual.noise import MAX_REPEATED, FlipNoise, NoiseRecorder, rate_of
+from evenhand.individual.noise import NoiseRecorder, rate_of
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.white_box import WhiteBoxScorer, compare_labels
 from evenhand.models.ledger import find_ledger
@@ -35,8 +33,6 @@ from evenhand.models.noise import CHECKED, FreshScorer, RepeatCheck, can_vary, c
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
-from evenhand.schema.schema import Schema
-from evenhand.stats.quantity import Estimated
 
 Source: TypeAlias = Literal["data", "population"]
 
@@ -129,7 +125,7 @@ def measure_flips(
     sets = attribute_sets(config.protected)
     for protected in sets:
         people.schema.assignments(protected)  # refuse invalid sets before the first query
-    limit, allowance = TimeLimit.after(config.time_limit), _Allowance(scorer, config.budget)
+    limit, left = TimeLimit.after(config.time_limit), _allowance(scorer, config.budget)
     parts: list[tuple[tuple[str, ...], Source]] = [(names, source) for names in sets for source in individuals]
     noise, interrupted = None, False
     model, front = scorer, None
@@ -139,7 +135,7 @@ def measure_flips(
             noise = check_noise(
                 scorer,
                 individuals["data"],
-                most=int(min(CHECKED, CHECK_SHARE * allowance.left / 2)),
+                most=int(min(CHECKED, CHECK_SHARE * left() / 2)),
                 confidence=config.confidence,
                 limit=limit.share(CHECK_SHARE),
             )
@@ -150,37 +146,30 @@ def measure_flips(
     meter = _FlipMeter(model, front, people, population.name, config, rng)
     rates: list[FlipRate] = []
     examples: list[Profile] = []
-    reached: list[Floats] = []
     for step, (protected, source) in enumerate(parts):
         progress(f"flips with {' x '.join(protected)}, {source}", step / len(parts))
         share = 1 / (len(parts) - step)
         rows = individuals[source]
-        eligible = rows[_have_known_values(people.schema, rows, protected)]
+        declared = [people.schema.position(name) for name in protected if people.schema[name].unknown is not None]
+        known = rows[~np.isnan(rows[:, declared]).any(axis=1)]
         rate, violators, interrupted = meter.count(
-            eligible, protected, source, limit.share(share), allowance.share(share)
+            known, protected, source, limit.share(share), _allowance(scorer, left() * share)
         )
         if rate is not None:
-            reached.append(eligible)
-            rates.append(rate.model_copy(update={"unknown": len(rows) - len(eligible)}))
-            max_examples = config.examples - sum(set(example.better.values) == set(protected) for example in examples)
-            if not interrupted:
-                with suppress(BudgetError):  # the budget does not cover scores of examples
-                    examples += find_clearest(
-                        model,
-                        front,
-                        people,
-                        protected,
-                        violators,
-                        source=source,
-                        max_examples=max_examples,
-                        confidence=config.confidence,
-                    )
+            rates.append(rate.model_copy(update={"unknown": len(rows) - len(known)}))
         if interrupted:
             break
-    if not interrupted and any(rate.unrepeated for rate in rates):
-        for i, (measured, rows) in enumerate(zip(rates, reached, strict=True)):
-            if measured.noise is None:
-                rates[i] = measured.model_copy(update={"noise": meter.measure_noise(rows, measured, allowance)})
+        with suppress(BudgetError):  # the budget does not cover scores of examples
+            examples += find_clearest(
+                model,
+                front,
+                people,
+                protected,
+                violators,
+                source=source,
+                max_examples=config.examples - sum(set(item.better.values) == set(protected) for item in examples),
+                confidence=config.confidence,
+            )
     return IndividualResult(
         rates=tuple(rates),
         examples=tuple(examples),
@@ -206,26 +195,13 @@ def _some_variants(people: People, individuals: dict[Source, Floats], protected:
     return build_variants(distinct.individuals, columns, assignments)
 
 
-def _have_known_values(schema: Schema, individuals: Floats, protected: Sequence[str]) -> Booleans:
-    """Select the individuals (n, attributes) that have no protected value declared as unknown, shape (n,)."""
-    declared = [schema.position(name) for name in protected if schema[name].unknown is not None]
-    return np.asarray(~np.isnan(individuals[:, declared]).any(axis=1))
-
-
-class _Allowance:
-    """Remaining number of individuals within a budget and the ledger of the model."""
-
-    def __init__(self, scorer: Scorer, rows: float | None) -> None:
-        self._scorer, self._ledger = scorer, find_ledger(scorer)
-        self._until = np.inf if rows is None or self._ledger is None else self._ledger.sent + rows
-
-    @property
-    def left(self) -> float:
-        return np.inf if self._ledger is None else min(self._until - self._ledger.sent, self._ledger.left)
-
-    def share(self, part: float) -> _Allowance:
-        """Return a fraction of the remaining allowance."""
-        return _Allowance(self._scorer, self.left * part)
+def _allowance(scorer: Scorer, rows: float | None) -> Callable[[], float]:
+    """Return a function that computes the remaining number of individuals within a budget and the model's ledger."""
+    ledger = find_ledger(scorer)
+    if ledger is None:
+        return lambda: np.inf
+    until = np.inf if rows is None else ledger.sent + rows
+    return lambda: min(until - ledger.sent, ledger.left)
 
 
 @dataclass(frozen=True)
@@ -248,21 +224,22 @@ class _FlipMeter:
     config: FlipConfig
     rng: np.random.Generator
 
-    @property
-    def varies(self) -> bool:
-        """Whether flips count only if they repeat."""
-        return self.front is None and can_vary(self.model)
-
     def count(
-        self, individuals: Floats, protected: tuple[str, ...], source: Source, limit: TimeLimit, allowance: _Allowance
+        self,
+        individuals: Floats,
+        protected: tuple[str, ...],
+        source: Source,
+        limit: TimeLimit,
+        left: Callable[[], float],
     ) -> tuple[FlipRate | None, Floats, bool]:
-        """Count the flips of individuals (n, attributes) in random order, within a time limit and an allowance.
+        """Count the flips of individuals (n, attributes) in random order, within a time limit and a budget.
 
         Returns:
             The rate, None if a limit or an interrupt stopped the count before the first person; one individual per
             distinct profile that flips, (n, attributes); and whether an interrupt stopped the count.
         """
-        schema, model, varies = self.people.schema, self.model, self.varies
+        schema, model, confidence = self.people.schema, self.model, self.config.confidence
+        varies = self.front is None and can_vary(model)  # flips count only if they repeat
         recorder = NoiseRecorder(model, self.rng) if isinstance(model, FreshScorer) else None
         repeats = 1 if recorder is None else recorder.scorer.answers
         m = len(schema.assignments(protected))
@@ -279,7 +256,7 @@ class _FlipMeter:
         rows = max(1, max_rows // m)
         answers = FlipAnswers(schema, protected, distinct.individuals, varies=varies)
         flags, kinds = answers.flags, answers.kinds
-        at = queries = 0
+        at = queries = repeated_queries = 0
         interrupted = False
         counting = limit.share(COUNT_SHARE) if varies else limit
         # With rules, people have counterparts as well as published variants. A noisy model is queried once more.
@@ -294,7 +271,7 @@ class _FlipMeter:
         try:
             while at < len(flags) and not (at and counting.passed()):
                 reserved = reserve * np.count_nonzero(flags[:, :kinds])
-                affordable = int(min(rows, (allowance.left - reserved) / (cost + reserve * kinds)))
+                affordable = int(min(rows, (left() - reserved) / (cost + reserve * kinds)))
                 if affordable < 1:
                     break
                 variants, counterparts, flips = answers.add(slice(at, at + affordable), predict)
@@ -309,18 +286,14 @@ class _FlipMeter:
             interrupted = True
         flags[at:] = False
         single = flags.copy()
-        repeated_queries = 0
-        if varies:
-            try:
-                for sent, end in answers.confirm(
-                    model, confidence=self.config.confidence, left=lambda: allowance.left, limit=limit
-                ):
-                    repeated_queries += sent
-                    at = min(at, end)
-            except BudgetError:
-                at = min([at, *np.flatnonzero(single[:, :kinds].any(axis=1))[:1].tolist()])
-            except KeyboardInterrupt:
-                at, interrupted = 0, True
+        try:
+            for sent, end in answers.confirm(model, confidence=confidence, left=left, limit=limit) if varies else ():
+                repeated_queries += sent
+                at = min(at, end)
+        except BudgetError:
+            at = min([at, *np.flatnonzero(single[:, :kinds].any(axis=1))[:1].tolist()])
+        except KeyboardInterrupt:
+            at, interrupted = 0, True
         flags[at:] = False
         complete = at >= len(flags)
         # Only people before the first unanswered query count: they are a random sample.
@@ -329,7 +302,9 @@ class _FlipMeter:
             return None, individuals[:0], interrupted
         of = distinct.of[:reached]
         totals = PersonFlips(*flags[of].sum(axis=0).tolist())
-        population = self._population(source, complete=complete)
+        population = self.population
+        if source == "data":
+            population = "the people in the data" if complete else f"the {len(self.people):,} people in the data"
         sampled_from = None if source == "data" and complete else population
 
         def measure(column: int, n: int, **fields: Any) -> FlipRate:
@@ -339,13 +314,13 @@ class _FlipMeter:
                 tested=differed,
                 repeated=flips,
                 queries=repeated_queries,
-                confidence=self.config.confidence,
+                confidence=confidence,
             )
             return FlipRate(
                 over=source,
                 population=population,
                 protected=protected,
-                rate=rate_of(flips, n, self.config.confidence, sampled_from),
+                rate=rate_of(flips, n, confidence, sampled_from),
                 flips=flips,
                 n=n,
                 repeats=check if varies else None,
@@ -354,33 +329,9 @@ class _FlipMeter:
 
         counterfactual = None
         if schema.constrains_people:
-            n_compared, n_breaking = int(totals.compared), int(totals.breaking)
-            counterfactual = measure(
-                1,
-                n_compared,
-                without=reached - n_compared - n_breaking,
-                breaking=n_breaking,
-                implausible=int(totals.implausible),
-            )
-        noise = None if recorder is None else recorder.result(self.config.confidence, sampled_from)
+            n, breaking = int(totals.compared), int(totals.breaking)
+            without, implausible = reached - n - breaking, int(totals.implausible)
+            counterfactual = measure(1, n, without=without, breaking=breaking, implausible=implausible)
+        noise = None if recorder is None else recorder.result(confidence, sampled_from)
         rate = measure(0, reached, queries=queries, noise=noise, counterfactual=counterfactual)
         return rate, distinct.individuals[PersonFlips(*flags.T).flips], interrupted
-
-    def _population(self, source: Source, *, complete: bool) -> str:
-        if source == "population":
-            return self.population
-        return "the people in the data" if complete else f"the {len(self.people):,} people in the data"
-
-    def measure_noise(self, individuals: Floats, rate: FlipRate, allowance: _Allowance) -> FlipNoise | None:
-        """Measure the noise of a model that seemed deterministic. None if the budget does not cover it."""
-        schema, repeats = self.people.schema, self.config.repeats
-        recorder = NoiseRecorder(FreshScorer(self.model, repeats), self.rng)
-        cost = 2 * len(schema.assignments(rate.protected)) * repeats
-        variants = Variants.of(schema, rate.protected, individuals[: int(min(MAX_REPEATED, allowance.left // cost))])
-        variants = variants[np.flatnonzero(variants.plausible.sum(axis=1) > 1)]
-        labels = np.zeros(variants.plausible.shape, dtype=np.int64)
-        with suppress(BudgetError):
-            labels[variants.plausible] = recorder.scorer.predict(variants.counterparts[variants.plausible])
-            recorder.add(variants.counterparts, labels, variants.plausible, find_flips(labels, variants.plausible))
-        sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
-        return recorder.result(self.config.confidence, sampled_from)
