@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_limits
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.individual import search
-from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.methods.choice import METHODS, load_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
@@ -107,7 +106,7 @@ class CountingOracle(Oracle):
     """
 
     def __init__(self, bench: FairnessBenchmark) -> None:
-        super().__init__(bench.model, bench.space, FindingCollector(bench.space, 2))
+        super().__init__(bench.model, bench.space)
         self.tried = self.flipped = 0
         self.own: Integers | None = None
         self.arrived: list[tuple[Integers, Integers]] = []
@@ -425,7 +424,7 @@ def _summarize(similar: Floats) -> Values:
 
 
 def _own_estimate(bench: FairnessBenchmark) -> Callable[[Floats, Integers], Floats]:
-    oracle = Oracle(bench.model, bench.space, FindingCollector(bench.space, 2))
+    oracle = Oracle(bench.model, bench.space)
     slopes = estimate_slopes(oracle, 1.0)
     return lambda at, under: slopes(at, under, oracle.scores_at(at, under))
 

@@ -13,7 +13,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import evenhand
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
-from evenhand.individual.search.save import replay_profiles
+from evenhand.individual.search.save import replay_cases
+from evenhand.schema import People
 from serving import serving
 
 REFUSED = "Prefer not to say"
@@ -172,8 +173,7 @@ def test_saved_tests_ask_about_the_people_that_the_search_found(audited, found, 
         asked.append(given)
         return model.predict(given)
 
-    decided = replay_profiles(again, saved["SCHEMA"], saved["CASES"], saved["PROTECTED"])
-    assert all(len(set(labels.values())) == 2 for labels in decided)
+    assert all(len(set(labels)) == 2 for labels in replay_cases(again, saved["SCHEMA"], saved["CASES"]))
     assert [*asked[-1][["id", "applied", "text"]].drop_duplicates().itertuples(index=False)] == [
         tuple(frame[["id", "applied", "text"]].iloc[0])
     ]
@@ -181,7 +181,7 @@ def test_saved_tests_ask_about_the_people_that_the_search_found(audited, found, 
 
 @pytest.mark.parametrize("value", [pd.Timestamp("2024-01-01", tz="UTC"), float("inf"), ["a", "list"]])
 def test_tests_are_not_saved_with_what_a_program_cannot_write_down(found, tmp_path, monkeypatch, value):
-    monkeypatch.setitem(found.table.carried, "id", value)
+    monkeypatch.setattr(People, "first_carried", lambda people: {"id": value})
     with pytest.raises(OptionError, match="expected a text, a finite number or a date without time zone in the passth"):
         evenhand.individual.search.save_tests(found, tmp_path / "test_people.py")
     assert not any(tmp_path.iterdir())

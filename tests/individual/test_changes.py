@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -125,3 +126,56 @@ def test_people_are_compared_with_counterparts_whose_linked_attributes_move(numb
     published = measure_changes(Table(), people, population, **about, as_published=True).changes[0]
     assert published.n == 24
     assert published.mean == pytest.approx(np.mean([abs(table[g, 0, r] - table[g, 1, r]) for g, _, r in kinds]))
+
+
+# Noise: changes count only if they repeat.
+
+AGES = np.random.default_rng(0).integers(18, 71, 300)
+
+
+def price_changes(price: Callable[[pd.DataFrame], np.ndarray], **settings: float) -> ChangeResult:
+    sexes = np.random.default_rng(1).choice(["f", "m"], 300)
+    people = people_of(pd.DataFrame({"age": AGES, "sex": sexes, "premium": 100.0 * AGES}))
+    population = uniform_population(people.schema)
+    model = load_regressor(price, people.schema)
+    return measure_changes(model, people, population, protected=("sex",), samples=500, **settings)
+
+
+@pytest.mark.parametrize("chance", [0.003, 0.05, 1.0])
+@pytest.mark.parametrize("tolerance", [0.0, 5.0])
+def test_noise_of_a_number_is_no_change(chance: float, tolerance: float) -> None:
+    rng = np.random.default_rng(1)
+
+    def price(frame: pd.DataFrame) -> np.ndarray:
+        return 100.0 + np.where(rng.random(len(frame)) < chance, rng.normal(0, 20, len(frame)), 0)
+
+    result = price_changes(price, tolerance=tolerance)
+    for change in result.changes:
+        assert change.rate.value <= 0.01
+        assert change.repeats.noise > 0
+        assert change.repeats.differed == change.repeats.tested
+    assert len(result.examples) <= 0.02 * result.changes[0].repeats.differed
+
+
+def test_a_real_change_is_found_behind_noise_and_is_not_exaggerated() -> None:
+    rng = np.random.default_rng(1)
+
+    def price(frame: pd.DataFrame) -> np.ndarray:
+        return 100.0 + 50 * (frame["sex"] == "m") * (frame["age"] > 40) + rng.normal(0, 5, len(frame))
+
+    result = price_changes(price, tolerance=20.0)
+    data = result.changes[0]
+    older = np.mean(AGES > 40)
+    assert data.rate.value == pytest.approx(older, abs=0.05)
+    assert data.largest < 65
+    assert data.quantiles["75"] == pytest.approx(50, abs=8)
+    assert all(one.better.values["sex"] == "m" for one in result.examples)
+
+
+def test_a_number_that_repeats_is_measured_as_before() -> None:
+    def price(frame: pd.DataFrame) -> np.ndarray:
+        return 100.0 + 7.3 * (frame["sex"] == "m") * frame["age"]
+
+    result = price_changes(price)
+    assert result.changes[0].largest == pytest.approx(7.3 * AGES.max())
+    assert all(one.repeats.repeated == one.repeats.differed == one.n for one in result.changes)

@@ -12,7 +12,6 @@ import pytest
 from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.result import SearchResult
-from evenhand.individual.search.save import replay_profiles
 from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.view.charts.search import draw_gaps
 from evenhand.view.drawing.theme import to_svg
@@ -110,14 +109,6 @@ def test_saved_tests_fail_on_the_same_model_and_pass_on_a_constant_one(found, tm
     assert (code, "7 failed" in said) == (1, True), said
     code, said = run_tests(path, "hiring:constant", tmp_path)
     assert (code, "7 passed" in said) == (0, True), said
-
-
-def test_replay_asks_about_exactly_these_people(found):
-    order = np.lexsort((-found.table.pairs.gaps, ~found.table.profiles.valid))[:20]
-    frame = found.table.to_frame().iloc[order][["grade", "region", "savings"]]
-    said = replay_profiles(prefers_men, json.loads(SCHEMA.model_dump_json()), frame.to_dict("records"), ["sex"])
-    assert all(set(one) == {"sex=f", "sex=m"} for one in said)
-    assert all(one["sex=f"] == "no" and one["sex=m"] == "yes" for one in said)
 
 
 def test_what_cannot_be_saved(found, tmp_path):

@@ -144,11 +144,10 @@ def measure_changes(
     examples: list[Profile] = []
     for step, protected in enumerate(sets):
         progress(f"changes with {' x '.join(protected)}", step / len(sets))
-        numbers = AssignedNumbers(regressor, schema, protected, people.individuals)
-        changes.append(_summarize(regressor, numbers, protected, None, config))
-        examples += select_most_affected(numbers, protected, config.examples)
-        numbers = AssignedNumbers(regressor, schema, protected, sampled)
-        changes.append(_summarize(regressor, numbers, protected, population.name, config))
+        numbers = AssignedNumbers(regressor, schema, protected, people.individuals, config)
+        changes.append(numbers.summarize(None))
+        examples += numbers.most_affected(config.examples)
+        changes.append(AssignedNumbers(regressor, schema, protected, sampled, config).summarize(population.name))
     return ChangeResult(
         tolerance=config.tolerance,
         unit=schema.target.unit,
@@ -162,113 +161,97 @@ def measure_changes(
 class AssignedNumbers:
     """The model's numbers for people under every joint value of the protected attributes.
 
+    If the model's answers vary, both ends of each change are queried again, and changes that do not repeat are set to
+    0. A change repeats if it has the same direction, and exceeds the tolerance if it did before. It is replaced by the
+    mean of the new answers, which does not favour large changes as a maximum does.
+
     Attributes:
         schema: Schema of the people.
-        variants: Variants of each person.
-        numbers: Number that the model returns for each variant, shape (n, assignments). NaN for implausible variants.
+        protected: Attributes that vary.
+        config: Settings.
         compared: Whether each person obeys the rules and has a counterpart, shape (n,).
-        ends: Assignments with the lowest and the highest number of each person, shape (n, 2).
-        change: Largest difference between two numbers of each person compared, else 0, shape (n,).
+        means: Mean number of each assignment over the people compared, in first answers. NaN for assignments that are
+            not possible for everyone.
+        sides: Variants with the lowest and the highest number of each person, shape (n, 2, attributes).
+        ends: Their numbers, shape (n, 2).
+        change: Difference of these numbers for each person compared, else 0, shape (n,).
+        repeats: Number of changes that repeat. None for a deterministic model.
     """
 
-    def __init__(self, regressor: Regressor, schema: Schema, protected: tuple[str, ...], individuals: Floats) -> None:
+    def __init__(
+        self,
+        regressor: Regressor,
+        schema: Schema,
+        protected: tuple[str, ...],
+        individuals: Floats,
+        config: ChangeConfig,
+    ) -> None:
         """Query a model about people (n, attributes)."""
-        self.schema, self.variants = schema, Variants.of(schema, protected, individuals)
-        plausible = self.variants.plausible
-        self.numbers = np.full(plausible.shape, np.nan)
+        self.schema, self.protected, self.config = schema, protected, config
+        variants = Variants.of(schema, protected, individuals)
+        counterparts, plausible = variants.counterparts, variants.plausible
+        numbers = np.full(plausible.shape, np.nan)
         rows = np.argwhere(plausible)
         for at in range(0, len(rows), CHUNK):
             check_time()
             row, assignment = rows[at : at + CHUNK].T
-            self.numbers[row, assignment] = ask_numbers(regressor, self.variants.counterparts[row, assignment])
+            numbers[row, assignment] = ask_numbers(regressor, counterparts[row, assignment])
         self.compared = np.asarray((plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals))
-        lowest = np.argmin(np.where(plausible, self.numbers, np.inf), axis=1)
-        highest = np.argmax(np.where(plausible, self.numbers, -np.inf), axis=1)
-        self.ends = np.stack([lowest, highest], axis=1)
-        low, high = np.take_along_axis(self.numbers, self.ends, axis=1).T
-        self.change = np.where(self.compared, high - low, 0.0)
+        self.means = numbers[self.compared].mean(axis=0) if self.compared.any() else np.full(plausible.shape[1], np.nan)
+        lowest = np.argmin(np.where(plausible, numbers, np.inf), axis=1)
+        highest = np.argmax(np.where(plausible, numbers, -np.inf), axis=1)
+        ends = np.arange(len(numbers))[:, None], np.stack([lowest, highest], axis=1)
+        self.sides, self.ends = counterparts[ends], numbers[ends]
+        self.change = np.where(self.compared, self.ends[:, 1] - self.ends[:, 0], 0.0)
+        self.repeats = self._confirm(regressor) if can_vary(regressor) else None
 
-    def confirm(self, regressor: Regressor, *, tolerance: float, confidence: float) -> RepeatCheck | None:
-        """Query both ends of each change again, and set changes that do not repeat to 0.
-
-        A change repeats if it has the same direction, and exceeds the tolerance if it did before. Changes that repeat
-        are replaced by the mean of the new answers, which does not favour large changes as a maximum does.
-
-        Args:
-            regressor: The model.
-            tolerance: Largest change that does not count as a flip.
-            confidence: 1 minus the false discovery rate.
-
-        Returns:
-            The counts. None for a deterministic model.
-        """
-        if not can_vary(regressor):
-            return None
-        rows = np.flatnonzero(self.change > 0)
-        ends = self.ends[rows]
+    def _confirm(self, regressor: Regressor) -> RepeatCheck:
+        """Query both ends of each change again."""
+        rows, tolerance = np.flatnonzero(self.change > 0), self.config.tolerance
         exceeded = np.where(self.change[rows] > tolerance, tolerance, 0.0)
-        confirmed, means, check = repeat_pairs(
-            self.variants.counterparts[rows[:, None], ends],
+        confirmed, self.ends[rows], check = repeat_pairs(
+            self.sides[rows],
             lambda individuals: ask_numbers(regressor, individuals)[:, None],
             lambda pairs, answers: np.asarray(answers[:, 1, 0] - answers[:, 0, 0] > exceeded[pairs]),
             cost=2,
             chance=SAME_DIRECTION,
-            confidence=confidence,
+            confidence=self.config.confidence,
         )
-        self.numbers[rows[:, None], ends] = means
-        self.change[rows] = np.where(confirmed, means[:, 1] - means[:, 0], 0.0)
+        self.change[rows] = np.where(confirmed, self.ends[rows, 1] - self.ends[rows, 0], 0.0)
         return check
 
+    def summarize(self, population: str | None) -> NumberChange:
+        """Summarise the changes of the people in the data (population None) or of a population."""
+        change = self.change[self.compared]
+        n, flips = len(change), int((change > self.config.tolerance).sum())
+        means: dict[str, float] = {}
+        if n and not np.isnan(self.means).any():
+            attributes = [self.schema[name] for name in self.protected]
+            for row, mean in zip(self.schema.assignments(self.protected), self.means.tolist(), strict=True):
+                value = " and ".join(attribute.text(entry) for attribute, entry in zip(attributes, row, strict=True))
+                means[value] = mean
+        return NumberChange(
+            over="data" if population is None else "population",
+            population=population or "the people in the data",
+            protected=self.protected,
+            rate=rate_of(flips, n, self.config.confidence, population),
+            flips=flips,
+            n=n,
+            without=len(self.change) - n,
+            mean=float(change.mean()) if n else 0.0,
+            largest=float(change.max()) if n else 0.0,
+            quantiles={f"{100 * level:g}": float(np.quantile(change, level)) if n else 0.0 for level in QUANTILES},
+            means=means,
+            repeats=self.repeats,
+        )
 
-def _summarize(
-    regressor: Regressor,
-    numbers: AssignedNumbers,
-    protected: tuple[str, ...],
-    population: str | None,
-    config: ChangeConfig,
-) -> NumberChange:
-    """Summarise the changes of the people in the data (population None) or of a population."""
-    schema, compared = numbers.schema, numbers.compared
-    first_answers = numbers.numbers.copy()
-    repeats = numbers.confirm(regressor, tolerance=config.tolerance, confidence=config.confidence)
-    change = numbers.change[compared]
-    n, flips = len(change), int((change > config.tolerance).sum())
-    means: dict[str, float] = {}
-    if n and numbers.variants.plausible[compared].all():
-        attributes = [schema[name] for name in protected]
-        for row, mean in zip(schema.assignments(protected), first_answers[compared].mean(axis=0), strict=True):
-            value = " and ".join(attribute.text(entry) for attribute, entry in zip(attributes, row, strict=True))
-            means[value] = float(mean)
-    return NumberChange(
-        over="data" if population is None else "population",
-        population=population or "the people in the data",
-        protected=protected,
-        rate=rate_of(flips, n, config.confidence, population),
-        flips=flips,
-        n=n,
-        without=len(numbers.change) - n,
-        mean=float(change.mean()) if n else 0.0,
-        largest=float(change.max()) if n else 0.0,
-        quantiles={f"{100 * level:g}": float(np.quantile(change, level)) if n else 0.0 for level in QUANTILES},
-        means=means,
-        repeats=repeats,
-    )
-
-
-def select_most_affected(numbers: AssignedNumbers, protected: tuple[str, ...], max_profiles: int) -> list[Profile]:
-    """Select the profiles with the largest changes, without duplicate pairs.
-
-    Args:
-        numbers: Numbers of the profiles.
-        protected: Attributes that vary.
-        max_profiles: Maximum number of profiles.
-    """
-    rows = np.argsort(-numbers.change, kind="stable")
-    rows = rows[numbers.change[rows] > 0][:, None]
-    ends = numbers.ends[rows[:, 0]]
-    sides, values = numbers.variants.counterparts[rows, ends], numbers.numbers[rows, ends]
-    distinct = merge_by_unprotected(sides.reshape(len(sides), 2 * sides.shape[2]), [])
-    return [
-        describe_pair(numbers.schema, protected, sides[row], values[row].tolist(), values[row])
-        for row in distinct.first[:max_profiles]
-    ]
+    def most_affected(self, max_profiles: int) -> list[Profile]:
+        """Select the profiles with the largest changes, without duplicate pairs."""
+        rows = np.argsort(-self.change, kind="stable")
+        rows = rows[self.change[rows] > 0]
+        sides, values = self.sides[rows], self.ends[rows]
+        distinct = merge_by_unprotected(sides.reshape(len(sides), 2 * sides.shape[2]), [])
+        return [
+            describe_pair(self.schema, self.protected, sides[row], values[row].tolist(), values[row])
+            for row in distinct.first[:max_profiles]
+        ]

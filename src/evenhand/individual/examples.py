@@ -66,27 +66,26 @@ def find_clearest(
     else:
         labels[plausible] = predict_labels(front or model, counterparts[plausible])
         scores[plausible] = favourable_score(model, counterparts[plausible])
-    worse, better, gaps, differs = find_widest_pairs(labels, scores, plausible)
-    pairs = np.stack([worse, better], axis=1)
+    pairs, gaps, differs = find_widest_pairs(labels, scores, plausible)
     order = np.argsort(-gaps, kind="stable")
     order = order[differs[order]][: SPARE * max_examples]
+    at = order[:, None], pairs[order]
+    sides, values, decisions = counterparts[at], scores[at], labels[at]
+    kept = np.ones(len(order), dtype=np.bool_)
     if varies:
-        at = order[:, None], pairs[order]
-        again = confirm_flips(model, counterparts[at], labels[at], confidence=confidence)
-        scores[at] = again.scores
-        gaps[order] = again.scores[:, 1] - again.scores[:, 0]
-        order = order[again.confirmed]
-        order = order[np.argsort(-gaps[order], kind="stable")]
+        again = confirm_flips(model, sides, decisions, confidence=confidence)
+        values, kept = again.scores, again.confirmed
     if source == "population":
-        order = order[~find_real(people, protected, counterparts[order], plausible[order])]
+        kept &= ~find_real(people, protected, counterparts[order], plausible[order])
+    widest = np.argsort(values[:, 0] - values[:, 1], kind="stable")
     return [
         describe_pair(
             schema,
             protected,
-            counterparts[row, pair],
-            [model.classes[k] for k in labels[row, pair]],
-            scores[row, pair],
+            sides[row],
+            [model.classes[label] for label in decisions[row]],
+            values[row],
             real=source == "data",
         )
-        for row, pair in zip(order[:max_examples].tolist(), pairs[order[:max_examples]], strict=True)
+        for row in widest[kept[widest]][:max_examples]
     ]

@@ -48,7 +48,7 @@ class FlipRate(ResultPart):
         unknown: People left out because a protected value is unknown.
         queries: Number of queried individuals, without those of ``repeats``.
         repeats: Number of flips that repeat. Only these count. None for a deterministic model.
-        noise: Comparison of single answers with the model's noise. None for a deterministic model.
+        noise: Comparison of single answers with the noise of a noisy model (see ``models.check_noise``), else None.
         counterfactual: Rate between plausible counterparts. None if the schema has no rules, or if only the published
             rate was measured.
     """
@@ -115,14 +115,13 @@ class WidestPairs(NamedTuple):
     """Two assignments of each individual with different labels.
 
     Attributes:
-        worse: Assignment with the lowest favourable score among those whose label differs from that of ``better``.
-        better: Assignment with the highest favourable score.
+        sides: The worse and the better treated assignment, shape (n, 2). The better one has the highest favourable
+            score, the worse one the lowest among those with another label.
         gaps: Difference of the two scores.
         differs: Whether any label differs.
     """
 
-    worse: Integers
-    better: Integers
+    sides: Integers
     gaps: Floats
     differs: Booleans
 
@@ -141,7 +140,8 @@ def find_widest_pairs(labels: Integers, scores: Floats, compared: Booleans) -> W
     better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
     other = compared & (labels != labels[rows, better][:, None])
     worse = np.argmin(np.where(other, scores, np.inf), axis=1)
-    return WidestPairs(worse, better, np.asarray(scores[rows, better] - scores[rows, worse]), other.any(axis=1))
+    gaps = np.asarray(scores[rows, better] - scores[rows, worse])
+    return WidestPairs(np.stack([worse, better], axis=1), gaps, other.any(axis=1))
 
 
 def build_variants(individuals: Floats, columns: list[int], assignments: Floats) -> Floats:

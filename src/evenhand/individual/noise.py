@@ -54,30 +54,6 @@ class FlipNoise(ResultPart):
     people: int
     queries: int
 
-    @classmethod
-    def of(
-        cls, flips: Booleans, own: Booleans, queries: int, *, confidence: float, population: str | None = None
-    ) -> FlipNoise:
-        """Compare the rate of flips between values with the rate of differing answers to the same row.
-
-        Args:
-            flips: Whether single answers about each person differ between values, shape (n,).
-            own: Whether answers to the same row differ, for the first m people, shape (m,).
-            queries: Number of repeated queries.
-            confidence: Confidence level of all intervals.
-            population: Population that the people were drawn from. None for the people in the data.
-        """
-        value, (low, high) = excess_over_noise(FlipCounts.of(flips, own), confidence)
-        fields: dict[str, Any] = {"value": float(value), "low": float(low), "high": float(high), "n": len(own)}
-        fields |= {"confidence": confidence, "method": METHOD}
-        return cls(
-            single=rate_of(int(flips.sum()), len(flips), confidence, population),
-            own=rate_of(int(own.sum()), len(own), confidence, population),
-            excess=Observed(**fields) if population is None else Estimated(**fields, population=population),
-            people=len(own),
-            queries=queries,
-        )
-
 
 class NoiseRecorder:
     """Records the answers about people under each assignment, and repeats the queries about some people.
@@ -128,9 +104,16 @@ class NoiseRecorder:
             confidence: Confidence level of all intervals.
             population: Population that the people were drawn from. None for the people in the data.
         """
-        own = np.concatenate(self._own)
+        flips, own = np.concatenate(self._flips), np.concatenate(self._own)
         if len(own) == 0:
             return None
-        return FlipNoise.of(
-            np.concatenate(self._flips), own, self.queries, confidence=confidence, population=population
+        value, (low, high) = excess_over_noise(FlipCounts.of(flips, own), confidence)
+        fields: dict[str, Any] = {"value": float(value), "low": float(low), "high": float(high), "n": len(own)}
+        fields |= {"confidence": confidence, "method": METHOD}
+        return FlipNoise(
+            single=rate_of(int(flips.sum()), len(flips), confidence, population),
+            own=rate_of(int(own.sum()), len(own), confidence, population),
+            excess=Observed(**fields) if population is None else Estimated(**fields, population=population),
+            people=len(own),
+            queries=self.queries,
         )

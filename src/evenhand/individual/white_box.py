@@ -7,7 +7,7 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.models.ledger import ask_model
-from evenhand.models.replies import Reply
+from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 
 CLOSE = 1e-3
@@ -26,7 +26,7 @@ SAFETY = 1000
 """A decision is too close for the white box if its margin is below this multiple of the observed difference."""
 
 
-class WhiteBoxScorer(WrappedScorer):
+class WhiteBoxScorer(ReplyingScorer, WrappedScorer):
     """White box that answers for its model, except for close decisions and missing values.
 
     Attributes:
@@ -46,20 +46,6 @@ class WhiteBoxScorer(WrappedScorer):
             reply = ask_model(self.scorer, individuals[~clear])
             scores[~clear], labels[~clear] = reply.scores, reply.labels
         return Reply(scores, labels, False)
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return scores, shape (n, classes)."""
-        _, clear, scores = self.read(individuals)
-        if not clear.all():
-            scores[~clear] = self.scorer.scores(individuals[~clear])
-        return scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return labels, shape (n,)."""
-        labels, clear, _ = self.read(individuals)
-        if not clear.all():
-            labels[~clear] = predict_labels(self.scorer, individuals[~clear])
-        return labels
 
     def read(self, individuals: Floats) -> tuple[Integers, Booleans, Floats]:
         """Return the white box's labels (n,), whether they are clear (n,), and its scores (n, classes).

@@ -95,7 +95,7 @@ class Findings:
 
 def profiles_from_table(table: ProfileTable) -> FoundProfiles:
     """Convert the profiles of a search."""
-    return FoundProfiles(table.protected, table.people(np.arange(len(table)), table.pairs.worse))
+    return FoundProfiles(table.space.protected, table.space.rows_as(table.unprotected, table.pairs.sides[:, 0]))
 
 
 def _merge_profiles(schema: Schema, protected: tuple[str, ...], rows: Floats) -> FoundProfiles:

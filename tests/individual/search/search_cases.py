@@ -33,7 +33,7 @@ DOMAIN = np.array(list(itertools.product(range(6), range(3), range(7), range(3))
 
 
 def profiles(result: SearchResult) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
+    return {tuple(row) for row in result.table.unprotected.tolist()}
 
 
 def people(n: int, seed: int, schema: Schema = SCHEMA) -> People:

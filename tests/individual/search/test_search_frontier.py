@@ -23,7 +23,7 @@ from search_cases import (
 
 from evenhand.individual import search
 from evenhand.individual.search.confirmation import confirm_findings
-from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
+from evenhand.individual.search.findings import NOT_QUERIED
 from evenhand.individual.search.methods.frontier import Surrogate
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
@@ -75,7 +75,10 @@ def test_several_classes_and_protected_attributes(seed):
     expected = set()
     for x, y in itertools.product(range(8), range(8)):
         rows = np.array([[x, sex, y, origin] for sex in range(2) for origin in range(3)], dtype=float)
-        if space.valid(np.array([[x, y]], dtype=float))[0] and len(set(model.predict(rows).tolist())) > 1:
+        if (
+            space.is_comparable(np.array([[x, y]], dtype=float), by_data=True)[0]
+            and len(set(model.predict(rows).tolist())) > 1
+        ):
             expected.add((x, y))
     assert profiles(result) == expected
 
@@ -150,7 +153,7 @@ def test_numbers_with_many_values_move_between_those_of_the_data():
     model = network_from_dense(wide, [(np.array([[1e-6], [1e-3], [0.4]]), np.array([-1.2]))])
     result = search.search(model, data, budget=1500, samples=0)
     assert result.profiles > 200
-    rows = result.table.profiles.unprotected
+    rows = result.table.unprotected
     score = rows[:, 0] * 1e-6 + rows[:, 1] * 1e-3 - 1.2
     assert ((score <= 0) & (score + 0.4 > 0)).all()
 
@@ -159,7 +162,7 @@ def test_the_surrogate_knows_an_additive_model():
     space = ProfileSpace(people(60, 2))
     model = network_from_dense(SCHEMA, [(np.random.default_rng(4).normal(size=(SCHEMA.width, 1)), np.array([0.3]))])
     moves = Moves.of(space)
-    oracle = Oracle(model, space, FindingCollector(space, 2))
+    oracle = Oracle(model, space)
     known = Surrogate(moves, 2, 2, label_only=False)
     said = oracle.ask(space.people)
     codes = moves.codes(space.people)
@@ -177,7 +180,7 @@ def test_the_surrogate_knows_an_additive_model():
     assert guessed == pytest.approx(truth, abs=0.02)
     wide = known.spread()
     for _ in range(50):
-        known.learn_errors(before, level, guessed - truth)
+        known.learn_errors((before, level), guessed - truth)
     assert (known.spread() < wide).all()
 
 
@@ -207,7 +210,7 @@ def test_two_assignments_are_enough_to_find_somebody():
     rows = space.uniform(40, rng)
     which = np.tile([4, 1], (40, 1))
     ledger = QuestionLedger(70)
-    oracle = Oracle(model, space, FindingCollector(space, 3), ledger=ledger)
+    oracle = Oracle(model, space, ledger=ledger)
     with pytest.raises(BudgetExhausted):
         oracle.compare(rows, which)
     assert oracle.queries == model.asked == 70
@@ -222,12 +225,12 @@ def test_two_assignments_are_enough_to_find_somebody():
     everything = model.inner.predict(space.rows(found.unprotected)).reshape(-1, 6)
     # The budget pays for the other assignments of the first two; of the others the two that differ are known.
     ledger.budget = 78
-    some, cut_short = confirm_findings(model, space, found, ledger)
+    some, cut_short = confirm_findings(model, found, ledger)
     assert model.asked == ledger.sent == 78
     assert (some.labels[:2] == everything[:2]).all()
     assert (some.labels[2:] == found.labels[2:]).all()
     ledger.budget = None
-    whole, cut_short = confirm_findings(model, space, found, ledger)
+    whole, cut_short = confirm_findings(model, found, ledger)
     assert model.asked == 78 + 4 * len(found)
     assert not cut_short
     assert (whole.labels == everything).all()
@@ -238,22 +241,22 @@ def test_interrupt_during_confirmation_keeps_all_confirmed_findings(monkeypatch)
     rng = np.random.default_rng(1)
     model = BlackBox(network_from_dense(MANY, [(rng.normal(size=(4, 3)), rng.normal(size=3))], classes=("C", "B", "A")))
     space = ProfileSpace(MANY)
-    oracle = Oracle(model, space, FindingCollector(space, 3), ledger=QuestionLedger(6000))
+    oracle = Oracle(model, space, ledger=QuestionLedger(6000))
     oracle.ask(space.uniform(500, rng))
     findings = oracle.findings.reportable()
-    complete, _ = confirm_findings(model, space, findings, QuestionLedger())
+    complete, _ = confirm_findings(model, findings, QuestionLedger())
     module = sys.modules[confirm_findings.__module__]
     query_missing, batches = module._query_missing, []
 
-    def interrupt_fourth_batch(scorer, space, findings, ledger):
+    def interrupt_fourth_batch(scorer, findings, ledger):
         batches.append(len(findings))
         if len(batches) == 4:
             raise KeyboardInterrupt
-        return query_missing(scorer, space, findings, ledger)
+        return query_missing(scorer, findings, ledger)
 
     monkeypatch.setattr(module, "CONFIRM_BATCH", 1)
     monkeypatch.setattr(module, "_query_missing", interrupt_fourth_batch)
-    partial, interrupted = confirm_findings(model, space, findings, QuestionLedger())
+    partial, interrupted = confirm_findings(model, findings, QuestionLedger())
     assert interrupted
     assert len(findings) > 4
     # Every assignment was queried during the search, so an interrupt loses no finding.

@@ -13,7 +13,6 @@ from search_cases import flipping as flipping_by_enumeration
 from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
-from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.methods import gradient
 from evenhand.individual.search.methods.choice import METHODS, load_method
 from evenhand.individual.search.methods.gradient import (
@@ -58,14 +57,14 @@ def test_everything_found_is_true(name, kind, seed, constrained, allow_infeasibl
         samples=0,
         seed=seed,
     )
-    found = result.table.profiles
+    found = result.table
     space = ProfileSpace(data, constraints=rules, allow_infeasible=allow_infeasible)
     rows = [tuple(row) for row in found.unprotected.tolist()]
     assert result.queries <= 3000
     assert result.profiles == len(rows) == len(set(rows))
     assert set(rows) <= flipping_by_enumeration(model, space)
     assert (found.labels == predict_labels(model, space.rows(found.unprotected)).reshape(-1, 2)).all()
-    assert (found.valid == space.valid(found.unprotected)).all()
+    assert (found.valid == space.is_comparable(found.unprotected, by_data=True)).all()
     assert result.valid == found.valid.sum()
     if not allow_infeasible:
         assert found.valid.all()
@@ -89,7 +88,7 @@ def test_methods_with_gradients_refuse_models_without():
 
 
 def asked(model, space, **more):
-    return Oracle(model, space, FindingCollector(space, 2), **more)
+    return Oracle(model, space, **more)
 
 
 HAND = small_schema(a=(0, 9), b=(0, 9), sex="f m *")
@@ -163,7 +162,7 @@ def test_momentum_keeps_half_of_former_slopes():
 
 class Noting(Oracle):
     def __init__(self, model, space, questions):
-        super().__init__(model, space, FindingCollector(space, 2))
+        super().__init__(model, space)
         self.questions = questions
 
     def scores_at(self, unprotected, which):
@@ -173,7 +172,7 @@ class Noting(Oracle):
 
 class Watching(Oracle):
     def __init__(self, model, space, visited):
-        super().__init__(model, space, FindingCollector(space, 2))
+        super().__init__(model, space)
         self.visited = visited
 
     def ask(self, unprotected):
@@ -250,7 +249,7 @@ def test_as_many_as_the_published_programs_find(bench, name):
         model, data, method=name.lower(), seeds=seeds, local=100, allow_infeasible=True, as_published=True, samples=0
     )
     assert abs(result.profiles - published) <= max(0.1, 3 * deviation / mean) * published
-    some = result.table.profiles.unprotected[::50]
+    some = result.table.unprotected[::50]
     labels = model.predict(ProfileSpace(data, as_published=True).rows(some)).reshape(len(some), -1)
     assert (labels != labels[:, :1]).any(axis=1).all()
 
@@ -260,7 +259,7 @@ def test_validity_agrees_with_an_independent_count():
     model, data, seeds = published_network("adult", CENSUS["C-a"])
     result = search.search(model, data, method="maft", seeds=seeds, allow_infeasible=True, as_published=True, samples=0)
     assert 0.08 < result.valid / result.profiles < 0.25
-    known, found = data.individuals[:, 1:], result.table.profiles
+    known, found = data.individuals[:, 1:], result.table
     together = np.ones(len(found), dtype=bool)
     for i, j in itertools.combinations(range(11), 2):
         together &= np.isin(found.unprotected[:, [i, j]] @ [100, 1], known[:, [i, j]] @ [100, 1])

@@ -11,7 +11,6 @@ from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
-from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.methods import gradient
 from evenhand.individual.search.methods.choice import METHODS, cut_into_waves, load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
@@ -39,7 +38,7 @@ def folk(n: int = 200) -> People:
 
 
 def asking(model: AdditiveNetwork, space: ProfileSpace, budget: int | None = None) -> Oracle:
-    return Oracle(model, space, FindingCollector(space, 2), ledger=QuestionLedger(budget), budget=budget)
+    return Oracle(model, space, ledger=QuestionLedger(budget), budget=budget)
 
 
 @pytest.mark.parametrize("allow_infeasible", [False, True])
@@ -61,7 +60,7 @@ def test_of_a_small_domain_most_of_what_flips_is_found(method):
     space = ProfileSpace(people(40, 1), allow_infeasible=True)
     every = flipping_by_enumeration(model, space)
     found = search.search(model, people(40, 1), method=method, budget=20_000, samples=0, allow_infeasible=True, seed=1)
-    rows = {tuple(row) for row in found.table.profiles.unprotected.tolist()}
+    rows = {tuple(row) for row in found.table.unprotected.tolist()}
     # Walks that draw the attributes of least slope over and over stay near the people they began with.
     share = 0.6 if method in STAYING else 0.95
     assert rows <= every
@@ -109,7 +108,7 @@ def test_inf_computes_slopes_once_per_walk_and_finds_more_for_the_same_budget(me
                 return super().gradient(unprotected, which, loss=loss)
 
         space = ProfileSpace(folk())
-        oracle = Counting(planted(), space, FindingCollector(space, 2))
+        oracle = Counting(planted(), space)
         rng = np.random.default_rng(0)
         with monkeypatch.context() as patch:
             patch.setattr(gradient, "MAX_MOVES", 1)
@@ -147,7 +146,7 @@ def test_a_walk_of_aequitas_that_loses_the_discrimination_goes_back_to_its_begin
             visited.append(unprotected.copy())
             return super().ask(unprotected)
 
-    oracle = Watching(model, space, FindingCollector(space, 2))
+    oracle = Watching(model, space)
     rng = np.random.default_rng(0)
     load_method("aequitas")(oracle, np.zeros((2000, 4)), rng, SearchConfig(local=40))
     assert oracle.findings.reportable().unprotected.tolist() == [[2, 2, 2]]

@@ -138,7 +138,7 @@ def test_intersections_and_several_labels():
     # m and c get yes where 2 g - 5 > max(4.5, g), from 6 on; the others where 2 g - 8 > g, at 9 alone.
     assert profiles(both) == {(6,), (7,), (8,)}
     assert profiles(alone) == {(6, 2), (7, 2), (8, 2)}
-    labels = both.table.profiles.labels.reshape(-1, 2, 3)
+    labels = both.table.labels.reshape(-1, 2, 3)
     assert (labels[:, 1, 2] == 2).all()
     assert (np.delete(labels.reshape(-1, 6), 5, axis=1) == labels[:, :1, 0]).all()
     assert all(example.better.values == {"sex": "m", "origin": "c"} for example in both.examples)
@@ -191,7 +191,7 @@ def test_a_white_box_finds_the_same_with_the_models_own_scores():
     together = search.search(model, people(60, 1), seeds=20, local=20, seed=2, white_box=inside)
     assert (alone.asked, together.asked) == ("model", "white box")
     assert said(together) == said(alone)
-    assert np.array_equal(together.table.profiles.scores, alone.table.profiles.scores)
+    assert np.array_equal(together.table.scores, alone.table.scores)
     assert model.scored < together.queries
 
 

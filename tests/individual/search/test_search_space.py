@@ -48,10 +48,10 @@ def valid_by_definition(profile: np.ndarray, data: np.ndarray) -> bool:
 def test_valid_is_that_every_pair_of_values_occurs(data):
     space = ProfileSpace(people(data))
     expected = [valid_by_definition(profile, data) for profile in DOMAIN]
-    assert space.valid(DOMAIN).tolist() == expected
+    assert space.is_comparable(DOMAIN, by_data=True).tolist() == expected
     # Many at a time are looked at in another way.
     many = np.tile(DOMAIN, (80, 1))
-    assert space.valid(many).tolist() == expected * 80
+    assert space.is_comparable(many, by_data=True).tolist() == expected * 80
 
 
 def test_numbers_with_many_values_are_binned_at_quantiles():
@@ -172,5 +172,3 @@ def test_faults_are_named():
         ProfileSpace(SCHEMA, ["sex", "sex"])
     with pytest.raises(OptionError, match="every attribute is protected"):
         ProfileSpace(SCHEMA, list(SCHEMA.names))
-    with pytest.raises(OptionError, match="no data to draw near"):
-        ProfileSpace(SCHEMA).draw_near(3, np.random.default_rng(0))

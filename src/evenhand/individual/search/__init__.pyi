@@ -1,7 +1,7 @@
 from .analysis import search
 from .config import SearchConfig, TextSearchConfig
 from .result import SearchResult
-from .save import replay_profiles, save_table, save_tests
+from .save import replay_cases, save_table, save_tests
 from .texts import TextSearchResult, search_texts
 
 __all__ = [
@@ -9,7 +9,7 @@ __all__ = [
     "SearchResult",
     "TextSearchConfig",
     "TextSearchResult",
-    "replay_profiles",
+    "replay_cases",
     "save_table",
     "save_tests",
     "search",

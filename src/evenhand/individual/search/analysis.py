@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
@@ -12,17 +11,12 @@ import numpy as np
 
 from evenhand import models
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
+from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import FlipRate, find_real
 from evenhand.individual.search.config import SearchConfig
-from evenhand.individual.search.confirmation import (
-    check_source,
-    confirm_against_noise,
-    confirm_findings,
-    reserve_answers,
-)
-from evenhand.individual.search.findings import DiscriminatoryProfiles, FindingCollector, ProfileTable
+from evenhand.individual.search.confirmation import check_source, confirm_against_noise, confirm_findings
+from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.methods.choice import load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
@@ -43,6 +37,9 @@ SEEDS = 100
 
 MAX_SEEDS = 1000
 """Maximum number of seeds of a later round. More seeds give fewer and larger calls to the model."""
+
+NOISY_SHARE, QUIET_SHARE = 0.5, 0.2
+"""Fractions of the budget reserved for queries about findings, for noisy models and for all others."""
 
 SEARCH_SHARE = 0.8
 """Fraction of the time limit for the method, if its findings are queried again."""
@@ -128,112 +125,107 @@ class _Search:
             allow_infeasible=config.allow_infeasible,
             as_published=config.as_published,
         )
-        seeds = config.seeds
         self.seeds: Floats | None = None
-        if not isinstance(seeds, int | None):
-            self.seeds = space.normalize(_check_seeds(np.asarray(seeds), space.schema))
+        if not isinstance(config.seeds, int | None):
+            self.seeds = space.normalize(_check_seeds(np.asarray(config.seeds), space.schema))
         ledger = QuestionLedger(config.budget)
-        scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
-        self.scorer = scorer
+        self.scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
         # A model loaded earlier has its own ledger, whose count includes the queries during loading.
-        self.ledger = find_ledger(scorer) or ledger
+        self.ledger = find_ledger(self.scorer) or ledger
         streams = np.random.default_rng(config.seed).spawn(5)
         self.rng, self.rate_rng, _, compared_rng, self.noise_rng = streams
         self.compared: Floats | None = None
         with suppress(LimitError), self.limit.enforced():
             self.compared = _some_variants(space, compared_rng)
-        affordable = self.compared is not None and len(self.compared) <= self.ledger.left
         self.front: Scorer | None = None
-        if self.compared is not None and affordable:
-            self.front = compare_scores(scorer, white_box, self.compared)
+        if self.compared is not None and len(self.compared) <= self.ledger.left:
+            self.front = compare_scores(self.scorer, white_box, self.compared)
         # Queries to the white box have their own ledger: they cost nothing.
         self.account = self.ledger if self.front is None else QuestionLedger(config.budget)
-        self.findings = FindingCollector(space, len(scorer.classes))
         self.rates: tuple[FlipRate, ...] = ()
-
-    @property
-    def queried(self) -> Scorer:
-        """Scorer that answers the queries of the method: the model or its white box."""
-        return self.front or self.scorer
-
-    @property
-    def noisy(self) -> bool:
-        """Whether the model's answers are known to vary."""
-        return self.noise is not None and self.noise.noisy
 
     def run(self) -> SearchResult:
         """Run all phases of the search."""
-        config, varies = self.config, can_vary(self.scorer)
+        config, scorer, front, varies = self.config, self.scorer, self.front, can_vary(self.scorer)
         test: RepeatCheck | None = None
         with self.account.within(config.budget):
-            if self.noise is None and self.front is None:
-                self.noise = check_source(self.scorer, self.source, self.space, config.budget, self.noise_rng)
-            stopped_by = self._explore(self.limit.share(SEARCH_SHARE) if varies else self.limit)
+            if self.noise is None and front is None:
+                self.noise = check_source(scorer, self.source, self.space, config.budget, self.noise_rng)
+            noisy = self.noise is not None and self.noise.noisy
+            reserved = NOISY_SHARE if noisy else QUIET_SHARE
+            table, stopped_by = self._explore(
+                self.limit.share(SEARCH_SHARE) if varies else self.limit, reserved if varies and front is None else 0.0
+            )
             self.progress("verifying", 1.0)
-            findings, interrupted = self._confirm()
+            if front is not None:
+                table = replace(table, scores=np.full_like(table.scores, np.nan))
+            table, interrupted = confirm_findings(scorer, table, self.ledger)
             try:
                 if varies:
-                    findings, test = confirm_against_noise(
-                        self.scorer,
-                        self.space,
-                        findings,
-                        noisy=self.noisy,
+                    table, test = confirm_against_noise(
+                        scorer,
+                        table,
+                        noisy=noisy,
                         confidence=config.confidence,
                         ledger=self.ledger,
                         limit=self.limit,
                         rng=self.noise_rng,
                     )
             except BudgetError:
-                findings = findings[:0]
+                table = table[:0]
             except KeyboardInterrupt:
-                findings, interrupted = findings[:0], True
-        return self._build_result(self._build_table(findings), test, "interrupt" if interrupted else stopped_by)
+                table, interrupted = table[:0], True
+        return self._build_result(_mark_real(table, self.source), test, "interrupt" if interrupted else stopped_by)
 
-    def _explore(self, limit: TimeLimit) -> StoppedBy:
-        """Estimate the flip rates and run the method in rounds. Return the reason why the search ended."""
-        config, account, budget = self.config, self.account, self.config.budget
-        reserved = 0
-        if can_vary(self.scorer) and self.front is None:
-            reserved = reserve_answers(account, noisy=self.noisy)
+    def _explore(self, limit: TimeLimit, reserved: float) -> tuple[ProfileTable, StoppedBy]:
+        """Estimate the flip rates and run the method in rounds.
+
+        Args:
+            limit: Time limit.
+            reserved: Fraction of the budget reserved for queries about findings.
+
+        Returns:
+            The findings, and the reason why the search ended.
+        """
+        config, account = self.config, self.account
+        reserve = int(reserved * max(0.0, account.left)) if reserved and account.budget is not None else 0
         if account.budget is not None:
-            account.budget -= reserved
+            account.budget -= reserve
+        most = account.budget
         oracle = Oracle(
-            self.queried,
+            self.front or self.scorer,
             self.space,
-            self.findings,
             ledger=account,
-            budget=budget,
+            budget=config.budget,
             limit=limit,
-            progress=_progress_by_queries(self.progress, config.method, account),
+            progress=lambda queries: self.progress(
+                f"{config.method}: {queries:,} queries", 0.1 if most is None else queries / most
+            ),
         )
+        stopped_by: StoppedBy = "plan"
         try:
             self.progress("estimating flip rates", 0.0)
             if self.compared is None:
                 raise BudgetExhausted
             if config.samples:
-                self.rates = self._estimate_rates(limit)
+                # Random samples are not findings of the search, so they have their own oracle.
+                space = ProfileSpace(self.space.schema, self.space.protected, as_published=config.as_published)
+                self.rates = estimate_flip_rates(
+                    Oracle(oracle.scorer, space, ledger=account, limit=limit),
+                    self.source,
+                    self.rate_rng,
+                    samples=config.samples,
+                    confidence=config.confidence,
+                )
             self._run_rounds(oracle, limit)
-            return "plan"
         except (BudgetExhausted, LimitError):
-            return "time" if limit.passed() else "budget"
+            stopped_by = "time" if limit.passed() else "budget"
         except KeyboardInterrupt:
-            return "interrupt"
+            stopped_by = "interrupt"
         finally:
             if account.budget is not None:
-                account.budget += reserved
-
-    def _estimate_rates(self, limit: TimeLimit) -> tuple[FlipRate, ...]:
-        """Estimate the flip rates with a separate oracle, since random samples are not findings of the search."""
-        config = self.config
-        space = ProfileSpace(self.space.schema, self.space.protected, as_published=config.as_published)
-        collector = FindingCollector(space, len(self.scorer.classes))
-        return estimate_flip_rates(
-            Oracle(self.queried, space, collector, ledger=self.account, limit=limit),
-            self.source,
-            self.rate_rng,
-            samples=config.samples,
-            confidence=config.confidence,
-        )
+                account.budget += reserve
+        return oracle.findings.reportable(), stopped_by
 
     def _run_rounds(self, oracle: Oracle, limit: TimeLimit) -> None:
         """Run the method from new seeds until it can find no more profiles, or repeatedly makes no new query."""
@@ -249,46 +241,28 @@ class _Search:
             queries = oracle.queries
             with limit.enforced():
                 exhausted = self.method(oracle, seeds, self.rng, config) is False
-            idle = idle + 1 if oracle.queries == queries else 0
+            cost = oracle.queries - queries
+            idle = 0 if cost else idle + 1
             if exhausted or config.budget is None or config.seeds is not None or idle == MAX_IDLE_ROUNDS:
                 return
-            count = _next_seed_count(count, oracle.queries - queries, oracle.queries_left)
+            # At most twice as many seeds, if the budget is likely to cover them.
+            payable = int(count * oracle.queries_left / cost) if cost else count
+            count = max(SEEDS, min(2 * count, payable, MAX_SEEDS))
 
-    def _confirm(self) -> tuple[DiscriminatoryProfiles, bool]:
-        """Return the findings that the model itself confirms, and whether an interrupt stopped the queries."""
-        unconfirmed = self.findings.reportable()
-        if self.front is not None:
-            unconfirmed = replace(unconfirmed, scores=np.full_like(unconfirmed.scores, np.nan))
-        return confirm_findings(self.scorer, self.space, unconfirmed, self.ledger)
-
-    def _build_table(self, findings: DiscriminatoryProfiles) -> ProfileTable:
-        space, source = self.space, self.source
-        return ProfileTable(
-            schema=space.schema,
-            protected=space.protected,
-            assignments=space.assignments,
-            classes=self.scorer.classes,
-            favourable=self.scorer.favourable,
-            profiles=findings,
-            with_data=space.people is not None,
-            real=_find_real(source, space, findings),
-            carried=source.first_carried() if isinstance(source, People) else {},
-        )
-
-    def _build_result(
-        self,
-        table: ProfileTable,
-        test: RepeatCheck | None,
-        stopped_by: StoppedBy,
-    ) -> SearchResult:
-        config, space, source, seeds = self.config, self.space, self.source, self.config.seeds
+    def _build_result(self, table: ProfileTable, test: RepeatCheck | None, stopped_by: StoppedBy) -> SearchResult:
+        config, space, seeds = self.config, self.space, self.config.seeds
+        cautions = [find_caution(self.scorer)]
+        if names := ", ".join(space.schema.passthrough):
+            cautions.append(
+                f"All individuals of this search have the passthrough columns ({names}) of the first row of the data."
+            )
         return SearchResult(
-            caution=" ".join(filter(None, [find_caution(self.scorer), _describe_passthrough(space.schema)])),
+            caution=" ".join(filter(None, cautions)),
             method=config.method,
             protected=space.protected,
             counterparts=space.schema.constrains_people,
             profiles=len(table),
-            valid=int(table.profiles.valid.sum()) if table.with_data else None,
+            valid=None if space.people is None else int(table.valid.sum()),
             queries=self.account.settle(),
             rates=self.rates,
             examples=build_examples(table, table.by_gap[: config.most_examples]),
@@ -301,7 +275,7 @@ class _Search:
             noise=self.noise,
             noise_test=test,
             asked="model" if self.front is None else "white box",
-            table_reading=source.reading if isinstance(source, People) else None,
+            table_reading=self.source.reading if isinstance(self.source, People) else None,
             settings={"seeds": len(seeds) if isinstance(seeds, np.ndarray) else seeds or SEEDS}
             | config.model_dump(mode="json", include=SHOWN_SETTINGS),
             table=table,
@@ -311,17 +285,17 @@ class _Search:
         )
 
 
-def _find_real(source: People | Schema, space: ProfileSpace, profiles: DiscriminatoryProfiles) -> Booleans:
-    """Find the profiles that reveal a person in the data, shape (n,)."""
-    real = np.zeros(len(profiles), dtype=np.bool_)
+def _mark_real(table: ProfileTable, source: People | Schema) -> ProfileTable:
+    """Mark the profiles that reveal a person in the data."""
+    real, space = table.real.copy(), table.space
     if isinstance(source, People):
         step = max(1, MAX_VARIANTS // len(space.assignments))
-        for at in range(0, len(profiles), step):
-            part = slice(at, at + step)
-            compared = space.compared(profiles.unprotected[part])
-            variants = space.rows(profiles.unprotected[part]).reshape(*compared.shape, -1)
-            real[part] = find_real(source, space.protected, variants, compared)
-    return real
+        for at in range(0, len(table), step):
+            profiles = table.unprotected[at : at + step]
+            compared = space.compared(profiles)
+            variants = space.rows(profiles).reshape(*compared.shape, -1)
+            real[at : at + step] = find_real(source, space.protected, variants, compared)
+    return replace(table, real=real)
 
 
 def forecast_queries(people: People, config: SearchConfig) -> int:
@@ -344,22 +318,6 @@ def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:
     return space.rows(space.people[rng.integers(0, len(space.people), size=COMPARED)])
 
 
-def _next_seed_count(count: int, cost: int, left: float) -> int:
-    """Return the number of seeds of the next round: at most twice as many, if the budget is likely to cover them."""
-    payable = int(count * left / cost) if cost else count
-    return max(SEEDS, min(2 * count, payable, MAX_SEEDS))
-
-
-def _describe_passthrough(schema: Schema) -> str:
-    """Describe the values of passthrough columns, if there are any."""
-    if not schema.passthrough:
-        return ""
-    return (
-        f"All individuals of this search have the passthrough columns ({', '.join(schema.passthrough)}) of the first "
-        "row of the data."
-    )
-
-
 def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
     """Check that seeds are individuals of a schema, and return them without the position of the passthrough row.
 
@@ -377,8 +335,3 @@ def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
     if outside.any():
         raise OptionError(f"seed {int(np.argmax(outside)) + 1} is outside the domain")
     return np.asarray(seeds, dtype=np.float64)
-
-
-def _progress_by_queries(progress: Progress, name: str, ledger: QuestionLedger) -> Callable[[int], None]:
-    budget = ledger.budget
-    return lambda queries: progress(f"{name}: {queries:,} queries", 0.1 if budget is None else queries / budget)

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
-from evenhand.individual.flips import confirm_flips, find_flips, find_widest_pairs
-from evenhand.individual.search.findings import NOT_QUERIED, DiscriminatoryProfiles
+from evenhand.individual.flips import confirm_flips, find_flips
+from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.ledger import QuestionLedger, ask_model
 from evenhand.models.noise import CHECKED, NoiseCheck, RepeatCheck, check_noise
@@ -27,14 +28,8 @@ MOST_NOISY = 200
 CHECK_SHARE = 0.05
 """Fraction of the budget for people who are queried twice."""
 
-NOISY_SHARE = 0.5
-QUIET_SHARE = 0.2
-"""Fractions of the budget reserved for queries about findings, for noisy models and for all others."""
 
-
-def confirm_findings(
-    scorer: Scorer, space: ProfileSpace, profiles: DiscriminatoryProfiles, ledger: QuestionLedger
-) -> tuple[DiscriminatoryProfiles, bool]:
+def confirm_findings(scorer: Scorer, table: ProfileTable, ledger: QuestionLedger) -> tuple[ProfileTable, bool]:
     """Query the missing answers of the model, and return the profiles whose decision changes.
 
     Missing scores (NaN) mark assignments that a method left out, and all answers of the white box. Answers of the model
@@ -44,37 +39,36 @@ def confirm_findings(
     Returns:
         The profiles, and whether an interrupt (Ctrl-C) stopped the queries.
     """
-    parts, at, interrupted = [profiles[:0]], 0, False
+    labels, scores, at, interrupted = table.labels.copy(), table.scores.copy(), 0, False
     try:
-        while at < len(profiles):
-            part = profiles[at : at + CONFIRM_BATCH]
+        while at < len(table):
             # Cumulative number of queries: the budget covers the profiles before it is exceeded.
-            missing = np.cumsum(np.isnan(part.scores).any(axis=2).sum(axis=1))
+            missing = np.cumsum(np.isnan(scores[at : at + CONFIRM_BATCH]).any(axis=2).sum(axis=1))
             paid = int(np.searchsorted(missing, ledger.left, side="right"))
             if paid == 0:
                 break
-            parts.append(_query_missing(scorer, space, part[:paid], ledger))
+            part = slice(at, at + paid)
+            labels[part], scores[part] = _query_missing(scorer, table[part], ledger)
             at += paid
     except BudgetError:
         pass
     except KeyboardInterrupt:
         interrupted = True
-    untested = profiles[at:]
-    parts.append(untested[find_flips(untested.labels) & ~np.isnan(untested.scores).all(axis=(1, 2))])
-    return DiscriminatoryProfiles.concatenate(parts), interrupted
+    flips = find_flips(labels)
+    flips[at:] &= ~np.isnan(scores[at:]).all(axis=(1, 2))
+    return replace(table, labels=labels, scores=scores)[flips], interrupted
 
 
-def _query_missing(
-    scorer: Scorer, space: ProfileSpace, profiles: DiscriminatoryProfiles, ledger: QuestionLedger
-) -> DiscriminatoryProfiles:
-    labels, scores = profiles.labels.copy(), profiles.scores.copy()
+def _query_missing(scorer: Scorer, table: ProfileTable, ledger: QuestionLedger) -> tuple[Integers, Floats]:
+    """Return all labels and scores of profiles, after querying those that are missing."""
+    space, labels, scores = table.space, table.labels.copy(), table.scores.copy()
     profile, assignment = np.nonzero(np.isnan(scores).any(axis=2))
-    substitutes = space.substitutes(profiles.unprotected)
+    substitutes = space.substitutes(table.unprotected)
     for at in range(0, len(profile), BATCH_ROWS):
         rows, which = profile[at : at + BATCH_ROWS], assignment[at : at + BATCH_ROWS]
-        reply = ask_model(scorer, space.rows_as(profiles.unprotected[rows], substitutes[rows, which]), ledger)
+        reply = ask_model(scorer, space.rows_as(table.unprotected[rows], substitutes[rows, which]), ledger)
         labels[rows, which], scores[rows, which] = reply.labels, reply.scores
-    return replace(profiles, labels=labels, scores=scores)[find_flips(labels)]
+    return labels, scores
 
 
 def check_source(
@@ -88,50 +82,38 @@ def check_source(
     return check_noise(scorer, people, most=CHECKED if budget is None else min(CHECKED, int(CHECK_SHARE * budget)))
 
 
-def reserve_answers(ledger: QuestionLedger, *, noisy: bool) -> int:
-    """Return the number of queries reserved for ``confirm_against_noise``."""
-    if ledger.budget is None:
-        return 0
-    return int((NOISY_SHARE if noisy else QUIET_SHARE) * max(0.0, ledger.left))
-
-
 def confirm_against_noise(
     scorer: Scorer,
-    space: ProfileSpace,
-    profiles: DiscriminatoryProfiles,
+    table: ProfileTable,
     *,
     noisy: bool,
     confidence: float,
     ledger: QuestionLedger,
     limit: TimeLimit,
     rng: np.random.Generator,
-) -> tuple[DiscriminatoryProfiles, RepeatCheck]:
+) -> tuple[ProfileTable, RepeatCheck]:
     """Query the worst and the best treated assignment of each finding again, and keep the findings that repeat.
 
     Findings with the widest gap between scores come first, equal gaps in random order, within the budget and the time
     limit. If the model is noisy, only the two assignments that were queried again are compared.
     """
-    compared = profiles.compared & (profiles.labels != NOT_QUERIED)
-    worse, better, gaps, differs = find_widest_pairs(
-        profiles.labels, profiles.scores[:, :, scorer.favourable], compared
-    )
-    order = np.lexsort((rng.random(len(profiles)), -gaps))
-    order = order[differs[order]][: MOST_NOISY if noisy else None]
-    pairs = np.stack([worse, better], axis=1)[order]
+    order = np.lexsort((rng.random(len(table)), -table.pairs.gaps))
+    order = order[table.pairs.differs[order]][: MOST_NOISY if noisy else None]
+    pairs = table.pairs.sides[order]
     again = confirm_flips(
         scorer,
-        space.sides(profiles.unprotected[order], pairs),
-        profiles.labels[order[:, None], pairs],
+        table.space.sides(table.unprotected[order], pairs),
+        table.labels[order[:, None], pairs],
         confidence=confidence,
         ledger=ledger,
         left=lambda: ledger.left,
         limit=limit,
     )
-    confirmed, confirmed_pairs = order[again.confirmed][:, None], pairs[again.confirmed]
-    means, compared = profiles.scores.copy(), profiles.compared.copy()
-    means[confirmed, confirmed_pairs, scorer.favourable] = again.scores[again.confirmed]
+    rows, pairs = order[again.confirmed][:, None], pairs[again.confirmed]
+    scores, plausible = table.scores.copy(), table.plausible.copy()
+    scores[rows, pairs, scorer.favourable] = again.scores[again.confirmed]
     if noisy or again.check.noise:
-        compared[confirmed[:, 0]] = False
-        compared[confirmed, confirmed_pairs] = True
-    check = again.check.model_copy(update={"differed": len(profiles)})
-    return replace(profiles, scores=means, compared=compared)[np.sort(confirmed[:, 0])], check
+        plausible[rows[:, 0]] = False
+        plausible[rows, pairs] = True
+    check = again.check.model_copy(update={"differed": len(table)})
+    return replace(table, scores=scores, plausible=plausible)[np.sort(rows[:, 0])], check

@@ -9,7 +9,8 @@ from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.cells import is_listed
 from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm
-from evenhand.models.scorer import Scorer
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer, sigmoid, softmax
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema.attribute import Attribute
 
@@ -79,27 +80,26 @@ class ProfileNetwork:
             if is_listed(attributes[i])
         }
 
-    def logits(self, unprotected: Floats) -> Floats:
-        """Compute the outputs for profiles (n, U) under every assignment, without substitutes, (n, A, outputs)."""
-        units = self._profile_units(unprotected)[:, None, :] + self._assigned
-        values = units.reshape(-1, units.shape[2])
+    def reply(self, unprotected: Floats, which: Integers | None = None) -> Reply:
+        """Compute scores and labels of profiles (n, U), each under one assignment (n,) or under all: (n * A,).
+
+        With ``which=None``, implausible assignments are not substituted.
+        """
+        if which is None:
+            units = (self._profile_units(unprotected)[:, None, :] + self._assigned).reshape(-1, self._assigned.shape[1])
+        else:
+            units = self._assigned_units(unprotected, which)
         for weights, bias in self._layers:
-            np.maximum(values, 0.0, out=values)
-            values = values @ weights
-            values += bias
-        return values.reshape(len(unprotected), len(self._assigned), -1)
+            np.maximum(units, 0.0, out=units)
+            units = units @ weights
+            units += bias
+        labels = units[:, 0] > 0 if units.shape[1] == 1 else np.argmax(units, axis=1)
+        return Reply(_class_probabilities(units), labels.astype(np.int64), False)
 
     @property
     def lines(self) -> Booleans:
         """Unprotected attributes that enter affinely, so that values between whole numbers are defined, shape (U,)."""
         return np.isin(np.arange(self._space.width), self._lines)
-
-    def logits_at(self, unprotected: Floats, which: Integers) -> Floats:
-        """Compute the outputs for profiles (n, U) under one assignment each (n,), shape (n, outputs)."""
-        values = self._assigned_units(unprotected, which)
-        for weights, bias in self._layers:
-            values = np.maximum(values, 0.0) @ weights + bias
-        return np.asarray(values)
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
         """Compute the gradients of profiles (n, U) under assignments (n,), shape (n, U).
@@ -142,25 +142,17 @@ class ProfileNetwork:
         return units
 
 
-def class_probabilities(logits: Floats) -> Floats:
-    """Convert logits (..., 1) or (..., classes) to class probabilities, shape (..., classes)."""
-    if logits.shape[-1] == 1:
-        positive = 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
-        return np.concatenate([1 - positive, positive], axis=-1)
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
-
-
-def labels_from_logits(logits: Floats) -> Integers:
-    """Convert logits (..., 1) or (..., classes) to labels as an additive network does, shape (...)."""
-    if logits.shape[-1] == 1:
-        return np.asarray(logits[..., 0] > 0, dtype=np.int64)
-    return np.asarray(np.argmax(logits, axis=-1), dtype=np.int64)
+def _class_probabilities(logits: Floats) -> Floats:
+    """Convert logits (n, 1) or (n, classes) to class probabilities, shape (n, classes)."""
+    if logits.shape[1] > 1:
+        return softmax(logits)
+    positive = sigmoid(logits)
+    return np.hstack([1 - positive, positive])
 
 
 def _output_gradient(logits: Floats, *, loss: bool) -> Floats:
     """Differentiate the predicted label's probability, or its cross-entropy, in the logits (n, outputs)."""
-    scores = class_probabilities(logits)
+    scores = _class_probabilities(logits)
     if logits.shape[1] == 1:
         # d p_1 / d logit = p_0 p_1. The cross-entropy of the predicted label decreases by 1 minus its probability.
         sign = np.where(logits > 0, 1.0, -1.0)

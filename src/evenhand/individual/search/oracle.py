@@ -11,12 +11,7 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.individual.search.findings import FindingCollector
-from evenhand.individual.search.gradients import (
-    ProfileNetwork,
-    class_probabilities,
-    find_gradients,
-    labels_from_logits,
-)
+from evenhand.individual.search.gradients import ProfileNetwork, find_gradients
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
@@ -68,42 +63,37 @@ class Oracle:
         self,
         scorer: Scorer,
         space: ProfileSpace,
-        findings: FindingCollector,
         *,
         ledger: QuestionLedger | None = None,
         budget: int | None = None,
         limit: TimeLimit = NEVER,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] = lambda queries: None,
     ) -> None:
         """Create an oracle.
 
         Args:
             scorer: The model.
             space: Space of the profiles.
-            findings: Collector of the profiles whose label changes.
             ledger: Ledger. Default: that of the model, or a new one without a budget.
             budget: See ``Oracle``.
             limit: Time limit.
             progress: Called with the number of queried rows after every call to the model.
         """
-        self.scorer = scorer
-        self.space = space
-        self.findings = findings
-        self.ledger = ledger or find_ledger(scorer) or QuestionLedger()
-        self.budget = budget
-        self._counts_itself = find_ledger(scorer) is not None
-        self._limit = limit
-        self._progress = progress
+        self.scorer, self.space, self.budget = scorer, space, budget
+        self.findings = FindingCollector(space, scorer)
+        own = find_ledger(scorer)
+        self.ledger = ledger or own or QuestionLedger()
+        self._counts_itself = own is not None
+        self._limit, self._progress = limit, progress
         self._network = ProfileNetwork(scorer, space) if isinstance(scorer, AdditiveNetwork) else None
         # An endpoint accepts few individuals per request: limits are checked between requests.
         rows = min(MAX_ROWS, int(getattr(scorer, "batch", MAX_ROWS)))
         self._rows = rows if self._network is None else NETWORK_ROWS
         self._gradients = self._network
         self._slots: dict[int, int] = {}
-        classes, assignments = len(scorer.classes), len(space.assignments)
-        self._scores = np.empty((1024, assignments, classes))
-        self._labels = np.empty((1024, assignments), dtype=np.int64)
-        self._max_slots = max(1024, MAX_CACHED_SCORES // (classes * assignments))
+        shape = 1024, len(space.assignments)
+        self._scores, self._labels = np.empty((*shape, len(scorer.classes))), np.empty(shape, dtype=np.int64)
+        self._max_slots = max(1024, MAX_CACHED_SCORES // self._scores[0].size)
 
     @property
     def queries(self) -> int:
@@ -128,7 +118,7 @@ class Oracle:
             BudgetExhausted: The budget or the time is not sufficient for all of them. The first profiles, as many as
                 the budget covers, are still queried and added to the findings.
         """
-        self._check_time()
+        self._require()
         slots, keys = self._slots, self.space.keys(unprotected).tolist()
         if len(slots) + len(keys) > self._max_slots:
             scores, labels = self._charge_and_query(unprotected)
@@ -153,7 +143,7 @@ class Oracle:
         Raises:
             BudgetExhausted: As for ``ask``.
         """
-        self._check_time()
+        self._require()
         scores, labels = self._charge_and_query(unprotected, which)
         return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores, which))
 
@@ -165,19 +155,19 @@ class Oracle:
         Raises:
             BudgetExhausted: The budget or the time is not sufficient.
         """
-        self._check_time()
         self._require(len(unprotected))
-        parts = [np.empty((0, len(self.scorer.classes)))]
+        scores = np.empty((len(unprotected), len(self.scorer.classes)))
         for i in range(0, len(unprotected), self._rows):
-            rows, assignments = unprotected[i : i + self._rows], which[i : i + self._rows]
+            part = slice(i, i + self._rows)
+            rows, assignments = unprotected[part], which[part]
             if not self._counts_itself:
                 self.ledger.charge(len(rows))
             if self._network is not None:
-                parts.append(class_probabilities(self._network.logits_at(rows, assignments)))
+                scores[part] = self._network.reply(rows, assignments).scores
             else:
-                parts.append(np.asarray(self.scorer.scores(self.space.rows_as(rows, assignments))))
-        self._report_progress()
-        return np.concatenate(parts)
+                scores[part] = self.scorer.scores(self.space.rows_as(rows, assignments))
+        self._progress(self.queries)
+        return scores
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool = False) -> Floats:
         """Compute the gradient of the predicted label's probability in the unprotected attributes, shape (n, U).
@@ -194,10 +184,9 @@ class Oracle:
             BudgetExhausted: The budget or the time is not sufficient.
         """
         self._gradients = self._gradients or find_gradients(self.scorer, self.space)
-        self._check_time()
         self._require(len(unprotected))
         self.ledger.charge(len(unprotected))
-        self._report_progress()
+        self._progress(self.queries)
         return self._gradients.gradient(unprotected, which, loss=loss)
 
     def _charge_and_query(self, unprotected: Floats, which: Integers | None = None) -> tuple[Floats, Integers]:
@@ -218,7 +207,7 @@ class Oracle:
                 scores[part], labels[part] = self._query(unprotected[part], None if which is None else which[part])
             except BudgetError:  # retries after a failure cost more than expected
                 break
-            self._report_progress()
+            self._progress(self.queries)
             answered = part.stop
             if answered < paid and self._limit.passed():
                 break
@@ -230,19 +219,20 @@ class Oracle:
 
     def _query(self, unprotected: Floats, which: Integers | None) -> tuple[Floats, Integers]:
         space, network = self.space, self._network
-        substitutes, every = space.substitutes(unprotected), which is None
-        which = substitutes if which is None else np.take_along_axis(substitutes, which, axis=1)
-        if network is None:
-            rows = space.rows_as(np.repeat(unprotected, which.shape[1], axis=0), which.ravel())
-            reply = ask_model(self.scorer, rows, self.ledger)
-            return reply.scores.reshape(*which.shape, -1), reply.labels.reshape(which.shape)
-        self.ledger.charge(which.size)
-        if every and not space.varies:
-            logits = network.logits(unprotected)
+        assigned = space.substitutes(unprotected)
+        if which is not None:
+            assigned = np.take_along_axis(assigned, which, axis=1)
+        if network is not None:
+            self.ledger.charge(assigned.size)
+        if network is not None and which is None and not space.varies:
+            reply = network.reply(unprotected)
         else:
-            logits = network.logits_at(np.repeat(unprotected, which.shape[1], axis=0), which.ravel())
-        logits = logits.reshape(*which.shape, -1)
-        return class_probabilities(logits), labels_from_logits(logits)
+            profiles = np.repeat(unprotected, assigned.shape[1], axis=0)
+            if network is not None:
+                reply = network.reply(profiles, assigned.ravel())
+            else:
+                reply = ask_model(self.scorer, space.rows_as(profiles, assigned.ravel()), self.ledger)
+        return reply.scores.reshape(*assigned.shape, -1), reply.labels.reshape(assigned.shape)
 
     def _store(self, scores: Floats, labels: Integers) -> None:
         start = len(self._slots)
@@ -253,14 +243,6 @@ class Oracle:
                 stored.resize((size, *stored.shape[1:]), refcheck=False)
         self._scores[start:end], self._labels[start:end] = scores, labels
 
-    def _require(self, rows: int) -> None:
-        if rows > self.queries_left:
-            raise BudgetExhausted
-
-    def _report_progress(self) -> None:
-        if self._progress is not None:
-            self._progress(self.queries)
-
-    def _check_time(self) -> None:
-        if self._limit.passed():
+    def _require(self, rows: int = 0) -> None:
+        if self._limit.passed() or rows > self.queries_left:
             raise BudgetExhausted

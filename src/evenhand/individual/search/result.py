@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from evenhand.core.document import Document, SubjectCard
@@ -102,7 +101,7 @@ class SearchResult(Result):
     def shown_table(self) -> ProfileTable:
         """Profiles that may be shown. Only synthetic ones if records of people are left out."""
         assert isinstance(self.table, ProfileTable)
-        return self.table.synthetic if self.people_left_out else self.table
+        return self.table[~self.table.real] if self.people_left_out else self.table
 
     def to_frame(self) -> pd.DataFrame:
         """Convert the profiles to a table, in the order they were found. After ``from_json``, only the examples.
@@ -121,17 +120,16 @@ class SearchResult(Result):
 
 def build_examples(table: ProfileTable, rows: Integers) -> tuple[Profile, ...]:
     """Build examples from the profiles at some positions (n,) of a table."""
-    pairs = np.stack([table.pairs.worse, table.pairs.better], axis=1)[rows]
-    sides = np.stack([table.people(rows, which) for which in pairs.T], axis=1)
+    space, pairs = table.space, table.pairs.sides[rows]
     return tuple(
         describe_pair(
-            table.schema,
-            table.protected,
+            space.schema,
+            space.protected,
             side,
-            [table.classes[label] for label in table.profiles.labels[row, pair]],
-            table.scores[row, pair],
-            valid=bool(table.profiles.valid[row]) if table.with_data else None,
+            [table.classes[label] for label in table.labels[row, pair]],
+            table.favourable_scores[row, pair],
+            valid=None if space.people is None else bool(table.valid[row]),
             real=bool(table.real[row]),
         )
-        for row, pair, side in zip(rows.tolist(), pairs, sides, strict=True)
+        for row, pair, side in zip(rows.tolist(), pairs, space.sides(table.unprotected[rows], pairs), strict=True)
     )

@@ -7,6 +7,7 @@ import math
 import pprint
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,12 @@ import numpy as np
 
 from evenhand import models
 from evenhand.core.files import write_atomically
-from evenhand.core.typing import Integers
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
-from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.load import open_model
-from evenhand.schema.people import decode, encode
+from evenhand.schema.people import People, decode, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing
 
@@ -93,31 +92,37 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
         raise OptionError(
             "a result read from JSON does not contain all profiles", hint="save the tests when the search is run"
         )
-    table = result.shown_table
+    table = result.shown_table[result.shown_table.by_gap[:most]]
     if len(table) == 0:
         hint = "set `show_people=` to write records of real people too" if result.profiles else None
         raise OptionError("no profile was found that can be written as a test", location="save_tests", hint=hint)
-    order = table.by_gap[:most]
-    carried = {name: _require_literal(name, value) for name, value in table.carried.items()}
-    profiles = [profile | carried for profile in _profile_values(table, order)]
+    space, source = table.space, table.space.source
+    carried = source.first_carried() if isinstance(source, People) else {}
+    carried = {name: _require_literal(name, value) for name, value in carried.items()}
+    varied = [*space.protected, *(space.attributes[i].name for i in space.moved)]
+    cases = []
+    for unprotected, plausible in zip(table.unprotected, space.compared(table.unprotected, by_data=False), strict=True):
+        which = np.flatnonzero(plausible)
+        people = decode(space.schema, space.rows_as(np.tile(unprotected, (len(which), 1)), which))
+        variants = people[varied].to_dict("records")
+        cases.append((people.drop(columns=varied).head(1).to_dict("records")[0] | carried, variants))
     protected = " x ".join(result.protected)
-    schema = table.schema.model_dump(mode="json", exclude_none=True)
+    schema = space.schema.model_dump(mode="json", exclude_none=True)
     schema["target"]["values"] = list(table.classes)
     modules = sorted({type(value).__module__ for value in carried.values()} & IMPORTS.keys())
     program = _PROGRAM.format(
         title=f"Profiles whose decision changed with {protected} only. Does it still change?",
         found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
         f"{protected} changes the decision.",
-        protected=list(result.protected),
         schema=pprint.pformat(schema, width=118, sort_dicts=False),
-        profiles=pprint.pformat(profiles, width=118, sort_dicts=False),
+        cases=pprint.pformat(cases, width=118, sort_dicts=False),
         imports="".join(IMPORTS[module] for module in modules),
     )
     try:
         write_atomically(path, program)
     except OSError as error:
         raise OptionError(f"the tests cannot be written: {error.strerror or error}", location=str(path)) from None
-    return len(order)
+    return len(cases)
 
 
 def _require_literal(name: str, value: Any) -> Any:
@@ -142,18 +147,6 @@ def _require_literal(name: str, value: Any) -> Any:
     )
 
 
-def _profile_values(table: ProfileTable, order: Integers) -> list[dict[str, Any]]:
-    """Convert profiles to plain values that ``encode`` converts back to the same entries."""
-    schema, names = table.schema, table.unprotected_names
-    rows = np.tile(np.array([attribute.first for attribute in schema.attributes], dtype=np.float64), (len(order), 1))
-    rows[:, schema.positions(names)] = table.profiles.unprotected[order]
-    frame = decode(schema, rows)
-    without_passthrough = schema.model_copy(update={"passthrough": ()})
-    assert (encode(without_passthrough, frame).individuals[:, : rows.shape[1]] == rows).all()
-    columns = (frame[name].tolist() for name in names)
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
 _PROGRAM = '''"""{title}
 
 {found}
@@ -171,13 +164,12 @@ import sys
 
 import pytest
 
-from evenhand.individual.search import replay_profiles
-
-PROTECTED = {protected}
+from evenhand.individual.search import replay_cases
 
 SCHEMA = {schema}
 
-CASES = {profiles}
+# The attributes that people of a profile share, then those in which they differ.
+CASES = {cases}
 
 
 @functools.cache
@@ -185,13 +177,13 @@ def decisions():
     model = os.environ.get("EVENHAND_MODEL")
     if not model:
         pytest.fail("say which model: EVENHAND_MODEL=new_model.onnx", pytrace=False)
-    return replay_profiles(model, SCHEMA, CASES, PROTECTED, trust=os.environ.get("EVENHAND_TRUST") == "1")
+    return replay_cases(model, SCHEMA, CASES, trust=os.environ.get("EVENHAND_TRUST") == "1")
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_the_decision_stays_the_same(number):
-    labels = decisions()[number].values()
-    assert len(set(labels)) == 1, f"{{CASES[number]}}: {{decisions()[number]}}"
+    labels = decisions()[number]
+    assert len(set(labels)) == 1, f"{{CASES[number]}}: {{labels}}"
 
 
 if __name__ == "__main__":
@@ -202,49 +194,33 @@ if __name__ == "__main__":
 """Template of a test file."""
 
 
-def replay_profiles(
+def replay_cases(
     model: Any,
-    schema: Schema | Mapping[str, Any],
-    profiles: Sequence[Mapping[str, Any]],
-    protected: Sequence[str],
+    schema: Mapping[str, Any],
+    cases: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]],
     *,
     trust: bool = False,
-) -> list[dict[str, str]]:
-    """Query a model about profiles under every protected assignment.
+) -> list[list[str]]:
+    """Query a model about the people of saved tests.
 
     Args:
         model: Anything that ``evenhand.models.load_model`` accepts.
-        schema: Schema of the columns, or its description as plain data.
-        profiles: Unprotected attributes and passthrough columns of each profile, with values as in the data.
-        protected: Attributes whose joint assignments are compared.
+        schema: Schema of the columns as plain data.
+        cases: Attributes and passthrough columns that the people of a profile share, and those in which each of them
+            differs, with values as in the data.
         trust: Whether to load model files that can run code.
 
     Returns:
-        The label of each profile by assignment, such as ``"sex=Female, race=Black"``. Assignments without a person who
-        obeys the rules of the schema are left out.
+        The labels of the people of each profile.
 
     Raises:
-        EvenhandError: A profile is outside the domain, or the model cannot be queried.
+        EvenhandError: A person is outside the domain, or the model cannot be queried.
     """
     import pandas as pd
 
-    if not isinstance(schema, Schema):
-        schema = Schema.parse(dict(schema))
-    space = ProfileSpace(schema, protected)
-    unprotected = schema.without_rules().model_copy(update={"attributes": space.attributes})
-    frame = pd.DataFrame(list(profiles))
-    entries = encode(Schema.parse(unprotected.model_dump()), frame, location="profiles").individuals[:, : space.width]
-    compared, rows, like = space.compared(entries), space.rows(entries), None
-    if schema.passthrough:  # each individual has the passthrough values of its profile
-        like = decode(schema, rows[:: compared.shape[1]]).assign(**{name: frame[name] for name in schema.passthrough})
-        rows = np.column_stack([rows, np.repeat(np.arange(len(entries)), compared.shape[1])])
-    scorer = open_model(model, LoadRequest(schema, like, trust, confirm=False))
-    labels = models.predict_labels(scorer, rows).reshape(compared.shape)
-    names = [
-        ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))
-        for assignment in space.assignments
-    ]
-    return [
-        {name: str(scorer.classes[label]) for name, label, kept in zip(names, row, plausible, strict=True) if kept}
-        for row, plausible in zip(labels, compared, strict=True)
-    ]
+    read = Schema.parse(dict(schema))
+    frame = pd.DataFrame([{**shared, **own} for shared, people in cases for own in people])
+    individuals = encode(read, frame, location="cases").individuals
+    scorer = open_model(model, LoadRequest(read, frame if read.passthrough else None, trust, confirm=False))
+    labels = (str(scorer.classes[label]) for label in models.predict_labels(scorer, individuals))
+    return [list(islice(labels, len(people))) for _, people in cases]

@@ -24,6 +24,9 @@ Sampler: TypeAlias = Callable[[int], Floats]
 STEPS = 100
 """Number of moves across the range of a number with more values than this."""
 
+CLUSTERS = 4
+"""Number of clusters of the seeds."""
+
 MAX_CLUSTERED = 10_000
 """Maximum number of people for fitting the clusters of the seeds."""
 
@@ -57,6 +60,7 @@ class ProfileSpace:
     there are no data. Only the people of a profile who meet these conditions are compared.
 
     Attributes:
+        source: People, or only their schema.
         schema: Schema of the individuals.
         protected: Names of the attributes that vary jointly.
         moved: Positions, among the U unprotected attributes, of those linked to protected ones.
@@ -117,13 +121,11 @@ class ProfileSpace:
         self._as_published = as_published
         self._counterparts = counterparts_of(self.schema, self.protected)
         self.moved: tuple[int, ...] = tuple(self.columns.index(i) for i in self._counterparts.moved)
-        self._source = source
+        self.source = source
         self._kmeans: Any = None
         self.people: Floats | None = None
         if isinstance(source, People):
-            entries = source.individuals[
-                :, : len(self.schema.attributes)
-            ]  # without the position of the passthrough row
+            entries = source.individuals[:, : len(self.schema.attributes)]  # without the passthrough row's position
             complete = entries[~np.isnan(entries).any(axis=1)]
             if len(complete) == 0:
                 raise OptionError("every row of the data has a missing value, so none can be a seed of the search")
@@ -161,15 +163,22 @@ class ProfileSpace:
 
     def is_legal(self, unprotected: Floats) -> Booleans:
         """Check which profiles (n, U) are legal, shape (n,): inside the domain, with at least two possible people."""
-        return self._are_possible(unprotected, by_data=False)
+        return self.is_admissible(unprotected, by_data=False)
 
-    def valid(self, unprotected: Floats) -> Booleans:
-        """Check which profiles inside the domain (n, U) are valid, shape (n,). Without data, all legal ones are."""
-        return self._are_compared(unprotected, by_data=True)
+    def is_admissible(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
+        """Check which profiles (n, U) a search may report, shape (n,). For ``by_data``, see ``compared``."""
+        inside = [attribute.contains(column) for attribute, column in zip(self.attributes, unprotected.T, strict=True)]
+        possible = np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
+        possible[possible] = self.is_comparable(unprotected[possible], by_data=by_data)
+        return possible
 
-    def is_admissible(self, unprotected: Floats) -> Booleans:
-        """Check which profiles (n, U) a search may report, shape (n,)."""
-        return self._are_possible(unprotected)
+    def is_comparable(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
+        """Check which profiles (n, U) in the domain are the first with their people, and have two comparable people."""
+        comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
+        if self.moved:
+            profiles = unprotected[comparable]
+            comparable[comparable] = (self._normalize_profiles(profiles) == profiles).all(axis=1)
+        return comparable
 
     def normalize(self, individuals: Floats) -> Floats:
         """Replace the unprotected part of each individual (n, attributes) by the first profile with the same people."""
@@ -213,21 +222,6 @@ class ProfileSpace:
             plausible[alive] = possible
         return plausible
 
-    def _are_possible(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        inside = [attribute.contains(unprotected[:, i]) for i, attribute in enumerate(self.attributes)]
-        possible = np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
-        possible[possible] = self._are_compared(unprotected[possible], by_data=by_data)
-        return possible
-
-    def _are_compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Check which profiles (n, U) in the domain are the first with their people, and have two comparable people."""
-        comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
-        if self.moved:
-            comparable[comparable] = (self._normalize_profiles(unprotected[comparable]) == unprotected[comparable]).all(
-                axis=1
-            )
-        return comparable
-
     def _obey(self, individuals: Floats) -> Booleans:
         """Check which individuals (n, attributes) obey the rules of the schema and every constraint, shape (n,)."""
         constraints = (constraint.holds(individuals) for constraint in self.constraints)
@@ -254,8 +248,7 @@ class ProfileSpace:
 
     def rows(self, unprotected: Floats) -> Floats:
         """Build individuals of every profile (n, U) under every assignment or its substitute: (n * A, attributes)."""
-        which = self.substitutes(unprotected)
-        return self.rows_as(np.repeat(unprotected, len(self.assignments), axis=0), which.ravel())
+        return self.sides(unprotected, self.substitutes(unprotected)).reshape(-1, len(self.schema.attributes))
 
     def rows_as(self, unprotected: Floats, which: Integers) -> Floats:
         """Build individuals (n, attributes) of profile i under assignment ``which[i]``, with linked values."""
@@ -265,10 +258,10 @@ class ProfileSpace:
         rows[:, self.protected_columns] = self.assignments[which]
         return rows
 
-    def sides(self, unprotected: Floats, pairs: Integers) -> Floats:
-        """Build individuals of profiles (n, U) under two assignments each (n, 2), shape (n, 2, attributes)."""
-        rows = self.rows_as(np.repeat(unprotected, 2, axis=0), pairs.ravel())
-        return rows.reshape(len(pairs), 2, rows.shape[1])
+    def sides(self, unprotected: Floats, which: Integers) -> Floats:
+        """Build individuals of profiles (n, U) under k assignments each (n, k), shape (n, k, attributes)."""
+        rows = self.rows_as(np.repeat(unprotected, which.shape[1], axis=0), which.ravel())
+        return rows.reshape(*which.shape, rows.shape[1])
 
     def split(self, individuals: Floats) -> tuple[Floats, Integers]:
         """Split individuals into profiles (n, U) and the index of each individual's assignment (n,)."""
@@ -322,22 +315,20 @@ class ProfileSpace:
         rows += self.lower
         return rows
 
-    def draw_near(self, n: int, rng: np.random.Generator, *, changes: int = 1) -> Floats:
+    def draw_near(self, n: int, rng: np.random.Generator, *, changes: int) -> Floats:
         """Draw admissible profiles near people in the data, (m, U) with m at most n.
 
         Args:
             n: Number of profiles.
             rng: Source of randomness.
             changes: Number of attributes that are redrawn.
-
-        Raises:
-            OptionError: There are no data.
         """
-        people = self._require_people()
+        assert self.people is not None
+        people, marginals = self.people, self._marginals
 
         def draw(m: int) -> Floats:
             rows = people[rng.integers(0, len(people), size=m)]
-            values = np.stack([marginal.sample(m, rng) for marginal in self._marginals], axis=1)
+            values = np.stack([marginals[column].sample(m, rng) for column in self.columns], axis=1)
             for _ in range(changes):
                 column = rng.integers(0, self.width, size=m)
                 rows[np.arange(m), column] = values[np.arange(m), column]
@@ -347,12 +338,11 @@ class ProfileSpace:
 
     @cached_property
     def _marginals(self) -> tuple[Marginal | UniformMarginal, ...]:
-        """Marginal distribution of each unprotected attribute in the data."""
-        assert isinstance(self._source, People)
-        marginals = product_of_marginals(self._source).marginals
-        return tuple(marginals[i] for i in self.columns)
+        """Marginal distribution of each attribute in the data."""
+        assert isinstance(self.source, People)
+        return product_of_marginals(self.source).marginals
 
-    def seeds(self, n: int, rng: np.random.Generator, *, clusters: int = 4) -> Floats:
+    def seeds(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw seeds (m, attributes), m at most n: people in the data, in turn from k-means clusters.
 
         Without data, seeds are admissible profiles drawn uniformly, under assignments drawn uniformly.
@@ -368,17 +358,13 @@ class ProfileSpace:
             people = people[self.is_legal(people[:, self.columns])]
         if len(people) == 0:
             return people
-        return people[_take_in_turns(self._assign_clusters(clusters, people, rng), n)]
-
-    def _assign_clusters(self, clusters: int, rows: Floats, rng: np.random.Generator) -> Integers:
-        """Return the k-means cluster of each row (n, attributes), shape (n,). The clusters are fitted once."""
         if self._kmeans is None:
             from sklearn.cluster import KMeans
 
-            sample = rows[:MAX_CLUSTERED]
-            clusters = min(clusters, len(np.unique(sample, axis=0)))
+            sample = people[:MAX_CLUSTERED]
+            clusters = min(CLUSTERS, len(np.unique(sample, axis=0)))
             self._kmeans = KMeans(n_clusters=clusters, n_init=1, random_state=int(rng.integers(0, 2**31))).fit(sample)
-        return np.asarray(self._kmeans.predict(rows), dtype=np.int64)
+        return people[_take_in_turns(self._kmeans.predict(people), n)]
 
     def move(self, unprotected: Floats, directions: Floats, rng: np.random.Generator) -> Floats:
         """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, as far as they stay admissible.
@@ -389,7 +375,7 @@ class ProfileSpace:
         target: Floats = np.clip(unprotected + directions * self.step, self.lower, self.upper)
         if self.free:
             return target
-        outside = ~self._are_compared(target)
+        outside = ~self.is_comparable(target)
         if not outside.any():
             return target
         several = outside & ((target != unprotected).sum(axis=1) > 1)
@@ -403,7 +389,7 @@ class ProfileSpace:
                 continue
             trial = rows[changed]
             trial[:, column] = goal[changed, column]
-            admissible = self._are_compared(trial)
+            admissible = self.is_comparable(trial)
             rows[np.flatnonzero(changed)[admissible]] = trial[admissible]
         target[retried] = rows
         return target
@@ -419,31 +405,28 @@ class ProfileSpace:
         """
         if self.free:
             return draw(n)
-        walk = walk and self.people is not None
+        people = self.people if walk else None
         parts = [np.empty((0, self.width))]
         count, attempts = 0, 0
-        while (
-            count < n
-            and attempts < MAX_SAMPLE_DRAWS
-            and not (walk and attempts >= MAX_DRAWN and count < SPARSE * attempts)
-        ):
+        while count < n and attempts < MAX_SAMPLE_DRAWS:
+            if people is not None and attempts >= MAX_DRAWN and count < SPARSE * attempts:
+                break
             share = max(count / attempts if attempts else 1.0, 0.01)
             rows = self._normalize_profiles(draw(min(int(1.2 * (n - count) / share) + 16, MAX_DRAWN)))
             attempts += len(rows)
-            rows = rows[self._are_compared(rows)]
+            rows = rows[self.is_comparable(rows)]
             parts.append(rows)
             count += len(rows)
-        if walk and count < n:
-            parts.append(self._random_walk(draw, n - count, rng))
+        if people is not None and count < n:
+            parts.append(self._random_walk(draw, people, n - count, rng))
         return np.concatenate(parts)[:n]
 
-    def _random_walk(self, draw: Sampler, n: int, rng: np.random.Generator) -> Floats:
+    def _random_walk(self, draw: Sampler, people: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Walk randomly from people in the data: redraw one value at a time, and keep it if the profile is admissible.
 
         The stationary distribution of the walk is the same product, restricted to admissible profiles that such changes
         reach.
         """
-        people = self._require_people()
         people = people[self.is_legal(people)]
         if len(people) == 0:
             return people
@@ -453,14 +436,9 @@ class ProfileSpace:
             for column in rng.permutation(self.width):
                 trial = rows.copy()
                 trial[:, column] = values[:, column]
-                admissible = self._are_compared(trial)
+                admissible = self.is_comparable(trial)
                 rows[admissible] = trial[admissible]
         return rows
-
-    def _require_people(self) -> Floats:
-        if self.people is None:
-            raise OptionError("there are no data to draw near", hint="provide the people, or search uniformly")
-        return self.people
 
 
 def _step_size(attribute: Attribute) -> float:

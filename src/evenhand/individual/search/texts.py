@@ -177,37 +177,31 @@ def search_texts(
         )
     reply, classes, favourable = answers.answers()
     progress("reading the answers", 1.0)
-    findings: dict[int, TextFinding] = {}
-    reached = 0
-    for number, case in enumerate(cases):
-        positions = answers.positions(case.slot.variants)
-        if positions.min() < 0:
-            break  # Only texts before the first unanswered one count, so that the selection does not depend on answers.
-        reached += 1
-        finding = _build_finding(case, reply.labels[positions], reply.scores[positions, favourable], classes)
-        if finding is not None:
-            findings[number] = finding
-    cases, differed, queries = cases[:reached], findings, 0
+    positions = [answers.positions(case.slot.variants) for case in cases]
+    # Only texts before the first unanswered one count, so that the selection does not depend on answers.
+    end = next((k for k, queried in enumerate(positions) if queried.min() < 0), len(cases))
+    differed = {
+        k: finding
+        for k, (case, at) in enumerate(zip(cases[:end], positions[:end], strict=True))
+        if (finding := _build_finding(case, reply.labels[at], reply.scores[at, favourable], classes)) is not None
+    }
+    findings, queries = differed, 0
     if loaded.can_vary:
-        flips = list(dict.fromkeys(finding.flip for finding in findings.values()))
+        flips = list(dict.fromkeys(finding.flip for finding in differed.values()))
         repetition, queries = answers.confirm_flips(flips, confidence=config.confidence)
         confirmed, untested = set(compress(flips, repetition.confirmed)), set(flips[repetition.tested :])
-        # Only cases before the first finding that was not tested because of a limit count.
-        end = next((k for k, finding in findings.items() if finding.flip in untested), reached)
-        cases, differed = cases[:end], {k: finding for k, finding in findings.items() if k < end}
+        # Only texts before the first finding that was not tested because of a limit count.
+        end = next((k for k, finding in differed.items() if finding.flip in untested), end)
+        differed = {k: finding for k, finding in differed.items() if k < end}
         findings = {k: finding for k, finding in differed.items() if finding.flip in confirmed}
-    rates = []
+    cases, rates = cases[:end], []
     for category in categories:
-        rows, differing, flipping = (
-            {entry.row for entry in entries if entry.category == category.name}
+        n, differing, flipping = (
+            len({entry.row for entry in entries if entry.category == category.name})
             for entries in (cases, differed.values(), findings.values())
         )
         check = RepeatCheck(
-            differed=len(differing),
-            tested=len(differing),
-            repeated=len(flipping),
-            queries=queries,
-            confidence=config.confidence,
+            differed=differing, tested=differing, repeated=flipping, queries=queries, confidence=config.confidence
         )
         reason = "no text in these queries has such words"
         rates.append(
@@ -215,15 +209,15 @@ def search_texts(
                 over="data",
                 population="the texts",
                 protected=(category.name,),
-                rate=observed_rate(len(flipping), len(rows), config.confidence, if_empty=reason),
-                flips=len(flipping),
-                n=len(rows),
-                without=len(documents) - len(rows),
-                repeats=check if loaded.can_vary and rows else None,
+                rate=observed_rate(flipping, n, config.confidence, if_empty=reason),
+                flips=flipping,
+                n=n,
+                without=len(documents) - n,
+                repeats=check if loaded.can_vary and n else None,
             )
         )
     return TextSearchResult(
-        classes=tuple(str(label) for label in classes),
+        classes=tuple(map(str, classes)),
         favourable=str(classes[favourable]),
         label_only=reply.label_only,
         rates=tuple(rates),
@@ -244,19 +238,17 @@ def _build_finding(case: SlotCase, labels: Integers, scores: Floats, classes: Se
     if not pairs.differs[0]:
         return None
     slot, groups = case.slot, list(case.slot.swapped)
-    worse, better = int(pairs.worse[0]), int(pairs.better[0])
-
-    def side(index: int) -> TextSide:
-        group, label, score = groups[index], str(classes[labels[index]]), float(scores[index])
-        return TextSide(group=group, text=slot.of(group), label=label, score=score)
-
+    worse, better = (
+        TextSide(group=groups[i], text=slot.of(groups[i]), label=str(classes[labels[i]]), score=float(scores[i]))
+        for i in pairs.sides[0].tolist()
+    )
     return TextFinding(
         category=case.category,
         row=case.row,
         original=slot.group,
-        template=slot.between(groups[worse], groups[better]),
-        worse=side(worse),
-        better=side(better),
+        template=slot.between(worse.group, better.group),
+        worse=worse,
+        better=better,
         gap=float(pairs.gaps[0]),
     )
 

@@ -13,7 +13,7 @@ formulas prefer moves that rarely change a label.
 from __future__ import annotations
 
 from functools import reduce
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,14 +80,6 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
     return False
 
 
-class NeighbourEstimate(NamedTuple):
-    """Estimated answers about neighbours (n, outputs), and the levels that they moved from and to (n,)."""
-
-    answers: Floats
-    origin: Integers
-    level: Integers
-
-
 NEIGHBOUR = np.dtype([("chance", "f8"), ("mark", "i8"), ("parent", "i8"), ("level", "i8")])
 """Neighbour in the queue: probability of a flip, hash, index of its parent, and the level that it moves to."""
 
@@ -98,7 +90,8 @@ Neighbours: TypeAlias = NDArray[np.void]
 def likeliest(queue: Neighbours, n: int) -> Neighbours:
     """Select the n neighbours with the highest probability, in order."""
     if n < len(queue):  # sorting all of them would take longer than the queries
-        queue = queue[queue["chance"] >= -np.partition(-queue["chance"], max(0, n - 1))[max(0, n - 1)]]
+        last = max(0, n - 1)
+        queue = queue[queue["chance"] >= -np.partition(-queue["chance"], last)[last]]
     return queue[np.argsort(-queue["chance"], kind="stable")[:n]]
 
 
@@ -186,7 +179,7 @@ class BoundarySearch:
         self._surrogate = Surrogate(self._moves, assignments, classes, label_only=oracle.scorer.label_only)
         self._fresh = FreshProfiles(space, self._moves, seeds, rng)
         self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.attribute), dtype=np.int64)
-        self._queried_marks = np.empty(0, dtype=np.int64)
+        self._queried_marks = np.array([np.iinfo(np.int64).min])  # sorted; the first is no profile's
         outputs = assignments * (1 if classes == 2 else classes)
         # Profiles whose neighbours are in the queue, and their answers.
         self._parents, self._answers = np.empty((0, space.width)), np.empty((0, outputs))
@@ -203,23 +196,33 @@ class BoundarySearch:
             size = int(min(max(first_step, self._queried // GROWTH), max_profiles - self._queried))
             exploring = self._queried < START_SHARE * min(self._plan, 1e6) and not self._fresh.over
             picked = likeliest(self._queue, 0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size)))
-            neighbours, estimate = self._neighbours(picked)
+            neighbours, estimates, levels = self._neighbours(picked)
             fresh = self._select_new(self._fresh.take(size - len(neighbours)))
             if len(neighbours) + len(fresh) == 0:
                 if len(picked) == 0:
                     idle = MAX_IDLE_DRAWS if self._fresh.over else idle + 1
                 if idle == MAX_IDLE_DRAWS and self._partial:
+                    # No other profile is left, so those with two equal labels are queried under all assignments.
                     idle = 0
-                    self._query_partial()
+                    rows, self._partial = np.concatenate(self._partial), []
+                    for i in range(0, len(rows), MAX_PARENTS):
+                        self._query_all(rows[i : i + MAX_PARENTS])
                 continue
             idle = 0
-            self._query(neighbours, fresh, estimate)
+            if len(fresh):
+                self._query_all(fresh)
+            if len(neighbours):
+                self._query(neighbours, estimates, levels)
             step += 1
             if step < 20 or step % 5 == 0:
                 self._surrogate.fit()
 
-    def _neighbours(self, picked: Neighbours) -> tuple[Floats, NeighbourEstimate]:
-        """Return the rows of the picked neighbours that are admissible and new, and their estimated answers."""
+    def _neighbours(self, picked: Neighbours) -> tuple[Floats, Floats, tuple[Integers, Integers]]:
+        """Select the picked neighbours that are admissible and new.
+
+        Returns:
+            The neighbours (n, U), their estimated answers (n, outputs), and the levels that they moved from and to.
+        """
         parent, level = picked["parent"], picked["level"]
         rows = self._parents[parent]
         codes = self._moves.codes(rows)
@@ -235,38 +238,30 @@ class BoundarySearch:
         selected &= self._space.is_admissible(rows)
         origin, level = origin[selected], level[selected]
         answers = self._surrogate.guess_answers(self._answers[parent[selected]], origin, level)
-        return rows[selected], NeighbourEstimate(answers, origin, level)
+        return rows[selected], answers, (origin, level)
 
-    def _query(self, neighbours: Floats, fresh: Floats, estimate: NeighbourEstimate) -> None:
-        """Query profiles, learn from the answers, and add the neighbours of promising profiles to the queue."""
-        if len(fresh):
-            replies = self._oracle.ask(fresh)
-            self._queue_if_promising(fresh, replies.flips, self._surrogate.answers(replies.scores, replies.labels))
-        if len(neighbours) == 0:
-            return
+    def _query(self, neighbours: Floats, estimates: Floats, levels: tuple[Integers, Integers]) -> None:
+        """Query neighbours, learn from the answers and the errors of their estimates, and queue their neighbours."""
         if self._assignments == 2:
             replies = self._oracle.ask(neighbours)
             answers = self._surrogate.answers(replies.scores, replies.labels)
-            errors = answers - estimate.answers
+            errors = answers - estimates
         else:
             # Two assignments are queried. The others are queried if their labels may differ.
-            margins = self._surrogate.margins(estimate.answers)
+            margins = self._surrogate.margins(estimates)
             which = np.stack([np.argmin(margins, axis=1), np.argmax(margins, axis=1)], axis=1)
             which[:, 1] += which[:, 0] == which[:, 1]
             which %= self._assignments
             replies = self._oracle.compare(neighbours, which)
-            answers, errors = self._surrogate.complete_answers(estimate.answers, which, replies.scores, replies.labels)
+            answers, errors = self._surrogate.complete_answers(estimates, which, replies.scores, replies.labels)
             self._partial.append(neighbours[~replies.flips])
-        self._surrogate.learn_errors(estimate.origin, estimate.level, errors)
+        self._surrogate.learn_errors(levels, errors)
         self._queue_if_promising(neighbours, replies.flips, answers)
 
-    def _query_partial(self) -> None:
-        """Query all assignments of the profiles with two equal labels, since no other profile is left."""
-        rows, self._partial = np.concatenate(self._partial), []
-        for i in range(0, len(rows), MAX_PARENTS):
-            part = rows[i : i + MAX_PARENTS]
-            replies = self._oracle.ask(part)
-            self._queue_if_promising(part, replies.flips, self._surrogate.answers(replies.scores, replies.labels))
+    def _query_all(self, rows: Floats) -> None:
+        """Query profiles under all assignments, learn from the answers, and queue their neighbours."""
+        replies = self._oracle.ask(rows)
+        self._queue_if_promising(rows, replies.flips, self._surrogate.answers(replies.scores, replies.labels))
 
     def _queue_if_promising(self, rows: Floats, flips: Booleans, answers: Floats) -> None:
         self._queried += len(rows)
@@ -293,8 +288,7 @@ class BoundarySearch:
                     self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
                     return
         neighbours = self._estimate_neighbours(codes, answers, reachable)
-        is_long = len(queue) + len(neighbours) > 2 * max_size
-        if is_long:
+        if len(queue) + len(neighbours) > 2 * max_size:
             self._queue = cut_queue(np.concatenate([queue, neighbours]), max_size)
         else:
             self._queue = merge_queues(queue, neighbours)
@@ -351,9 +345,7 @@ class BoundarySearch:
 
     def _is_queried(self, marks: Integers) -> Booleans:
         queried = self._queried_marks
-        if len(queried) == 0:
-            return np.zeros(len(marks), dtype=np.bool_)
-        return np.asarray(queried[np.minimum(np.searchsorted(queried, marks), len(queried) - 1)] == marks)
+        return np.asarray(queried.take(np.searchsorted(queried, marks), mode="clip") == marks)
 
     def _remember(self, marks: Integers) -> None:
         self._queried_marks = np.sort(np.concatenate([self._queried_marks, marks]), kind="stable")
@@ -449,10 +441,10 @@ class Surrogate:
             direction = residual + size / np.maximum(previous, 1e-300) * direction
         return np.asarray(effects)
 
-    def learn_errors(self, origin: Integers, level: Integers, errors: Floats) -> None:
+    def learn_errors(self, moved: tuple[Integers, Integers], errors: Floats) -> None:
         """Add errors of estimates (n, outputs) after moves from one level (n,) to another (n,)."""
         squares = (errors**2).mean(axis=1)
-        for levels in (origin, level):
+        for levels in moved:
             self._squares += np.bincount(levels, squares, minlength=len(self._squares))
             self._counts += np.bincount(levels, minlength=len(self._counts))
 
