@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -72,16 +73,16 @@ def _format_line(cells: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def open_folder(folder: Path, names: Sequence[str]) -> None:
-    """Create the folder of requests and items if necessary.
+@contextmanager
+def open_folder(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """Create the folder of requests and items if necessary, and run a block that opens its files.
 
     Args:
         folder: Path of the folder.
         names: Names of the columns of its tables, including concept groups.
 
     Raises:
-        OptionError: A group has the name of another column.
-        OSError: The folder cannot be created.
+        OptionError: A group has the name of another column, or the folder cannot be used.
     """
     if repeated := find_repeated(names):
         raise OptionError(
@@ -89,7 +90,11 @@ def open_folder(folder: Path, names: Sequence[str]) -> None:
             location="groups",
             hint="rename the group",
         )
-    (folder / "items").mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / "items").mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise OptionError(f"{folder} cannot be used: {error.strerror}", location="`out=`") from None
 
 
 def write_item(folder: Path, stem: str, item: Item) -> str:

@@ -194,16 +194,11 @@ class _LiveRun:
         configuration, about = self._pipeline.configuration, self._folder / "about.json"
         parts = configuration.model_dump(mode="json", include={"generator", "classifier", "judge", "conditions"})
         text = json.dumps({"prompts": list(self._prompts), "groups": self._values, **parts}, indent=2) + "\n"
-        try:
-            open_folder(self._folder, names)
-            if about.exists():
-                other = about.read_text("utf-8") != text
-            else:
-                other = (self._folder / "sequence.csv").exists()
-                if not other:
-                    write_atomically(about, text)
-        except OSError as error:
-            raise OptionError(f"{self._folder} is not usable: {error.strerror}", location="`out=`") from None
+        with open_folder(self._folder, names):
+            exists = about.exists()
+            other = about.read_text("utf-8") != text if exists else (self._folder / "sequence.csv").exists()
+            if not exists and not other:
+                write_atomically(about, text)
         if other:
             raise OptionError(
                 f"{self._folder} contains items of other prompts or models",

@@ -333,8 +333,7 @@ class _RunDirectory:
         self._run: dict[str, Any] = {}
         self.generated = 0
         names = [*COLUMNS_BEFORE_VALUES, *groups, *COLUMNS_AFTER_VALUES]
-        try:
-            open_folder(folder, names)
+        with open_folder(folder, names):
             self.table = CsvTable(folder / "requests.csv", names)
             if self._state.exists():
                 self._restore(self.read())
@@ -343,8 +342,6 @@ class _RunDirectory:
             else:
                 self.table.truncate(0)
                 self._write_state()
-        except OSError as error:
-            raise OptionError(f"{folder} cannot be used: {error.strerror}") from None
 
     def _restore(self, rows: Mapping[str, Any]) -> None:
         try:
