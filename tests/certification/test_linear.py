@@ -585,15 +585,13 @@ def test_keys_are_on_their_line_within_the_miss(base: float, step: float, count:
 
 
 @settings(max_examples=scaled(100), deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10_000_000), entries=st.sampled_from([1, 100, 2**22]))
-def test_ranges_of_columns_are_read_in_runs(seed: int, entries: int) -> None:
+@given(seed=st.integers(0, 10_000_000), levels=st.integers(1, 6))
+def test_ranges_of_columns_are_read_in_runs(seed: int, levels: int) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, 40, size=rng.integers(1, 4))
     columns = rng.normal(size=(counts.sum(), 3))
     start = np.cumsum([0, *counts])[:-1]
-    with mock.patch.object(problems, "MAX_RANGE_ENTRIES", entries):
-        least, greatest = problems._range_tables(columns, start, np.zeros(len(counts), dtype=bool))
-    net = RangeTables(least, greatest)
+    net = RangeTables(*problems.range_tables(columns, levels))
     for first, count in zip(start.tolist(), counts.tolist(), strict=True):
         a, b = (first + np.sort(rng.integers(0, count, 2))).tolist()
         run, last = RUN_OF_COLUMNS(net, a, b)

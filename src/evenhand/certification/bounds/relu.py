@@ -1,4 +1,4 @@
-"""Linear relaxation of ReLU for arrays of NumPy or PyTorch, the basis of bounds on arrays.
+"""Linear relaxation of ReLU, the basis of bounds on arrays.
 
 For a unit ``z`` between ``low`` and ``high``, with ``low < 0 < high``, ReLU lies below its chord and above every line
 through 0 whose slope is between 0 and 1 (the triangle relaxation: Ehlers, ATVA 2017)::
@@ -16,10 +16,10 @@ chord where ``w < 0``; for an upper bound, the two are swapped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-Array: TypeAlias = Any
-"""Array of the library in use."""
+import numpy as np
+
+from evenhand.core.typing import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,33 +32,31 @@ class ReluRelaxation:
         flat: Slope of the line below that is 0 for every open unit.
     """
 
-    slope: Array
-    shift: Array
-    adaptive: Array
-    flat: Array
+    slope: Floats
+    shift: Floats
+    adaptive: Floats
+    flat: Floats
 
 
-def relax_relu(low: Array, high: Array, xp: Any) -> ReluRelaxation:
+def relax_relu(low: Floats, high: Floats) -> ReluRelaxation:
     """Compute the lines around ReLU for units between ``low`` and ``high``.
 
     Args:
         low, high: Bounds of the units before ReLU, of equal shape.
-        xp: ``numpy`` or ``torch``. With PyTorch, the lines are differentiable in the bounds.
     """
     on, off = low >= 0, high <= 0
-    ones, zeros = xp.ones_like(low), xp.zeros_like(low)
-    # Where the unit is not open, the divisor is 1, because a division by 0 would make the gradient NaN.
-    chord = high / xp.where(on | off, ones, high - low)
-    slope = xp.where(on, ones, xp.where(off, zeros, chord))
+    ones, zeros = np.ones_like(low), np.zeros_like(low)
+    chord = high / np.where(on | off, ones, high - low)
+    slope = np.where(on, ones, np.where(off, zeros, chord))
     return ReluRelaxation(
         slope=slope,
-        shift=xp.where(on, zeros, -slope * low),
-        adaptive=xp.where(on | (~off & (high > -low)), ones, zeros),
-        flat=xp.where(on, ones, zeros),
+        shift=np.where(on, zeros, -slope * low),
+        adaptive=np.where(on | (~off & (high > -low)), ones, zeros),
+        flat=np.where(on, ones, zeros),
     )
 
 
-def relax_weights(weights: Array, slope: Array, below: Array, *, up: bool, xp: Any) -> Array:
+def relax_weights(weights: Floats, slope: Floats, below: Floats, *, up: bool) -> Floats:
     """Compute the weights of ``z`` that replace weights of ``relu(z)``, by the chord or the line below.
 
     Args:
@@ -66,17 +64,16 @@ def relax_weights(weights: Array, slope: Array, below: Array, *, up: bool, xp: A
         slope: Slopes of the lines above ReLU, see ``ReluRelaxation``.
         below: Slopes of the lines below ReLU: ``adaptive`` or ``flat``.
         up: Whether to bound from above instead of from below.
-        xp: ``numpy`` or ``torch``.
     """
-    return weights * xp.where(weights > 0 if up else weights < 0, slope, below)
+    return weights * np.where(weights > 0 if up else weights < 0, slope, below)
 
 
-def relax_constant(weights: Array, shift: Array, *, up: bool, xp: Any) -> Array:
+def relax_constant(weights: Floats, shift: Floats, *, up: bool) -> Floats:
     """Compute the constants of the chords for the bound of ``relax_weights``, shape (...).
 
     Args:
-        weights, up, xp: See ``relax_weights``.
+        weights, up: See ``relax_weights``.
         shift: Shifts of the lines above ReLU, at least 0, so that the constant only loosens the bound.
     """
-    chord = weights > 0 if up else weights < 0
-    return xp.sum(xp.where(chord, weights, xp.zeros_like(weights)) * shift, -1)
+    chord = np.maximum(weights, 0.0) if up else np.minimum(weights, 0.0)
+    return np.asarray(np.sum(chord * shift, -1))

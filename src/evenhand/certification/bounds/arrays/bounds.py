@@ -7,8 +7,8 @@ In wide networks of few layers, functions below and above all units are propagat
 (``ArrayNetwork.forward``). Units that are off in all boxes are left out, and units that are on in all boxes need no
 relaxation.
 
-Rounding: sums of two products that replace one, as in ``_refine_second_layer`` and ``_continue_forward``, have terms of
-at most twice the size of their result. The pads cover this, because they count a relaxed unit twice.
+Rounding: sums of two products that replace one, as in ``_step_forward``, have terms of at most twice the size of their
+result. The pads cover this, because they count a relaxed unit twice.
 """
 
 from __future__ import annotations
@@ -109,9 +109,7 @@ class BatchBounds:
         """
         net = self.network
         if not self.layers:
-            ones, chosen = np.ones_like(self.first_low[:, :1]), slice(o, o + 1)
-            bias_changes = None if net.apart is None else net.apart[:, chosen]
-            return self._expand_to_attributes(ones, 0.0, net.columns[:, chosen], self.bias[chosen], bias_changes)
+            return self._expand_to_attributes(np.ones_like(self.first_low[:, :1]), 0.0, np.array([o]))
         # The start of the substitution: the output is offset + sum_h w_h relu(z_h) over the last hidden layer.
         top = self.layers[-1]
         weights = net.weights[-1][top.live, o][None, :]
@@ -167,7 +165,7 @@ class BatchBounds:
         live = np.concatenate([mixed, always])
         count = int(mixed.shape[0])
         low, high = low[:, live], high[:, live]
-        lines = relax_relu(low[:, :count], high[:, :count], np)
+        lines = relax_relu(low[:, :count], high[:, :count])
         return LayerBounds(live=live, mixed=count, low=low, high=high, error=error[:, live], lines=lines)
 
     def _interval_bounds(self, k: int) -> tuple[Floats, Floats]:
@@ -190,10 +188,8 @@ class BatchBounds:
 
     def _refine_layer(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Tighten the bounds of the open units of layer k by backward substitution."""
-        if self.network.forward:
+        if k == 1 or self.network.forward:
             return self._continue_forward(k, low, high)
-        if k == 1:
-            return self._refine_second_layer(low, high)
         # Lower bounds come first: a unit that they prove to be on needs no upper bound.
         for up in (False, True):
             boxes, units = np.nonzero((low < 0) & (high > 0))
@@ -207,90 +203,56 @@ class BatchBounds:
                     low[b, j] = np.maximum(low[b, j], bounds)
         return low, high
 
-    def _refine_second_layer(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Tighten the bounds of the second layer, for all boxes and units in three matrix products."""
-        # z_j = offset_j + sum_h w_hj relu(z_h). A lower bound multiplies w+ by the slope b of the lower line and w- by
-        # the slope s of the chord: w+ b + w- s = w b + w- (s - b). An upper bound is w b + w+ (s - b), so w b is shared
-        # and there are three products.
-        net, layer = self.network, self.layers[0]
-        units = np.nonzero(np.any((low < 0) & (high > 0), 0))[0]
-        m, count, lines = layer.mixed, int(units.shape[0]), len(net.lines)
-        if count == 0:
-            return low, high
-        ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
-        adds = np.concatenate(ends)[:, layer.live]
-        columns, rows = int(net.columns.shape[0]), int(adds.shape[0])
-        weights = net.weights[0][layer.live, :][:, units]
-        shared = adds[:, m:] @ weights[m:]
-        weights = weights[:m]
-        plus = _positive(weights)
-        minus = weights - plus
-        offset = net.offsets[0][units]
-        step = max(1, WORK_BYTES // (8 * rows * (2 * m + 4 * count)))
+    def _continue_forward(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Tighten the bounds of layer k by functions below and above its units, propagated forward from layer k - 1.
+
+        These are the functions of backward substitution if k is 1. Units of known sign are left out unless the
+        functions are propagated further.
+        """
+        net, layer = self.network, self.layers[-1]
+        if k == 1:
+            ends = [net.columns, self.bias[None, :] if net.apart is None else self.bias + net.apart]
+            self.below = self.above = np.concatenate(ends)[None]
+        self.below, self.above = self.below[:, :, layer.live], self.above[:, :, layer.live]
+        count = int(net.offsets[k - 1].shape[0])
+        units = np.arange(count) if net.forward else np.nonzero(np.any((low < 0) & (high > 0), 0))[0]
+        step = max(1, WORK_BYTES // (8 * int(self.below.shape[1]) * (2 * layer.mixed + 4 * max(1, len(units)))))
+        pieces = []
         for at in range(0, len(self), step):
             boxes = slice(at, min(at + step, len(self)))
-            below, slope, shift = layer.lines.adaptive[boxes], layer.lines.slope[boxes], layer.lines.shift[boxes]
-            n = int(below.shape[0])
-
-            def through(factor: Floats, by: Floats, n: int = n) -> Floats:
-                scaled = np.reshape(adds[None, :, :m] * factor[:, None, :], (n * rows, m))
-                return np.reshape(scaled @ by, (n, rows, count))
-
-            base = through(below, weights) + shared
-            for up, part in ((False, minus), (True, plus)):
-                functions = base + through(slope - below, part)
-                extremes = self._function_extremes(
-                    functions[:, :lines], functions[:, lines:columns], functions[:, columns:], boxes, up
-                )
-                bounds = shift @ part + offset + extremes
-                here_low, here_high = low[boxes][:, units], high[boxes][:, units]
-                still = (here_low < 0) & (here_high > 0)
-                if up:
-                    high[boxes, units] = np.where(still, np.minimum(here_high, bounds), here_high)
-                else:
-                    low[boxes, units] = np.where(still, np.maximum(here_low, bounds), here_low)
+            below, above = self._step_forward(k, boxes, units)
+            low[boxes, units] = np.maximum(low[boxes, units], self._function_extremes(below, boxes, up=False))
+            high[boxes, units] = np.minimum(high[boxes, units], self._function_extremes(above, boxes, up=True))
+            if net.forward:
+                pieces.append((below, above))
+        if net.forward:
+            self.below, self.above = (np.concatenate(functions) for functions in zip(*pieces, strict=True))
         return low, high
 
-    def _continue_forward(self, k: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Tighten the bounds of layer k by functions below and above every unit, propagated forward layer by layer."""
-        net, layer = self.network, self.layers[-1]
-        # Invariant: each unit of the layer is between the functions ``below`` and ``above``, whose rows are the
+    def _step_forward(self, k: int, boxes: slice, units: Integers) -> tuple[Floats, Floats]:
+        """Compute functions below and above units of layer k, each of shape (boxes, terms, units)."""
+        # Invariant: each unit of layer k - 1 is between the functions ``below`` and ``above``, whose rows are the
         # coefficients of the attributes' columns, then one constant per assignment. Their size depends on the columns,
         # not on the depth.
-        columns, lines, m = int(net.columns.shape[0]), len(net.lines), layer.mixed
-        if k == 1:
-            ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
-            self.below = np.concatenate(ends)[None, :, layer.live]
-            self.above = self.below
-        else:
-            self.below, self.above = self.below[:, :, layer.live], self.above[:, :, layer.live]
-        every = np.zeros_like(layer.low[:, None, m:])
-        lower = np.concatenate(
-            [self.below[:, :, :m] * layer.lines.adaptive[:, None, :], self.below[:, :, m:] + every], 2
-        )
-        upper = np.concatenate([self.above[:, :, :m] * layer.lines.slope[:, None, :], self.above[:, :, m:] + every], 2)
-        upper[:, columns:, :m] += layer.lines.shift[:, None, :]
-        n, rows, units = (int(size) for size in lower.shape)
-        weights, sizes = net.weights[k - 1][layer.live], net.sizes[k - 1][layer.live]
+        net, layer = self.network, self.layers[-1]
+        m, constants = layer.mixed, slice(len(net.columns), None)
+        below, above = (each if k == 1 else each[boxes] for each in (self.below, self.above))
+        lower = below[:, :, :m] * layer.lines.adaptive[boxes, None, :]
+        upper = above[:, :, :m] * layer.lines.slope[boxes, None, :]
+        upper[:, constants] += layer.lines.shift[boxes, None, :]
         # With lower <= relu(z) <= upper and w = w+ + w-, the next unit is between (total - apart) / 2 and (total +
         # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products instead of
-        # four.
-        total = np.reshape(np.reshape(lower + upper, (n * rows, units)) @ weights, (n, rows, -1))
-        difference = np.reshape(np.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))
-        total[:, columns:] += 2 * net.offsets[k - 1]
-        self.below, self.above = (total - difference) / 2, (total + difference) / 2
-        bounds = []
-        for up, functions in ((False, self.below), (True, self.above)):
-            bounds.append(
-                self._function_extremes(
-                    functions[:, :lines], functions[:, lines:columns], functions[:, columns:], slice(None), up
-                )
-            )
-        return np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
+        # four. Units that are always on have the same functions in all boxes if k is 1.
+        weights, sizes = (matrix[layer.live][:, units] for matrix in (net.weights[k - 1], net.sizes[k - 1]))
+        total = _multiply(lower + upper, weights[:m]) + _multiply(below[:, :, m:] + above[:, :, m:], weights[m:])
+        apart = _multiply(upper - lower, sizes[:m]) + _multiply(above[:, :, m:] - below[:, :, m:], sizes[m:])
+        total[:, constants] += 2 * net.offsets[k - 1][units]
+        return (total - apart) / 2, (total + apart) / 2
 
-    def _function_extremes(self, slopes: Floats, cells: Floats, constants: Floats, boxes: slice, up: bool) -> Floats:
+    def _function_extremes(self, functions: Floats, boxes: slice, *, up: bool) -> Floats:
         """Compute the largest or smallest value of functions (boxes, terms, units) over their boxes, (boxes, units)."""
         end, none = (np.amax, -np.inf) if up else (np.amin, np.inf)
+        slopes, cells, constants = np.split(functions, [len(self.network.lines), len(self.network.columns)], axis=1)
         # c * x over [m - r, m + r] is c * m -/+ |c| * r; for a table, the extreme over its cells in the box.
         spread = (self.radius[boxes][:, None, :] @ np.abs(slopes))[:, 0, :]
         total = (self.middle[boxes][:, None, :] @ slopes)[:, 0, :] + (spread if up else -spread) + end(constants, 1)
@@ -326,8 +288,8 @@ class BatchBounds:
         slope, shift = layer.lines.slope, layer.lines.shift
         if boxes is not None:
             slope, shift, below = slope[boxes], shift[boxes], below[boxes]
-        carried = relax_weights(weights, slope, below, up=up, xp=np)
-        return carried, relax_constant(weights, shift, up=up, xp=np)
+        carried = relax_weights(weights, slope, below, up=up)
+        return carried, relax_constant(weights, shift, up=up)
 
     def _substitute_backward(
         self,
@@ -352,35 +314,21 @@ class BatchBounds:
             part, moved = self._through_relu(previous, weights[:, : previous.mixed], up, below[k - 1], boxes)
             always_on, constant = weights[:, previous.mixed :], constant + moved
             k -= 1
-        first_layer = self.layers[0]
-        m, live = first_layer.mixed, first_layer.live
-        mixed, always = live[:m], live[m:]
-        bias_changes = net.apart
-        from_mixed = self._expand_to_attributes(
-            part,
-            constant,
-            net.columns[:, mixed],
-            self.bias[mixed],
-            None if bias_changes is None else bias_changes[:, mixed],
-        )
-        from_always = self._expand_to_attributes(
-            always_on,
-            0.0,
-            net.columns[:, always],
-            self.bias[always],
-            None if bias_changes is None else bias_changes[:, always],
-        )
+        m, live = self.layers[0].mixed, self.layers[0].live
+        from_mixed = self._expand_to_attributes(part, constant, live[:m])
+        from_always = self._expand_to_attributes(always_on, 0.0, live[m:])
         return from_mixed[0] + from_always[0], from_mixed[1] + from_always[1]
 
     def _expand_to_attributes(
-        self, weights: Floats, constant: Floats | float, columns: Floats, bias: Floats, bias_changes: Floats | None
+        self, weights: Floats, constant: Floats | float, units: Integers
     ) -> tuple[Floats, Floats]:
         """Convert weights on first units to coefficients of columns, and constants by assignment."""
         # sum_h w_h z_h = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i), and an assignment adds sum_h w_h apart_h.
-        constants = (weights @ bias + constant)[:, None]
-        if bias_changes is not None:
-            constants = constants + weights @ bias_changes.T
-        return weights @ columns.T, constants
+        net = self.network
+        constants = (weights @ self.bias[units] + constant)[:, None]
+        if net.apart is not None:
+            constants = constants + weights @ net.apart[:, units].T
+        return weights @ net.columns[:, units].T, constants
 
     def _gaps(self) -> Floats:
         """Compute the gaps of all layers per unit of width of each first unit, shape (boxes, live)."""
@@ -407,6 +355,12 @@ class BatchBounds:
             gathered = gathered @ np.abs(self.inner[k - 1]).T
             gathered = np.concatenate([gathered[:, :m] * layer.lines.slope, gathered[:, m:]], 1) + gaps[len(gaps) - k]
         return gathered
+
+
+def _multiply(functions: Floats, weights: Floats) -> Floats:
+    """Multiply functions (boxes, terms, units) by weights (units, next units)."""
+    boxes, terms, units = functions.shape
+    return (functions.reshape(boxes * terms, units) @ weights).reshape(boxes, terms, weights.shape[1])
 
 
 def _positive(array: Floats) -> Floats:

@@ -19,6 +19,7 @@ from evenhand.certification.bounds.compiled.problem import (
     _attribute_axes,
     _term_columns,
     function_roles_of,
+    range_tables,
 )
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.query.question import Query
@@ -133,7 +134,7 @@ def array_network_of(query: Query) -> ArrayNetwork:
     for i in np.flatnonzero(~line):
         cells = np.arange(start[i], ends[i])
         order.append(cells)
-        lows, highs = _run_extremes(columns[cells])
+        lows, highs = range_tables(columns[cells], len(cells).bit_length())
         tables.append(TableColumns(int(i), begin, begin + len(cells), lows, highs))
         begin += len(cells)
     placed = np.concatenate(order)
@@ -169,21 +170,6 @@ def _bound_forward(widths: list[int], rows: int) -> bool:
     products = [a * b for a, b in pairwise(widths)]
     backward = sum(widths[k] * sum(products[: k - 1]) for k in range(2, len(widths)))
     return backward >= FORWARD_GAIN * 2 * rows * sum(products[1:])
-
-
-def _run_extremes(rows: Floats) -> tuple[Floats, Floats]:
-    """Compute the extremes of runs of 1, 2, 4, ... rows, by their first row, shape (sizes, rows, units)."""
-    lows, highs = [rows], [rows]
-    size = 1
-    # Invariant: the last arrays cover runs of ``size`` rows, which are shorter near the end.
-    while 2 * size <= len(rows):
-        low, high = lows[-1].copy(), highs[-1].copy()
-        low[:-size] = np.minimum(low[:-size], lows[-1][size:])
-        high[:-size] = np.maximum(high[:-size], highs[-1][size:])
-        lows.append(low)
-        highs.append(high)
-        size *= 2
-    return np.stack(lows), np.stack(highs)
 
 
 class _SingleThread:

@@ -128,7 +128,10 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
     capped = _capped_units(layers, widest)
     ranged = _pad_rows(columns, widest)
-    least, greatest = _range_tables(ranged, start, line)
+    # Runs that extend into the next attribute are never read.
+    widest_table = max(np.diff([*start, len(columns)])[~line], default=1)
+    levels = max(1, min(int(widest_table).bit_length(), MAX_RANGE_ENTRIES // ranged.size))
+    least, greatest = range_tables(ranged, levels)
     network = FlatNetwork(
         sizes=sizes,
         columns=ranged,
@@ -247,12 +250,11 @@ def _nearly_even(cells: Cells) -> tuple[float, float, float] | None:
     return (base, step, miss) if step > 0 and miss < NEAR_EVEN * step else None
 
 
-def _range_tables(columns: Floats, start: Integers, line: Booleans) -> tuple[Floats, Floats]:
-    """Tabulate the minimum and maximum of the 2**k columns from each column on, shape (levels, columns, m)."""
-    # Runs that extend into the next attribute are never read.
-    ends = np.append(start[1:], len(columns))
-    widest = max((ends - start)[~line], default=1)
-    levels = max(1, min(int(widest).bit_length(), MAX_RANGE_ENTRIES // columns.size))
+def range_tables(columns: Floats, levels: int) -> tuple[Floats, Floats]:
+    """Tabulate the minimum and maximum of the 2**k columns from each column on, shape (levels, columns, m).
+
+    Runs that would extend beyond the last column have no meaning.
+    """
     least, greatest = (np.repeat(columns[None], levels, axis=0) for _ in range(2))
     for k in range(1, levels):
         half = 1 << (k - 1)
