@@ -275,9 +275,9 @@ class Compilation:
 def _has_kernels(prover: Prover) -> bool:
     """Check whether the kernels of a prover are compiled, in this process or in the cache on disk."""
     if prover == "trees":
-        from evenhand.certification.bounds.trees import leaves, search
+        from evenhand.certification.bounds.trees import search
 
-        return kernels.is_compiled(leaves.collect_leaves, search.refine_tree_boxes)
+        return kernels.is_compiled(search.refine_tree_boxes)
     if prover == "arrays":
         from evenhand.certification.bounds.arrays import events
 

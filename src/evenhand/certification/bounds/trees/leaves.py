@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.differences import TreeDifferenceQuery
 from evenhand.certification.bounds.trees.question import TreeQuery, protected_flags
-from evenhand.core.kernels import compile_kernel
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
@@ -25,6 +24,8 @@ Small = NDArray[np.int32]
 
 MAX_LEAVES = 6_000_000
 """Maximum number of leaves, to limit memory."""
+HALF = np.uint64(0xFFFFFFFF)
+"""Lower half of a key."""
 SCALE_BITS = 52
 """Scaled sums stay below two to the power of this, so that a float64 holds each value exactly."""
 SET_CELLS = 64
@@ -95,40 +96,105 @@ class CellTests(NamedTuple):
     bits: Keys
 
 
+class Paths(NamedTuple):
+    """Paths from the roots of the trees, each with the cells and the assignments that take it.
+
+    Attributes:
+        node: Last node of each path.
+        keys: Cells, shape (paths, attributes).
+        mask: Number of the set of assignments.
+    """
+
+    node: Integers
+    keys: Keys
+    mask: Integers
+
+    def select(self, rows: Booleans) -> Paths:
+        """Select paths."""
+        return Paths(self.node[rows], self.keys[rows], self.mask[rows])
+
+
 def leaf_table_of(query: TreeQuery) -> LeafTable:
     """Collect the leaves of an ensemble.
 
     Raises:
         ModelError: The leaves are too many to hold.
     """
-    nodes, tests = query.ensemble.nodes, query.tests
-    cell_tests, is_set = _cell_tests(query)
-    flags = protected_flags(tests, query.schema, query.protected, query.assignments)
-    counts = query.counts.astype(np.int64)
-    full = np.where(is_set, set_key(0, counts - 1), range_key(0, counts - 1))
+    nodes = query.ensemble.nodes
+    tests, is_set = _cell_tests(query)
+    flags = protected_flags(query.tests, query.schema, query.protected, query.assignments)
     masks: dict[bytes, int] = {np.ones(flags.shape[1], dtype=np.bool_).tobytes(): 0}
-    parts: list[tuple[Keys, Integers, Small]] = []
+    last = query.counts.astype(np.int64) - 1
+    full = np.where(is_set, set_key(0, last), range_key(0, last))
+    # Invariant: the paths and the leaves of a tree partition the pairs of a point and an assignment.
+    paths = Paths(nodes.offsets[:-1], np.tile(full, (nodes.trees, 1)), np.zeros(nodes.trees, dtype=np.int64))
+    leaves: list[Paths] = []
     total = 0
-    for tree in range(nodes.trees):
+    while len(paths.node):
         check_time()
-        begin, end = int(nodes.offsets[tree]), int(nodes.offsets[tree + 1])
-        room, count = (end - begin) // 2 + 2, -1
-        while count < 0:
-            keys, reached, members, count = collect_leaves(
-                nodes.left, nodes.right, tests.of, begin, cell_tests, is_set, flags, full, room
-            )
-            room *= 2
-        kinds, kind = np.unique(members[:count], axis=0, return_inverse=True)
-        numbers = np.array([masks.setdefault(row.tobytes(), len(masks)) for row in kinds], dtype=np.int32)
-        parts.append((keys[:count].copy(), reached[:count].copy(), numbers[kind.ravel()]))
-        total += count
-        if total > MAX_LEAVES:
+        at_leaf = nodes.left[paths.node] < 0
+        leaves.append(paths.select(at_leaf))
+        total += len(leaves[-1].node)
+        paths = _extend_paths(query, tests, is_set, flags, masks, paths.select(~at_leaf))
+        if total + len(paths.node) > MAX_LEAVES:
             raise ModelError(
                 f"the trees have more than {MAX_LEAVES:,} leaves",
                 location=query.ensemble.name,
                 hint="train fewer or smaller trees",
             )
-    return _join_trees(query, parts, is_set, np.frombuffer(b"".join(masks), dtype=np.bool_).reshape(len(masks), -1))
+    return _build_table(query, Paths(*map(np.concatenate, zip(*leaves, strict=True))), is_set, _members_of(masks))
+
+
+def _members_of(masks: dict[bytes, int]) -> Booleans:
+    """Return the assignments of each set, shape (masks, assignments)."""
+    return np.frombuffer(b"".join(masks), dtype=np.bool_).reshape(len(masks), -1)
+
+
+def _extend_paths(
+    query: TreeQuery, tests: CellTests, is_set: Booleans, flags: Booleans, masks: dict[bytes, int], paths: Paths
+) -> Paths:
+    """Extend paths by one node, for all cells and assignments that continue.
+
+    Args:
+        query: Question.
+        tests: Tests in terms of cells.
+        is_set: Whether the keys of an attribute are sets.
+        flags: Whether a test of a protected attribute sends an assignment left, shape (tests, assignments).
+        masks: Numbers of the sets of assignments, which receive new sets.
+        paths: Paths that end at inner nodes.
+    """
+    nodes, test = query.ensemble.nodes, query.tests.of[paths.node]
+    axis = tests.about[test]
+    in_range = (axis >= 0) & ~np.append(is_set, False)[axis]
+    # A path continues both left and right, and more than once where a test changes its answer at several cells.
+    pieces = np.where(in_range, tests.start[test + 1] - tests.start[test] + 1, 2)
+    parent = np.repeat(np.arange(len(test)), pieces)
+    piece = np.arange(len(parent)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    test, axis, in_range, pieces = test[parent], axis[parent], in_range[parent], pieces[parent]
+    node, keys, mask = paths.node[parent], paths.keys[parent], paths.mask[parent]
+    left = (piece % 2 == 0) == (tests.left_first[test] | ~in_range)
+    kept = np.ones(len(parent), dtype=np.bool_)
+
+    rows = np.flatnonzero(in_range)
+    key, edge = keys[rows, axis[rows]], tests.start[test[rows]] + piece[rows]
+    first, last = (key & HALF).astype(np.int64), (key >> np.uint64(32)).astype(np.int64)
+    first = np.where(piece[rows] > 0, np.maximum(first, tests.edges[edge - 1]), first)
+    last = np.where(piece[rows] < pieces[rows] - 1, np.minimum(last, tests.edges[edge] - 1), last)
+    kept[rows] = first <= last
+    keys[rows, axis[rows]] = range_key(first, last)
+
+    rows = np.flatnonzero((axis >= 0) & ~in_range)
+    bits = tests.bits[test[rows]]
+    keys[rows, axis[rows]] &= np.where(left[rows], bits, ~bits)
+    kept[rows] = keys[rows, axis[rows]] != 0
+
+    rows = np.flatnonzero(axis < 0)
+    inside = _members_of(masks)[mask[rows]] & (flags[test[rows]] == left[rows, None])
+    kept[rows] = inside.any(axis=1)
+    sets, number = np.unique(inside, axis=0, return_inverse=True)
+    mask[rows] = np.array([masks.setdefault(row.tobytes(), len(masks)) for row in sets], dtype=np.int64)[number.ravel()]
+
+    return Paths(np.where(left, nodes.left[node], nodes.right[node]), keys, mask).select(kept)
 
 
 def range_key(first: Integers | int, last: Integers | int) -> Keys:
@@ -166,102 +232,18 @@ def _cell_tests(query: TreeQuery) -> tuple[CellTests, Booleans]:
     return CellTests(about, np.concatenate([*edges, np.zeros(1, dtype=np.int64)]), start, left_first, bits), is_set
 
 
-@compile_kernel(nogil=True)
-def collect_leaves(left, right, of, root, tests, is_set, flags, full, room):
-    """Collect the leaves of a tree that some cell and some assignment reach.
-
-    Args:
-        left, right, of: Children and test of each node.
-        root: Node where the tree starts.
-        tests: Tests in terms of cells.
-        is_set: Whether the keys of an attribute are sets.
-        flags: Whether a test of a protected attribute sends an assignment left, shape (tests, assignments).
-        full: Keys of all cells.
-        room: Maximum number of leaves.
-
-    Returns:
-        Keys, node and assignments of each leaf, and the number of leaves; -1 if there are more than ``room``.
-    """
-    # Depth first. Invariant: the entries of the stack and the leaves partition the pairs of a point and an assignment.
-    n, assignments = len(full), flags.shape[1]
-    keys = np.empty((room, n), np.uint64)
-    reached = np.empty(room, np.int64)
-    members = np.empty((room, assignments), np.bool_)
-    depth = 256
-    nodes = np.empty(depth, np.int64)
-    waiting = np.empty((depth, n), np.uint64)
-    allowed = np.empty((depth, assignments), np.bool_)
-    nodes[0] = root
-    waiting[0] = full
-    allowed[0] = True
-    top, count = 1, 0
-    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
-    while top:
-        top -= 1
-        node = nodes[top]
-        key, who = waiting[top].copy(), allowed[top].copy()
-        if left[node] < 0:
-            if count == room:
-                return keys, reached, members, -1
-            keys[count] = key
-            reached[count] = node
-            members[count] = who
-            count += 1
-            continue
-        test = of[node]
-        i = tests.about[test]
-        pieces = 2 if i < 0 or is_set[i] else tests.start[test + 1] - tests.start[test] + 1
-        if top + pieces >= depth:
-            extra = depth + pieces
-            depth += extra
-            nodes = np.concatenate((nodes, np.empty(extra, np.int64)))
-            waiting = np.concatenate((waiting, np.empty((extra, n), np.uint64)))
-            allowed = np.concatenate((allowed, np.empty((extra, assignments), np.bool_)))
-        for piece in range(pieces):
-            goes_left = (piece % 2 == 0) == tests.left_first[test] if i >= 0 and not is_set[i] else piece == 0
-            nodes[top] = left[node] if goes_left else right[node]
-            waiting[top] = key
-            allowed[top] = who
-            some = True
-            if i < 0:
-                some = False
-                for p in range(assignments):
-                    allowed[top, p] = who[p] and flags[test, p] == goes_left
-                    some |= allowed[top, p]
-            elif is_set[i]:
-                waiting[top, i] = key[i] & (tests.bits[test] if goes_left else ~tests.bits[test])
-                some = waiting[top, i] != np.uint64(0)
-            else:
-                first, last = key[i] & low, key[i] >> high
-                at = tests.start[test] + piece
-                if piece > 0:
-                    first = max(first, np.uint64(tests.edges[at - 1]))
-                if piece < pieces - 1:
-                    last = min(last, np.uint64(tests.edges[at] - 1))
-                waiting[top, i] = first | (last << high)
-                some = first <= last
-            if some:
-                top += 1
-    return keys, reached, members, count
-
-
-def _join_trees(
-    query: TreeQuery, parts: list[tuple[Keys, Integers, Small]], is_set: Booleans, members: Booleans
-) -> LeafTable:
+def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Booleans) -> LeafTable:
     nodes, margins = query.ensemble.nodes, len(query.base)
-    tree = np.repeat(np.arange(len(parts), dtype=np.int32), [len(reached) for _, reached, _ in parts])
-    reached = np.concatenate([reached for _, reached, _ in parts])
+    tree = np.searchsorted(nodes.offsets, leaves.node, side="right") - 1
     outputs, width = nodes.output[tree], nodes.values.shape[1]
-    terms = np.zeros((len(reached), margins))
+    terms = np.zeros((len(tree), margins))
     for output in np.unique(outputs):
         rows = outputs == output
-        terms[rows] = nodes.values[reached[rows]] @ query.fold[output : output + width]
+        terms[rows] = nodes.values[leaves.node[rows]] @ query.fold[output : output + width]
     order = np.lexsort((terms[:, 0], tree))
-    keys = np.concatenate([keys for keys, _, _ in parts])[order].T.copy()
-    mask = np.concatenate([mask for _, _, mask in parts])[order]
-    name = np.unique(nodes.values[reached[order]], axis=0, return_inverse=True)[1].ravel().astype(np.int32)
-    values, base, above, below, scale = _scale_margins(query, terms[order], len(parts))
-    limits = _scale_limit(query, scale, len(parts)) if isinstance(query, TreeDifferenceQuery) else (0, 0)
+    name = np.unique(nodes.values[leaves.node[order]], axis=0, return_inverse=True)[1]
+    values, base, above, below, scale = _scale_margins(query, terms[order], nodes.trees)
+    limits = _scale_limit(query, scale, nodes.trees) if isinstance(query, TreeDifferenceQuery) else (0, 0)
     offsets = np.concatenate([[0], np.cumsum(query.counts + 1)]).astype(np.int64)
     cumulative = [cells.before(np.arange(cells.count + 1)).astype(np.float64) for cells in query.cells]
     set_weights = np.zeros((len(query.cells), 8, 256))
@@ -271,11 +253,11 @@ def _join_trees(
         bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
         set_weights[i] = weights.reshape(8, 8) @ bits.T
     return LeafTable(
-        keys=keys,
+        keys=leaves.keys[order].T.copy(),
         values=values,
-        tree=tree,
-        mask=mask,
-        name=name,
+        tree=tree[order].astype(np.int32),
+        mask=leaves.mask[order].astype(np.int32),
+        name=name.ravel().astype(np.int32),
         members=members,
         portion=members.mean(axis=1),
         is_set=is_set,
@@ -292,6 +274,20 @@ def _join_trees(
         within=limits[0],
         beyond=limits[1],
     )
+
+
+def leaf_chances(table: LeafTable) -> Floats:
+    """Compute the probability of each leaf in the whole domain, shape (leaves,)."""
+    chances = np.ones(len(table.tree))
+    for i, keys in enumerate(table.keys):
+        before = table.cumulative[table.offsets[i] : table.offsets[i + 1]]
+        if table.is_set[i]:
+            octets = [(keys >> np.uint64(8 * octet)) & np.uint64(255) for octet in range(8)]
+            weight = np.sum([table.set_weights[i, octet, bits] for octet, bits in enumerate(octets)], axis=0)
+        else:
+            weight = before[(keys >> np.uint64(32)) + np.uint64(1)] - before[keys & HALF]
+        chances *= weight / before[-1]
+    return chances
 
 
 def _scale_margins(

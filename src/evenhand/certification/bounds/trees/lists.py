@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable
+from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable, leaf_chances
 from evenhand.core.kernels import compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
@@ -133,7 +133,7 @@ def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
     work.length[0] = leaves
     work.base[0] = table.base[:, None]
     work.outer[0, 1] = np.diff(table.offsets) - 2
-    list_leaves(table, work)
+    work.leaf[:leaves], work.chance[:leaves] = np.arange(leaves), leaf_chances(table)
     return work
 
 
@@ -202,20 +202,6 @@ def names_cells(key, cells):
         rest &= rest - unit
         outside += 1
     return inside <= outside
-
-
-@compile_kernel(nogil=True, error_model="numpy")
-def list_leaves(f, w):
-    """Compute the probability of each leaf in the whole domain."""
-    n, leaves = f.keys.shape
-    for k in range(leaves):
-        w.leaf[k] = k
-        w.chance[k] = 1.0
-        for i in range(n):
-            upper = f.offsets[i + 1] - f.offsets[i] - 2
-            _, everything, weight = meet(f, i, f.keys[i, k], 0, upper, cells_between(f, i, 0, upper))
-            if not everything:
-                w.chance[k] *= weight / range_weight(f, i, 0, upper)
 
 
 @jit
