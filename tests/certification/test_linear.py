@@ -421,17 +421,6 @@ def test_either_line_below_is_taken() -> None:
     assert set.union(*(lines_below(seed, 0) for seed in range(20))) == {False, True}
 
 
-def test_the_reference_cases_are_mixed() -> None:
-    """The tests above see lines and tables, every depth, both ways to bound, cells that reach on."""
-    queries = [varied_network(seed) for seed in range(60)]
-    assert {len(query.layers) for query in queries} == {0, 1, 2, 3, 4}
-    networks = [problems.compiled_problem_of(query).network for query in queries]
-    assert {bool(line) for network in networks for line in network.line} == {False, True}
-    assert {len(network.sizes) - 1 for network in networks} == {1, 2, 3, 4}
-    assert sum(bool((network.reach > 0).any()) for network in networks) >= 10
-    assert sum(len(query.assignments) > 2 for query in queries) >= 15
-
-
 # Splits.
 
 
