@@ -77,3 +77,9 @@ def relax_constant(weights: Floats, shift: Floats, *, up: bool) -> Floats:
     """
     chord = np.maximum(weights, 0.0) if up else np.minimum(weights, 0.0)
     return np.asarray(np.sum(chord * shift, -1))
+
+
+def multiply_units(functions: Floats, weights: Floats) -> Floats:
+    """Multiply functions (boxes, terms, units) by weights (units, next units)."""
+    boxes, terms, units = functions.shape
+    return (functions.reshape(boxes * terms, units) @ weights).reshape(boxes, terms, weights.shape[1])

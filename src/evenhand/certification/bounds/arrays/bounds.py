@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.certification.bounds.arrays.network import WORK_BYTES, ArrayNetwork
-from evenhand.certification.bounds.relu import ReluRelaxation, relax_constant, relax_relu, relax_weights
+from evenhand.certification.bounds.relu import ReluRelaxation, multiply_units, relax_constant, relax_relu, relax_weights
 from evenhand.core.typing import Floats, Integers
 
 
@@ -111,14 +111,9 @@ class BatchBounds:
         if not self.layers:
             return self._expand_to_attributes(np.ones_like(self.first_low[:, :1]), 0.0, np.array([o]))
         # The start of the substitution: the output is offset + sum_h w_h relu(z_h) over the last hidden layer.
-        top = self.layers[-1]
-        weights = net.weights[-1][top.live, o][None, :]
-        constant = net.offsets[-1][o]
+        weights = net.weights[-1][self.layers[-1].live, o][None, :]
         below = [each.lines.flat if flat else each.lines.adaptive for each in self.layers]
-        part, moved = self._through_relu(top, weights[:, : top.mixed], up, below[-1], None)
-        return self._substitute_backward(
-            len(self.layers) - 1, part, weights[:, top.mixed :], constant + moved, up, below, None
-        )
+        return self._substitute_backward(weights, net.offsets[-1][o], up, below, None)
 
     def scores(self) -> Floats:
         """Compute the share of the relaxation gap that each attribute's width causes, shape (boxes, attributes).
@@ -244,8 +239,10 @@ class BatchBounds:
         # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products instead of
         # four. Units that are always on have the same functions in all boxes if k is 1.
         weights, sizes = (matrix[layer.live][:, units] for matrix in (net.weights[k - 1], net.sizes[k - 1]))
-        total = _multiply(lower + upper, weights[:m]) + _multiply(below[:, :, m:] + above[:, :, m:], weights[m:])
-        apart = _multiply(upper - lower, sizes[:m]) + _multiply(above[:, :, m:] - below[:, :, m:], sizes[m:])
+        total = multiply_units(lower + upper, weights[:m]) + multiply_units(
+            below[:, :, m:] + above[:, :, m:], weights[m:]
+        )
+        apart = multiply_units(upper - lower, sizes[:m]) + multiply_units(above[:, :, m:] - below[:, :, m:], sizes[m:])
         total[:, constants] += 2 * net.offsets[k - 1][units]
         return (total - apart) / 2, (total + apart) / 2
 
@@ -268,14 +265,10 @@ class BatchBounds:
 
     def _unit_bounds(self, k: int, boxes: Integers, units: Integers, up: bool) -> Floats:
         """Compute lower or upper bounds of single units of layer k over single boxes, shape (rows,)."""
-        net = self.network
-        layer = self.layers[-1]
+        weights = self.network.weights[k - 1].T[units][:, self.layers[-1].live]
         below = [each.lines.adaptive for each in self.layers]
-        weights = net.weights[k - 1].T[units][:, layer.live]
-        part, moved = self._through_relu(layer, weights[:, : layer.mixed], up, below[-1], boxes)
-        constant = net.offsets[k - 1][units] + moved
         coefficients, constants = self._substitute_backward(
-            k - 1, part, weights[:, layer.mixed :], constant, up, below, boxes
+            weights, self.network.offsets[k - 1][units], up, below, boxes
         )
         if up:
             return np.asarray(np.amax(constants, 1) + self._upper_extreme(coefficients, boxes))
@@ -292,28 +285,22 @@ class BatchBounds:
         return carried, relax_constant(weights, shift, up=up)
 
     def _substitute_backward(
-        self,
-        k: int,
-        part: Floats,
-        always_on: Floats,
-        constant: Floats,
-        up: bool,
-        below: list[Floats],
-        boxes: Integers | None,
+        self, weights: Floats, constant: Floats, up: bool, below: list[Floats], boxes: Integers | None
     ) -> tuple[Floats, Floats]:
-        """Propagate weights on the pre-activations of layer k, mixed and always on, back to the attributes."""
+        """Propagate weights on the units of the last layer, after ReLU, back to the attributes."""
         net = self.network
-        # Invariant: the bound is constant + part @ (mixed units of layer k) + always_on @ (units that are always on). A
-        # step expresses these units by the layer before (CROWN: Zhang et al., NeurIPS 2018, Theorem 3.2).
-        while k:
-            layer, previous = self.layers[k], self.layers[k - 1]
-            inner, offsets = self.inner[k - 1].T, net.offsets[k - 1][layer.live]
+        # Invariant: the bound is constant + weights @ relu(units of layer k). A step replaces the ReLUs by lines, and
+        # expresses the units by the layer before (CROWN: Zhang et al., NeurIPS 2018, Theorem 3.2). Units that are
+        # always on need no line.
+        for k in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[k]
             m = layer.mixed
-            weights = part @ inner[:m] + always_on @ inner[m:]
-            constant = constant + part @ offsets[:m] + always_on @ offsets[m:]
-            part, moved = self._through_relu(previous, weights[:, : previous.mixed], up, below[k - 1], boxes)
-            always_on, constant = weights[:, previous.mixed :], constant + moved
-            k -= 1
+            part, moved = self._through_relu(layer, weights[:, :m], up, below[k], boxes)
+            always_on, constant = weights[:, m:], constant + moved
+            if k:
+                inner, offsets = self.inner[k - 1].T, net.offsets[k - 1][layer.live]
+                weights = part @ inner[:m] + always_on @ inner[m:]
+                constant = constant + part @ offsets[:m] + always_on @ offsets[m:]
         m, live = self.layers[0].mixed, self.layers[0].live
         from_mixed = self._expand_to_attributes(part, constant, live[:m])
         from_always = self._expand_to_attributes(always_on, 0.0, live[m:])
@@ -355,12 +342,6 @@ class BatchBounds:
             gathered = gathered @ np.abs(self.inner[k - 1]).T
             gathered = np.concatenate([gathered[:, :m] * layer.lines.slope, gathered[:, m:]], 1) + gaps[len(gaps) - k]
         return gathered
-
-
-def _multiply(functions: Floats, weights: Floats) -> Floats:
-    """Multiply functions (boxes, terms, units) by weights (units, next units)."""
-    boxes, terms, units = functions.shape
-    return (functions.reshape(boxes * terms, units) @ weights).reshape(boxes, terms, weights.shape[1])
 
 
 def _positive(array: Floats) -> Floats:

@@ -132,10 +132,12 @@ class ArrayEngine:
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
         shares = np.zeros((len(boxes), 2))
-        functions_found, cached = self.memory.take(boxes)
-        if len(cached):
-            shares[cached] = self._proved_shares(boxes[cached], functions_found, precision)
-        missing = np.setdiff1d(np.arange(len(boxes)), cached)
+        cached = self.memory.take(boxes)
+        rows = np.array(list(cached), dtype=np.int64)
+        if cached:
+            functions = MarginFunctions.concatenate(list(cached.values()))
+            shares[rows] = self._proved_shares(boxes[rows], functions, precision)
+        missing = np.setdiff1d(np.arange(len(boxes)), rows)
         missing = missing[boxes.mass[missing] > 0]
         for at in range(0, len(missing), self.batch):
             if is_interrupted(GRACE_SECONDS):
@@ -204,37 +206,24 @@ class FunctionCache:
     """Cache of the functions of boxes, limited in bytes, so that boxes are not bounded again for their proofs."""
 
     def __init__(self, network: ArrayNetwork, limit: int = CACHE_BYTES) -> None:
-        self._held: dict[bytes, tuple[Floats, Floats, Floats]] = {}
-        self._shape = (2 * network.outputs * network.roles.assignments, len(network.order))
-        each = 8 * self._shape[0] * (self._shape[1] + 2) + 8 * len(network.axes.first) + 600
-        self._room = limit // each
+        self._held: dict[bytes, MarginFunctions] = {}
+        numbers = 2 * network.outputs * network.roles.assignments * (len(network.order) + 2) + len(network.axes.first)
+        self._room = limit // (8 * numbers + 900)
 
     def keep(self, boxes: BoxFrontier, functions: MarginFunctions) -> None:
         """Store the functions of undecided boxes."""
-        for t, name in enumerate(_box_keys(boxes)[: max(0, self._room - len(self._held))]):
-            self._held[name] = (
-                functions.coefficients[t].copy(),
-                functions.constants[t].copy(),
-                functions.zscore[t].copy(),
-            )
+        for row, key in enumerate(_box_keys(boxes)[: max(0, self._room - len(self._held))]):
+            self._held[key] = functions[np.array([row])]
 
     def forget(self, boxes: BoxFrontier) -> None:
         """Remove boxes that are split."""
         for name in _box_keys(boxes):
             self._held.pop(name, None)
 
-    def take(self, boxes: BoxFrontier) -> tuple[MarginFunctions, Integers]:
-        """Remove and return the functions of cached boxes, with their indices. Few boxes are proved twice."""
-        named = enumerate(_box_keys(boxes))
-        entries = [(t, entry) for t, name in named if (entry := self._held.pop(name, None)) is not None]
-        rows = np.array([t for t, _ in entries], dtype=np.int64)
-        count = len(entries)
-        coefficients = np.array([entry[0] for _, entry in entries]).reshape(count, *self._shape)
-        constants, zscore = (
-            np.array([entry[part] for _, entry in entries]).reshape(count, self._shape[0]) for part in (1, 2)
-        )
-        kind = np.full(count, OPEN, dtype=np.int8)
-        return MarginFunctions(coefficients, constants, zscore, kind, np.ones(count)), rows
+    def take(self, boxes: BoxFrontier) -> dict[int, MarginFunctions]:
+        """Remove and return the functions of cached boxes, by their index. Few boxes are proved twice."""
+        held = {row: self._held.pop(key, None) for row, key in enumerate(_box_keys(boxes))}
+        return {row: functions for row, functions in held.items() if functions is not None}
 
 
 def _box_keys(boxes: BoxFrontier) -> list[bytes]:

@@ -31,6 +31,7 @@ from evenhand.certification.refinement import (
     CallSize,
 )
 from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Booleans, Floats
 
 OUTPUT_BOXES = 1 << 14
@@ -123,12 +124,7 @@ class TreeEngine:
             self._own.work = tree_workspace_for(self.table, len(TAILS))
         work: TreeWorkspace = self._own.work
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
-        out = TreeBoxArrays(
-            low=np.empty((room, n), dtype=np.int32),
-            high=np.empty((room, n), dtype=np.int32),
-            known=np.empty((room, 3)),
-            state=np.empty(room, dtype=np.int8),
-        )
+        out = new_arrays(TreeBoxArrays, {"low high": (room, n), "known": (room, 3), "state": room})
         totals = np.zeros(3)
         inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
         settings = (float(threshold), float(limit), self._points, put_settled or self.recording, self.recording)
