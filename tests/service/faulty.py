@@ -23,11 +23,11 @@ class Faulty(Database):
         super().__init__(url, **options)
 
     @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[Any]:
-        fault = self.faults.popleft() if self.faults else None
+    def transaction(self, *, durable: bool = True, reads: bool = False) -> Iterator[Any]:
+        fault = self.faults.popleft() if self.faults and not reads else None
         if fault == "before":
             raise StoreError("it cannot be reached")
-        with super().transaction(durable=durable) as connection:
+        with super().transaction(durable=durable, reads=reads) as connection:
             yield _Failing(connection) if fault == "during" else connection
             if fault == "commit":
                 raise StoreError("the commit was refused")

@@ -23,7 +23,7 @@ from evenhand.monitoring import Monitor, read_monitor_config
 from evenhand.monitoring.state import monitor_to_dict
 from evenhand.service import Database, replay_stored_logs
 from evenhand.service.monitor_machine import MonitorMachine
-from evenhand.service.store.transaction import LoadedMachine, follow_stream, read_head
+from evenhand.service.store.transaction import LoadedMachine, follow_stream
 from evenhand.shields import Shield, read_plan, synthesize
 
 
@@ -141,7 +141,7 @@ class ShieldReferee(Referee):
         assert said["digest"] == self.shield.digest
 
     def again(self, number: int, said: Mapping[str, Any]) -> None:
-        assert said["before"] == _json(self.shield.counters()), f"{self.stream}: counters before entry {number}"
+        assert said["before"] == _json(self.shield.counts()), f"{self.stream}: counters before entry {number}"
         asked, output = said["input"], said["output"]
         if asked["op"] == "label":
             self.shield.observe(asked["id"], asked["label"])
@@ -397,11 +397,11 @@ def watched_batches(store: Store, asked: Sequence[Mapping[str, Any]], told: Sequ
             assert replay.all_agree, (replay.stream, replay.difference)
         machine = MonitorMachine(read_monitor_config(HIRED))
         with database.reading() as connection:
-            follow_stream(connection, "hired", read_head(connection, "hired"), LoadedMachine(machine))
+            follow_stream(connection, "hired", LoadedMachine(machine))
         assert monitor_to_dict(machine.monitor) == monitor_to_dict(fresh)
         with database.reading() as connection:
             lent = MonitorMachine(read_monitor_config(json.loads(store.entries("lent")[0][3])["configuration"]))
-            follow_stream(connection, "lent", read_head(connection, "lent"), LoadedMachine(lent))
+            follow_stream(connection, "lent", LoadedMachine(lent))
     finally:
         database.close()
     decided = [number for _, number, _, body, *_ in store.entries("loans") if '"op":"decide"' in body]

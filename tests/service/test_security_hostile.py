@@ -1,7 +1,6 @@
 """Requests that are made to break things: each gets one error, and harms nobody else."""
 
 import json
-import urllib.parse
 
 import pytest
 from service_settings import GUARD, PLAN, idle_context
@@ -12,7 +11,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
-from evenhand.service.api.envelope import SECURITY_HEADERS, RequestEnvelope, escape_header_value
+from evenhand.service.api.envelope import SECURITY_HEADERS, RequestEnvelope
 
 UNUSUAL = {**PLAN, "groups": {"größe\r\nx: y": PLAN["groups"]["women"], "men": PLAN["groups"]["men"]}}
 DECISIONS, PICTURES, TEXTS = "/v1/shields/loans/decisions", "/v1/images/generations", "/v1/chat/completions"
@@ -103,24 +102,27 @@ def test_prompts_break_no_header(client, prompt):
         assert answer.status_code == 200
         assert "set-cookie" not in answer.headers
         for name, value in answer.headers.raw:
-            assert escape_header_value(value) == value, name
+            assert all(32 <= byte < 127 for byte in value), name
 
 
-@pytest.mark.parametrize("value", [b"plain", b"a\r\nset-cookie: b", b"\xc3\xa9", b"\x00\x7f\t", b"100%", b""])
-def test_values_of_headers_are_made_harmless(value):
-    made = escape_header_value(value)
-    assert all(32 <= one < 127 for one in made)
-    assert made == value if all(32 <= one < 127 for one in value) else urllib.parse.unquote_to_bytes(made) == value
-
-
-def test_routes_cannot_send_a_broken_header_whatever_they_do():
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("plain", "plain"),
+        ("100%", "100%"),
+        ("", ""),
+        ("a\r\nset-cookie: b\xe9", "a%0D%0Aset-cookie: b%E9"),
+        ("\x00\x7f\t", "%00%7F%09"),
+    ],
+)
+def test_routes_cannot_send_a_broken_header(said, sent):
     def page(request):
         return Response("x", headers={"x-said": request.query_params["said"], "cache-control": "max-age=5"})
 
     app = Starlette(routes=[Route("/login", page)], middleware=[Middleware(RequestEnvelope)])
     app.state.context = idle_context()
-    answer = TestClient(app).get("/login", params={"said": "a\r\nset-cookie: b\xe9"})
-    assert answer.headers["x-said"] == "a%0D%0Aset-cookie: b%E9"
+    answer = TestClient(app).get("/login", params={"said": said})
+    assert answer.headers["x-said"] == sent
     assert answer.headers["cache-control"] == "max-age=5", "a route may say otherwise"
     assert "set-cookie" not in answer.headers
 

@@ -40,7 +40,7 @@ def test_it_decides_as_the_shield_alone_would(client, described):
     stands = client.get("/v1/shields/loans").json()
     assert stands["interventions"] == alone.interventions
     assert stands["cost"] == alone.cost
-    assert stands["counters"] == alone.counters()
+    assert stands["counters"] == alone.counts()
     assert stands["certificate"] == said["certificate"]
 
 

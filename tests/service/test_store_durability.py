@@ -133,9 +133,9 @@ def test_a_batch_waits_if_any_of_it_must(tmp_path: Path, asked: list[bool]) -> N
     begun, go = threading.Event(), threading.Event()
 
     class Noting(Database):
-        def transaction(self, *, durable: bool = True) -> AbstractContextManager[Connection]:
+        def transaction(self, *, durable: bool = True, reads: bool = False) -> AbstractContextManager[Connection]:
             waited.append(durable)
-            return super().transaction(durable=durable)
+            return super().transaction(durable=durable, reads=reads)
 
     def hold(_connection: Connection) -> None:
         begun.set()

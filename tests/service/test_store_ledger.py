@@ -120,8 +120,8 @@ def test_an_operation_whose_caller_gives_up_is_committed_once_or_does_not_exist(
     transaction = database.transaction
 
     @contextmanager
-    def slow(*, durable: bool = True) -> Iterator[Connection]:
-        with transaction(durable=durable) as connection:
+    def slow(**options: bool) -> Iterator[Connection]:
+        with transaction(**options) as connection:
             begun.set()
             assert go.wait(20)
             yield connection
@@ -149,10 +149,10 @@ def test_who_listens_is_told_what_was_committed_and_cannot_stop_the_ledger(
 ) -> None:
     told: list[tuple[Any, Any]] = []
 
-    def falls(_stream: str, _done: object) -> None:
+    def falls(_commit: object) -> None:
         raise RuntimeError("nobody caught this")
 
-    ledger.listeners += [falls, lambda _stream, done: told.extend(done)]
+    ledger.listeners += [falls, lambda commit: told.extend(commit.batches["a"].applied)]
     for one in range(3):
         _add(ledger, one, f"{one}").result(10)
     ledger.close()

@@ -45,15 +45,15 @@ class Flaky(Database):
         super().__init__(url)
 
     @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
-        self._perhaps("at its beginning")
-        with super().transaction(durable=durable) as connection:
+    def transaction(self, *, durable: bool = True, reads: bool = False) -> Iterator[Connection]:
+        self._perhaps("at its beginning", reads)
+        with super().transaction(durable=durable, reads=reads) as connection:
             yield connection
-            self._perhaps("before it committed")
-        self._perhaps("after it committed")
+            self._perhaps("before it committed", reads)
+        self._perhaps("after it committed", reads)
 
-    def _perhaps(self, when: str) -> None:
-        if not self.steady and self.random.random() < self.often:
+    def _perhaps(self, when: str, reads: bool) -> None:
+        if not (self.steady or reads) and self.random.random() < self.often:
             self.failures += 1
             raise StoreError(f"the store failed {when}")
 

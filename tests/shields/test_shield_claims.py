@@ -251,7 +251,7 @@ def test_claims_of_long_runs_come_true(
             shield.observe(*waiting.pop(0))
         said = shield.certificate()
         if said.step == horizon:
-            now = shield.counters()["counters"]
+            now = shield.counters
             held = held and assumed(made, (now[0], now[2]), said)
             assert said.bound is not None
             assert all(said.bias <= claim for claim in this)

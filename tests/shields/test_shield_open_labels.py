@@ -253,7 +253,7 @@ def test_an_expired_decision_counts_as_one_with_label_0(groups: str, kind: str, 
             label, key = rng.randint(0, 1), waiting.pop(rng.randrange(len(waiting)))
             shield.observe(key, label)
             other.observe(key, label)
-        assert shield.counters() == other.counters()
+        assert shield.counts() == other.counts()
         certificate = shield.certificate()
         assert (certificate.expired_labels, certificate.open_labels) == (expired, len(waiting))
         named = {"expired_labels": expired} if expired else {}

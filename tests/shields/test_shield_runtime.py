@@ -175,7 +175,7 @@ class TestLateLabels:
                     shield.observe(number, label)
                 said = shield.certificate()
                 back += said.bound <= made.plan.property.kappa
-                assert shield._course.has_guarantee == (said.bound <= made.plan.property.kappa)
+                assert shield.has_guarantee == (said.bound <= made.plan.property.kappa)
         assert lost > back > 0
 
     def test_prompt_labels_need_no_second_look(self, monkeypatch):
@@ -249,7 +249,7 @@ class TestPeriods:
             waiting.append((number, label))
             while len(waiting) > 7:
                 shield.observe(*waiting.pop(0))
-        assert not shield._course.has_guarantee
+        assert not shield.has_guarantee
         for one in waiting:
             shield.observe(*one)
         counters = [

@@ -54,12 +54,12 @@ def decide(shield: Shield, steps: int, seed: int) -> list[tuple[int, ...]]:
     """Make decisions with labels in random order, until the horizon of a shield without periods."""
     rng = Random(seed)
     made: list[tuple[int, ...]] = []
-    waiting: list[str] = [key for key, code in shield.state()["ids"] if code >= 0] if shield.needs_ids else []
+    waiting: list[str] = [key for key, code in shield.state()["ids"] if code >= 0] if shield.labelled else []
     for number in range(steps):
         key = f"{seed}-{number}"
         decision = shield.decide(rng.choice(shield.groups), rng.randint(0, 1), id=key)
         made.append(tuple(map(int, (decision.decision, decision.intervened, decision.guaranteed))))
-        if shield.needs_ids:
+        if shield.labelled:
             waiting.append(key)
             while waiting and rng.random() < 0.6:
                 shield.observe(waiting.pop(rng.randrange(len(waiting))), rng.randint(0, 1))
@@ -102,7 +102,7 @@ def test_changing_a_returned_state_does_not_change_the_shield(name: str) -> None
     shield = Shield(policy_of(name))
     decide(shield, 3, seed=1)
     original = copy.deepcopy(shield.state())
-    for returned in (shield.state(), shield.counters()):
+    for returned in (shield.state(), shield.counts()):
         overwrite(returned)
         assert shield.state() == original
 

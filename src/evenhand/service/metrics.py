@@ -18,8 +18,8 @@ from sqlalchemy import select
 
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AnswerStatus
-from evenhand.service.state_machines import GUARD_OPERATIONS, Operation
-from evenhand.service.store.ledger import Ledger
+from evenhand.service.state_machines import GUARD_OPERATIONS
+from evenhand.service.store.ledger import Commit, Ledger
 from evenhand.service.store.tables import streams
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class Metrics:
         self._enforcers: dict[str, Enforcer] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
         self._one_at_a_time = Lock()
-        ledger.measurers.append(self._observe_commit)
-        ledger.listeners.append(self._count_operations)
+        ledger.listeners.append(self._count_commit)
 
     def watch_shield(self, name: str) -> None:
         """Create the counters of a shield with the value 0: alerts compare with it."""
@@ -198,17 +197,17 @@ class Metrics:
             self._slack.labels(name, specification).set(min(left.values()))
             self._missed.labels(name, specification).set(enforcer.counts[specification]["missed"])
 
-    def _observe_commit(self, operations: int, seconds: float) -> None:
-        self._batch.observe(operations)
-        self._commit.observe(seconds)
-
-    def _count_operations(self, stream: str, operations_done: Sequence[tuple[Operation, Mapping[str, Any]]]) -> None:
+    def _count_commit(self, commit: Commit) -> None:
+        self._batch.observe(commit.count)
+        self._commit.observe(commit.seconds)
         # Each counter is updated once per transaction, not once per decision.
-        operations: TallyOf[str] = TallyOf(operation.get("op", "other") for operation, _ in operations_done)
-        for op, count in operations.items():
-            self._operations.labels(stream, op if op in COUNTED_OPERATIONS else "other").inc(count)
-        decided = [output for operation, output in operations_done if operation.get("op") == "decide"]
-        if decided:
-            for decision, count in TallyOf(output["decision"] for output in decided).items():
-                self._decisions.labels(stream, str(decision)).inc(count)
-            self._interventions.labels(stream).inc(sum(output["intervened"] for output in decided))
+        counts: TallyOf[tuple[Any, ...]] = TallyOf()
+        for stream, batch in commit.batches.items():
+            for operation, output in batch.applied:
+                op = operation.get("op")
+                counts[self._operations, stream, op if op in COUNTED_OPERATIONS else "other"] += 1
+                if op == "decide":
+                    counts[self._decisions, stream, str(output["decision"])] += 1
+                    counts[self._interventions, stream] += output["intervened"]
+        for (counter, *labels), count in counts.items():
+            counter.labels(*labels).inc(count)

@@ -25,7 +25,7 @@ from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.settings import ServedMonitorConfig
 from evenhand.service.store.database import Database, read_entries_after
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.transaction import LoadedMachine, OperationResult, follow_stream, read_head
+from evenhand.service.store.transaction import LoadedMachine, OperationResult, follow_stream
 
 PAUSE_SECONDS = 1.0
 """Seconds between two reads of the logs of shields."""
@@ -152,7 +152,7 @@ class ServedMonitor:
     def _follow_locked(self) -> MonitorMachine:
         """Return the machine in the state of the store."""
         with self._database.reading() as connection:
-            follow_stream(connection, self.name, read_head(connection, self.name), self._kept)
+            follow_stream(connection, self.name, self._kept)
         return self._machine
 
 

@@ -180,7 +180,7 @@ class ShieldMachine(StateMachine):
         # An advisory shield makes other decisions than a shield with the same policy.
         advisory = hashlib.sha256(f"advisory {shield.digest}".encode()).hexdigest()
         self.digest = advisory if shield.advisory else shield.digest
-        self._labelled = shield.needs_ids
+        self._labelled = shield.labelled
         self._certificate = shield.certificate().to_dict()
 
     def state(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class ShieldMachine(StateMachine):
         return self.shield.plan_ahead(None if state is None else state["shield"], label=label)
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
-        return self.shield.counters()
+        return self.shield.counts()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
         name = operation.get("op")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.types import Scope
 
@@ -23,6 +23,8 @@ from evenhand.service.settings import TracingConfig
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
+
+    from evenhand.service.store.ledger import Commit
 
 COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """HTTP methods that are used as labels. Other methods are counted together."""
@@ -37,13 +39,6 @@ MAX_LINKS = 128
 
 FLUSH_MILLISECONDS = 3_000
 """Time limit for exporting the last spans when the service ends."""
-
-
-class SpanRecorder(Protocol):
-    """Function that adds attributes to a span."""
-
-    def __call__(self, **attributes: str | bool) -> None:
-        """Add attributes, which get the prefix ``evenhand.``."""
 
 
 class Tracing:
@@ -87,13 +82,16 @@ class Tracing:
         return self._context.get_current()
 
     @contextmanager
-    def span(self, name: str, **options: Any) -> Iterator[Any]:
+    def span(self, name: str, *, stream: str | None = None, **options: Any) -> Iterator[Any]:
         """Trace the block, and yield its span.
 
         Args:
             name: Name of the span.
+            stream: Name of the stream, for an attribute of the span.
             options: Options of the tracer's ``start_as_current_span``.
         """
+        if stream is not None:
+            options["attributes"] = {"evenhand.stream": stream}
         with self._tracer.start_as_current_span(
             name, record_exception=False, set_status_on_exception=False, **options
         ) as span:
@@ -135,8 +133,9 @@ class Tracing:
 
             yield record
 
-    def record_commit(self, parents: Sequence[Context], seconds: float, streams: Sequence[str]) -> None:
+    def record_commit(self, commit: Commit) -> None:
         """Trace a finished transaction in the trace of its first operation, with links to the others."""
+        parents = [request.trace for request in commit.requests]
         spans = [self._trace.get_current_span(parent).get_span_context() for parent in parents]
         links = [self._trace.Link(context) for context in spans[1 : MAX_LINKS + 1] if context.is_valid]
         ended = time.time_ns()
@@ -144,8 +143,8 @@ class Tracing:
             "evenhand.commit",
             parents[0],
             links=links,
-            start_time=ended - int(1e9 * seconds),
-            attributes={"evenhand.operations": len(parents), "evenhand.streams": list(streams)},
+            start_time=ended - int(1e9 * commit.seconds),
+            attributes={"evenhand.operations": len(parents), "evenhand.streams": sorted(commit.batches)},
         )
         span.end(ended)
 
@@ -164,22 +163,6 @@ def build_exporter(config: TracingConfig) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter(None if config.endpoint is None else f"{config.endpoint}/v1/traces")
-
-
-@contextmanager
-def trace_span(tracing: Tracing | None, name: str, stream: str) -> Iterator[SpanRecorder]:
-    """Trace the block, and yield a function that adds attributes to its span. Without tracing, nothing is recorded.
-
-    Args:
-        tracing: Tracing. None disables it.
-        name: Name of the span.
-        stream: Name of the stream.
-    """
-    if tracing is None:
-        yield lambda **_attributes: None
-        return
-    with tracing.span(name, attributes={"evenhand.stream": stream}) as span:
-        yield lambda **attributes: span.set_attributes({f"evenhand.{key}": entry for key, entry in attributes.items()})
 
 
 def trace_calls(tracing: Tracing | None, inner: T, spans: Mapping[str, str], stream: str) -> T:
@@ -211,11 +194,11 @@ class _TracedCalls:
 
 def _trace_function(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
     def traced(*args: Any) -> Any:
-        with trace_span(tracing, name, stream):
+        with tracing.span(name, stream=stream):
             return function(*args)
 
     async def traced_async(*args: Any) -> Any:
-        with trace_span(tracing, name, stream):
+        with tracing.span(name, stream=stream):
             return await call(function, *args)
 
     traced.awaited = traced_async  # type: ignore[attr-defined]  # read by `call`

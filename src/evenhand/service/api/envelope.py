@@ -8,7 +8,8 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
@@ -60,7 +61,9 @@ MAX_ANONYMOUS_BYTES = 10_000
 NEWS_PATH = "/v1/dashboard/news"
 """Path that open pages of the dashboard poll. It does not count against the rate of a caller."""
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+_UNPRINTABLE = re.compile(rb"[^ -~]")
 
 
 class _HeadSentError(OSError):
@@ -103,55 +106,56 @@ class _Exchange:
     The request is read completely before the application sees it, so a slow request delays no other.
 
     Attributes:
-        name: Name that the request is counted under.
+        id: ID of the request: its header ``x-request-id``, or else a new one.
+        name: Name that the request is counted under. Empty before it is admitted.
         status: Status of the response. 0 before its head is sent.
         timeout: Time limit of the response. None before the request is admitted.
-        is_counted: Whether the request is counted as running.
+        body: Body that the application has not received yet.
     """
 
     def __init__(self, envelope: RequestEnvelope, scope: Scope, receive: Receive, send: Send) -> None:
-        self.envelope, self.receive, self.forward = envelope, receive, send
+        self.envelope, self.receive_next, self.forward = envelope, receive, send
         self.begun = envelope.steady()
         self.context: ServiceContext = scope["app"].state.context
         self.method: str = scope["method"]
         self.is_head = self.method == "HEAD"
         self.scope = {**scope, "method": "GET"} if self.is_head else scope
         self.headers = Headers(scope=scope)
-        self.id = _request_id(scope)
+        id = self.headers.get("x-request-id", "")
+        self.id = id if _REQUEST_ID.fullmatch(id) else f"{random.getrandbits(64):016x}"
         self.name = ""
         self.caller: ApiKey | None = None
         self.status = 0
         self.timeout: asyncio.Timeout | None = None
         self.held_bytes = 0
-        self.is_counted = False
+        self.body: bytes | None = None
 
     async def run(self) -> None:
         """Answer the request, trace it and log it."""
         tracing = self.context.ledger.tracing
-        if tracing is None or self.scope["path"] in PROBES:
-            fault = await self._respond_or_fail()
-        else:
-            with tracing.request(self.scope, self.id) as record_status:
-                fault = await self._respond_or_fail()
+        is_traced = tracing is not None and self.scope["path"] not in PROBES
+        fault: Exception | None = None
+        with tracing.request(self.scope, self.id) if tracing and is_traced else nullcontext() as record_status:
+            try:
+                await self._respond()
+            except Exception as error:
+                if not (self.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
+                    fault = error
+                if fault is not None and not self.status:
+                    body = error_handlers.error_body(
+                        "internal error", kind="server_error", code="fault", hint="see the log of the service"
+                    )
+                    await self._answer(JSONResponse(body, 500))
+            finally:
+                envelope, name = self.envelope, self.name
+                envelope.held_bytes -= self.held_bytes
+                if name:
+                    envelope.in_flight[name] -= 1
+                    if not envelope.in_flight[name]:
+                        del envelope.in_flight[name]
+            if record_status is not None:
                 record_status(500 if fault else self.status)
         self._log(fault)
-
-    async def _respond_or_fail(self) -> Exception | None:
-        """Respond to the request, and return the fault if there is one."""
-        fault: Exception | None = None
-        try:
-            await self._respond()
-        except Exception as error:
-            if not (self.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
-                fault = error
-            if fault is not None and not self.status:
-                body = error_handlers.error_body(
-                    "internal error", kind="server_error", code="fault", hint="see the log of the service"
-                )
-                await self._answer(JSONResponse(body, 500))
-        finally:
-            self._release()
-        return fault
 
     async def _respond(self) -> None:
         envelope, limits = self.envelope, self.envelope.limits
@@ -162,8 +166,8 @@ class _Exchange:
                 return
             self._admit()
             async with asyncio.timeout(limits.request_seconds) as self.timeout:
-                body = await self._read_body()
-                await envelope.app(self.scope, _replay_body(body, self.receive), self.send)
+                self.body = await self._read_body()
+                await envelope.app(self.scope, self.receive, self.send)
         except Exception as error:
             refusal = error
             if self.timeout is not None and self.timeout.expired() and isinstance(error, TimeoutError):
@@ -177,10 +181,25 @@ class _Exchange:
                 raise
             await self._answer(self._refusal_response(refusal))
 
+    async def receive(self) -> Message:
+        """Return the body, and then the remaining messages."""
+        body, self.body = self.body, None
+        return await self.receive_next() if body is None else {"type": "http.request", "body": body}
+
     async def send(self, message: Message) -> None:
-        """Forward a message of the response."""
+        """Forward a message of the response.
+
+        Its headers get harmless values, the ID of the request, and the security headers that are missing.
+        """
         if message["type"] == "http.response.start":
-            headers = _secure_headers(message.get("headers", ()), self.id)
+            headers = [
+                (name, _UNPRINTABLE.sub(_percent_encode, value))
+                for name, value in message.get("headers", ())
+                if name != b"x-request-id"
+            ]
+            names = dict(headers)
+            headers += [header for header in _SECURITY_HEADERS if header[0] not in names]
+            headers.append((b"x-request-id", self.id.encode()))
             self.status = message["status"]
             route = getattr(self.scope.get("route"), "path", "none")
             method = self.method if self.method in COUNTED_METHODS else "other"
@@ -208,26 +227,26 @@ class _Exchange:
             StoreError: The key cannot be checked.
         """
         service = self.context.settings.service
+        key = cookie = None
         if not service.keys:
             check_host_name(self.headers)
-            self._check_origin(service.public_url)
+        else:
+            key = presented_key(self.headers)
+            if key is None:
+                key = cookie = cookie_parser(self.headers.get("cookie", "")).get(COOKIE)
+        # A browser adds the cookie to requests of other pages, too.
+        is_implicit = cookie is not None or not service.keys
+        if is_implicit and self.method not in SAFE_METHODS and not is_own_page(self.headers, service.public_url):
+            raise AccessError(
+                "the request came from a page of another site", code="origin", hint="send the key in a header"
+            )
+        if not service.keys:
             return ANONYMOUS_CALLER
-        key = presented_key(self.headers)
-        if key is None and (cookie := cookie_parser(self.headers.get("cookie", "")).get(COOKIE)) is not None:
-            key = cookie
-            self._check_origin(service.public_url)
         if is_public(self.scope["path"]):
             return None
         if not key:
             raise missing_key_error()
         return await self.context.keys.caller(key)
-
-    def _check_origin(self, public_url: str | None) -> None:
-        """Refuse requests without a key in a header that the page of another site may have sent."""
-        if self.scope["method"] not in SAFE_METHODS and not is_own_page(self.headers, public_url):
-            raise AccessError(
-                "the request came from a page of another site", code="origin", hint="send the key in a header"
-            )
 
     def _admit(self) -> None:
         """Count the request.
@@ -237,8 +256,7 @@ class _Exchange:
         """
         envelope = self.envelope
         # Callers without a key are distinguished by their address.
-        key = "" if self.caller is None else self.caller.id
-        name = self.name = key or f"@{address_of(self.scope)}"
+        name = (self.caller and self.caller.id) or f"@{address_of(self.scope)}"
         rate = None if self.scope["path"] == NEWS_PATH else envelope.rate
         wait = 0.0 if rate is None else rate.seconds_until_allowed(name)
         if wait:
@@ -256,18 +274,7 @@ class _Exchange:
                 hint="wait for their responses",
             )
         envelope.in_flight[name] += 1
-        self.is_counted = True
-
-    def _release(self) -> None:
-        """Stop counting the request and its body."""
-        self.envelope.held_bytes -= self.held_bytes
-        self.held_bytes = 0
-        if self.is_counted:
-            in_flight = self.envelope.in_flight
-            in_flight[self.name] -= 1
-            if not in_flight[self.name]:
-                del in_flight[self.name]
-            self.is_counted = False
+        self.name = name
 
     async def _read_body(self) -> bytes:
         """Read the body of the request.
@@ -286,7 +293,7 @@ class _Exchange:
         try:
             async with asyncio.timeout(limits.body_seconds):
                 while has_more:
-                    message = await self.receive()
+                    message = await self.receive_next()
                     if message["type"] == "http.disconnect":
                         raise AccessError("the caller disconnected", code="slow")
                     part = message.get("body", b"")
@@ -342,33 +349,5 @@ def _too_large_error(max_bytes: int) -> AccessError:
     )
 
 
-def _request_id(scope: Scope) -> str:
-    """Return the ID of a request: its header ``x-request-id``, or else a new one."""
-    header = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return header.decode() if _REQUEST_ID.fullmatch(header) else f"{random.getrandbits(64):016x}"
-
-
-def _secure_headers(headers: Iterable[tuple[bytes, bytes]], id: str) -> list[tuple[bytes, bytes]]:
-    """Return headers with harmless values, the ID of the request, and the security headers that are missing."""
-    secured = [(name, escape_header_value(value)) for name, value in headers if name != b"x-request-id"]
-    names = {name for name, _ in secured}
-    secured += [header for header in _SECURITY_HEADERS if header[0] not in names]
-    secured.append((b"x-request-id", id.encode()))
-    return secured
-
-
-def escape_header_value(value: bytes) -> bytes:
-    """Percent-encode bytes of a header value that are not printable ASCII."""
-    if value.isascii() and value.decode("ascii").isprintable():
-        return value
-    return b"".join(bytes([byte]) if 32 <= byte < 127 else b"%%%02X" % byte for byte in value)
-
-
-def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Build a receive function that yields a body, and then the remaining messages."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_next() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return receive_next
+def _percent_encode(match: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % match[0][0]

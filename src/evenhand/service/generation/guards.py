@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -38,7 +38,7 @@ from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.retry_queue import RetryQueue
-from evenhand.service.tracing import trace_calls, trace_span
+from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
 """Time limit for running requests when the service stops."""
@@ -211,9 +211,12 @@ class GuardedRequest:
         try:
             while reported < self.count and not (reported and self._enforcer.withdrawn):
                 try:
-                    with trace_span(self._guard.ledger.tracing, "evenhand.guard", self._guard.name) as record:
+                    tracing, name = self._guard.ledger.tracing, self._guard.name
+                    with nullcontext() if tracing is None else tracing.span("evenhand.guard", stream=name) as span:
                         served = await self._answer()
-                        record(status=served.answer.status, changed=served.answer.changed)
+                        if span is not None:
+                            status, changed = served.answer.status, served.answer.changed
+                            span.set_attributes({"evenhand.status": status, "evenhand.changed": changed})
                     outcome: Served = served
                 except Exception as error:
                     outcome = error

@@ -10,13 +10,8 @@ from typing import Any
 GENESIS_HASH = "0" * 64
 """Previous hash of the first entry of a log."""
 
-
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def canonical_json(body: Any) -> str:
-    """Return the canonical JSON text of a value: keys sorted, no spaces, no NaN."""
-    return _ENCODER.encode(body)
+canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+"""Return the canonical JSON text of a value: keys sorted, no spaces, no NaN."""
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

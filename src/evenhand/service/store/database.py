@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,20 @@ CONNECTION_OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 20_000,
 }
 """Default timeouts by which an unreachable PostgreSQL is detected. The URL may override them."""
+
+# FULL: a commit survives a power cut. NORMAL: it survives a crash of the process only. The write lock is taken at once,
+# because two writers that both read first would block each other.
+SQLITE_BEGINNINGS = {
+    (True, False): ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"),
+    (False, False): ("PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE"),
+    (True, True): ("BEGIN",),
+}
+POSTGRES_BEGINNINGS = {
+    (True, False): (),
+    (False, False): ("SET LOCAL synchronous_commit = off",),
+    (True, True): ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",),
+}
+"""Statements that begin a transaction, by whether it is durable and whether it only reads."""
 
 PAGE_ENTRIES = 1_000
 """Page size for reading a whole log."""
@@ -73,6 +87,7 @@ class Database:
         if self.sqlite:
             self._check_path(address, make)
         self._engine = _open_sqlite(address, wait_seconds) if self.sqlite else _open_postgres(address, wait_seconds)
+        self._beginnings = SQLITE_BEGINNINGS if self.sqlite else POSTGRES_BEGINNINGS
         # The driver itself raises errors when it connects or begins a transaction.
         driver = self._engine.dialect.dbapi
         assert driver is not None
@@ -91,42 +106,36 @@ class Database:
             raise
 
     @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, durable: bool = True, reads: bool = False) -> Iterator[Connection]:
         """Begin a transaction, which is committed or rolled back as a whole.
 
         Args:
             durable: Whether it survives a power cut. Otherwise, it does once a later durable one is committed.
+            reads: Whether it only reads.
 
         Raises:
             StoreError: The store failed. If it failed during the commit, the transaction may have been committed.
         """
-        with self._translated_errors(durable=durable) as connection:
-            yield connection
+        try:
+            with self._engine.connect() as connection, connection.begin():
+                for statement in self._beginnings[durable, reads]:
+                    connection.exec_driver_sql(statement)
+                yield connection
+        except self._failures as error:
+            message, hint = _explain_error(error)
+            raise StoreError(message, location=self._location, hint=hint) from error
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that reads one snapshot of the store, and blocks no writers.
 
         Raises:
             StoreError: The store cannot be read.
         """
-        with self._translated_errors(reads=True) as connection:
-            yield connection
+        return self.transaction(reads=True)
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
-
-    @contextmanager
-    def _translated_errors(self, **options: bool) -> Iterator[Connection]:
-        try:
-            with self._engine.connect() as raw:
-                connection = raw.execution_options(**options)
-                with connection.begin():
-                    yield connection
-        except self._failures as error:
-            message, hint = _explain_error(error)
-            raise StoreError(message, location=self._location, hint=hint) from error
 
     def _check_path(self, address: URL, make: bool) -> None:
         name = address.database
@@ -199,14 +208,6 @@ def _open_postgres(address: URL, wait_seconds: float) -> Engine:
                 cursor.execute("SET synchronous_commit = on")
         connection.commit()
 
-    @event.listens_for(engine, "begin")
-    def _begin_explicitly(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        if options.get("reads", False):
-            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        elif not options.get("durable", True):
-            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-
     return engine
 
 
@@ -223,17 +224,6 @@ def _open_sqlite(address: URL, wait_seconds: float) -> Engine:
         cursor.execute("PRAGMA foreign_keys=ON")
         # Only macOS needs this: there, a sync of the disk does not include the cache of the disk.
         cursor.execute("PRAGMA fullfsync=ON")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def _begin_explicitly(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        # FULL: a commit survives a power cut. NORMAL: it survives a crash of the process only.
-        level = "FULL" if options.get("durable", True) else "NORMAL"
-        cursor = connection.connection.cursor()
-        cursor.execute(f"PRAGMA synchronous={level}")
-        # The write lock is taken at once, because two writers that both read first would block each other.
-        cursor.execute("BEGIN" if options.get("reads", False) else "BEGIN IMMEDIATE")
         cursor.close()
 
     return engine

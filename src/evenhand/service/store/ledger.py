@@ -47,50 +47,52 @@ GATHER_SECONDS = 0.001
 RETRY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between checks for a commit whose confirmation was lost."""
 
-Listener: TypeAlias = Callable[[str, Sequence[tuple[Operation, Mapping[str, Any]]]], None]
-Measurer: TypeAlias = Callable[[int, float], None]
-T = TypeVar("T")
-
 MAX_ROUNDS = 3
 """Maximum number of planning attempts. Other replicas may make a plan obsolete before it is used."""
 
-
-@dataclass(frozen=True, slots=True)
-class _OperationTask:
-    request: OperationRequest
-    durable: bool
-    future: Future[OperationResult] | asyncio.Future[OperationResult]
-    trace: Any = None
+T = TypeVar("T")
 
 
-Outcome: TypeAlias = OperationResult | Exception
+@dataclass(frozen=True)
+class Commit:
+    """Committed transaction of operations.
+
+    Attributes:
+        requests: Requests of the transaction, some of which may still wait for a plan.
+        batches: Effects by stream.
+        count: Number of answered operations.
+        seconds: Duration of the transaction.
+    """
+
+    requests: Sequence[OperationRequest]
+    batches: Mapping[str, StreamBatch]
+    count: int
+    seconds: float
 
 
-def _is_awaited(future: Future[OperationResult] | asyncio.Future[OperationResult]) -> bool:
-    """Return whether the caller of an operation still waits."""
-    return not future.cancelled() if isinstance(future, asyncio.Future) else future.set_running_or_notify_cancel()
+Listener: TypeAlias = Callable[[Commit], None]
+
+Outcome: TypeAlias = tuple[OperationRequest, OperationResult | Exception]
 
 
-def _tell_callers(results: Sequence[tuple[_OperationTask, Outcome]]) -> None:
-    """Pass the outcomes to the callers."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[OperationResult], Outcome]]] = {}
-    for task, outcome in results:
-        waiting = task.future
-        if isinstance(waiting, asyncio.Future):
-            # All results of a transaction are passed to a loop in one call.
-            by_loop.setdefault(waiting.get_loop(), []).append((waiting, outcome))
-        elif isinstance(outcome, Exception):
-            waiting.set_exception(outcome)
-        else:
-            waiting.set_result(outcome)
-    for loop, outcomes in by_loop.items():
+def _tell_callers(outcomes: Sequence[Outcome]) -> None:
+    """Pass the outcomes to the callers, those of an event loop in one call."""
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        future = outcome[0].future
+        by_loop[future.get_loop() if isinstance(future, asyncio.Future) else None].append(outcome)
+    for loop, of_loop in by_loop.items():
+        if loop is None:
+            _resolve(of_loop)
+            continue
         # A closed loop has no waiting callers.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_resolve, outcomes)
+            loop.call_soon_threadsafe(_resolve, of_loop)
 
 
-def _resolve(outcomes: Sequence[tuple[asyncio.Future[OperationResult], Outcome]]) -> None:
-    for future, outcome in outcomes:
+def _resolve(outcomes: Sequence[Outcome]) -> None:
+    for request, outcome in outcomes:
+        future = request.future
         if future.done():  # Its caller has given up.
             continue
         if isinstance(outcome, Exception):
@@ -123,9 +125,7 @@ class Ledger:
 
     Attributes:
         machines: Machines by name of the stream. Only the writing thread may use their states, as in a listener.
-        listeners: Functions that receive the stream and the committed operations with their outputs, in the writing
-            thread. They must be fast and change nothing.
-        measurers: Functions that receive the number of operations and the duration of every commit.
+        listeners: Functions that receive every commit, in the writing thread. They must be fast and change nothing.
 
     Raises:
         StoreError: The store cannot be used, or contains a stream of another kind.
@@ -146,11 +146,10 @@ class Ledger:
         self.machines = machines
         self._transaction = Transaction(machines, clock)
         self._pauses = pauses
-        self.listeners: list[Listener] = []
-        self.measurers: list[Measurer] = []
-        self._queue: SimpleQueue[_OperationTask | _WorkTask[Any] | _PlanReady | None] = SimpleQueue()
+        self.listeners: list[Listener] = [] if tracing is None else [tracing.record_commit]
+        self._queue: SimpleQueue[OperationRequest | _WorkTask[Any] | _PlanReady | None] = SimpleQueue()
         # Operations that wait for a plan, and how often they have waited, by stream.
-        self._waiting_for_plan: dict[str, list[_OperationTask]] = {}
+        self._waiting_for_plan: dict[str, list[OperationRequest]] = {}
         self._rounds: dict[str, int] = defaultdict(int)
         self._gate = threading.Lock()
         self._closed = False
@@ -193,13 +192,13 @@ class Ledger:
             StoreError: The service is stopping.
         """
         future: Future[OperationResult] = Future()
-        self._put_operation(stream, operation, id, future, durable=durable)
+        self._put(OperationRequest(stream, operation, id, future, durable))
         return future
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
         """Queue a durable operation, as `submit` does, and return a future of the current event loop."""
         future: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
-        self._put_operation(stream, operation, id, future)
+        self._put(OperationRequest(stream, operation, id, future))
         return future
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
@@ -224,21 +223,14 @@ class Ledger:
                 self._queue.put(None)
         self._thread.join()
 
-    def _put_operation(
-        self,
-        stream: str,
-        operation: Operation,
-        id: str | None,
-        future: Future[OperationResult] | asyncio.Future[OperationResult],
-        *,
-        durable: bool = True,
-    ) -> None:
-        if stream not in self.machines:
-            raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}")
-        trace = None if self.tracing is None else self.tracing.current
-        self._put(_OperationTask(OperationRequest(stream, operation, id), durable, future, trace))
-
-    def _put(self, task: _OperationTask | _WorkTask[Any]) -> None:
+    def _put(self, task: OperationRequest | _WorkTask[Any]) -> None:
+        if isinstance(task, OperationRequest):
+            if task.stream not in self.machines:
+                raise DecisionError(
+                    f"there is no {task.stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}"
+                )
+            if self.tracing is not None:
+                task.trace = self.tracing.current
         # Nothing may be queued after the end marker.
         with self._gate:
             if self._closed:
@@ -251,9 +243,9 @@ class Ledger:
         # expected to be as large as the last one.
         expected = 0
         # Operations whose plan is ready. They are older than those in the queue.
-        ready: deque[_OperationTask] = deque()
+        ready: deque[OperationRequest] = deque()
         while not stopping or self._waiting_for_plan or ready:
-            tasks: list[_OperationTask] = []
+            tasks: list[OperationRequest] = []
             work: list[_WorkTask[Any]] = []
             waits = not ready
             until = 0.0
@@ -280,8 +272,11 @@ class Ledger:
                     tasks = []
                 elif isinstance(task, _WorkTask):
                     work.append(task)
+                elif isinstance(task.future, asyncio.Future):
+                    if not task.future.cancelled():
+                        tasks.append(task)
                 # From now on, the operation is carried out even if its caller gives up.
-                elif _is_awaited(task.future):
+                elif task.future.set_running_or_notify_cancel():
                     tasks.append(task)
             expected = len(tasks)
             self._carry_out(tasks)
@@ -298,20 +293,22 @@ class Ledger:
         else:
             task.future.set_result(result)
 
-    def _carry_out(self, queued: Sequence[_OperationTask]) -> None:
+    def _carry_out(self, queued: Sequence[OperationRequest]) -> None:
         tasks = []
-        by_stream: dict[str, list[_OperationTask]] = defaultdict(list)
+        durable = False
+        by_stream: dict[str, list[OperationRequest]] = defaultdict(list)
         for task in queued:
-            if task.request.stream in self._waiting_for_plan:
-                self._waiting_for_plan[task.request.stream].append(task)
+            if task.stream in self._waiting_for_plan:
+                self._waiting_for_plan[task.stream].append(task)
             else:
                 tasks.append(task)
-                by_stream[task.request.stream].append(task)
+                by_stream[task.stream].append(task)
+                durable = durable or task.durable
         if not tasks:
             return
         started = time.perf_counter()
         try:
-            pages = self._run_transaction(by_stream, durable=any(task.durable for task in tasks))
+            pages = self._run_transaction(by_stream, durable=durable)
         except StoreError as error:
             failed = [(task, StoreError(error.message, location=error.location, hint=error.hint)) for task in tasks]
             _tell_callers(failed)
@@ -319,14 +316,14 @@ class Ledger:
         except Exception as error:
             # The fault of one operation must not affect the others.
             if len(tasks) == 1:
-                logger.exception("an operation of %s could not be carried out", tasks[0].request.stream)
+                logger.exception("an operation of %s could not be carried out", tasks[0].stream)
                 _tell_callers([(tasks[0], error)])
             else:
                 for task in tasks:
                     self._carry_out([task])
             return
         seconds = time.perf_counter() - started
-        results: list[tuple[_OperationTask, Outcome]] = []
+        results: list[Outcome] = []
         for stream, page in pages.items():
             count = len(page.results)
             if page.plan_ahead is not None:
@@ -334,9 +331,14 @@ class Ledger:
             self._rounds[stream] = 0 if count else self._rounds[stream] + 1
             results += zip(by_stream[stream][:count], page.results, strict=True)
         _tell_callers(results)
-        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds, [task.trace for task in tasks])
+        commit = Commit(tasks, pages, len(results), seconds)
+        for listener in self.listeners:
+            try:
+                listener(commit)
+            except Exception:
+                logger.exception("the listener %r failed", listener)
 
-    def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
+    def _plan(self, stream: str, work: Callable[[], None], waiting: list[OperationRequest]) -> None:
         """Compute a plan in another thread. Other streams continue meanwhile."""
         self._waiting_for_plan[stream] = waiting
 
@@ -351,7 +353,7 @@ class Ledger:
         threading.Thread(target=make, name=f"evenhand-plan-{stream}", daemon=True).start()
 
     def _run_transaction(
-        self, by_stream: Mapping[str, Sequence[_OperationTask]], *, durable: bool
+        self, by_stream: Mapping[str, Sequence[OperationRequest]], *, durable: bool
     ) -> dict[str, StreamBatch]:
         pages: dict[str, StreamBatch] = {}
         committing = False
@@ -359,9 +361,10 @@ class Ledger:
             with self._database.transaction(durable=durable) as connection:
                 # In the same order everywhere, to prevent deadlocks between replicas.
                 for stream in sorted(by_stream):
-                    requests = [task.request for task in by_stream[stream]]
                     patient = self._rounds[stream] < MAX_ROUNDS
-                    pages[stream] = self._transaction.apply_operations(connection, stream, requests, patient=patient)
+                    pages[stream] = self._transaction.apply_operations(
+                        connection, stream, by_stream[stream], patient=patient
+                    )
                 committing = True
         except BaseException as error:
             for stream in by_stream:
@@ -393,22 +396,3 @@ class Ledger:
             location=error.location,
             hint="repeat the request with the same id to get the same answer",
         )
-
-    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
-        """Notify listeners, and log their errors."""
-        calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-            (measurer, (count, seconds)) for measurer in self.measurers
-        ]
-        if self.tracing is not None:
-            calls.append((self.tracing.record_commit, (traces, seconds, sorted(pages))))
-        calls += [
-            (listener, (stream, page.applied))
-            for stream, page in pages.items()
-            if page.applied
-            for listener in self.listeners
-        ]
-        for call, arguments in calls:
-            try:
-                call(*arguments)
-            except Exception:
-                logger.exception("the listener %r failed", call)

@@ -170,8 +170,3 @@ def lock_migrations(connection: Connection) -> None:
     """Keep other processes from changing tables until this transaction ends; SQLite has one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATION_LOCK})
-
-
-def is_marked(body: str) -> bool:
-    """Return whether an entry is more than a followed recommendation; always true if the stream is not a shield."""
-    return '"reason":"followed"' not in body or '"op":"decide"' not in body

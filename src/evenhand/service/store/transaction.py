@@ -2,105 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store import chain
-from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, is_marked, streams
-
-_ENTRY = ("stream", "number", "at", "marked", "body", "previous", "hash")
+from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, streams
 
 HEAD = (
-    "SELECT number, hash, state_number, digest, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
+    "SELECT number, hash, state_number, digest, (SELECT version_num FROM alembic_version) "
+    "FROM streams WHERE name = :stream"
 )
-STATE = "UPDATE streams SET number = {0}, hash = {0}, state_number = {0}, state = {0} WHERE name = {0}"
-LAST = "UPDATE streams SET number = {0}, hash = {0} WHERE name = {0}"
-ENTRIES = f"INSERT INTO entries ({', '.join(_ENTRY)}) VALUES ({', '.join(['{0}'] * len(_ENTRY))})"
-ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
-KNOWN = "SELECT id, number FROM answers WHERE stream = {0} AND id "
-
-MARKS = {"sqlite": "?", "postgresql": "%s"}
-"""Placeholder of a value, by dialect."""
-
-
-class StreamHead(NamedTuple):
-    """The number and hash of a stream's last entry, the entry after which its state was written, and the digest of its
-    configuration."""
-
-    number: int
-    hash: str
-    state_number: int
-    digest: str
-
-
-def read_head(connection: Connection, stream: str, *, lock: bool = False) -> StreamHead:
-    """Return the head of a stream.
-
-    Args:
-        connection: Connection in a transaction.
-        stream: Name of the stream.
-        lock: Whether to lock the row of the stream until the end of the transaction.
-
-    Raises:
-        StoreError: The row is locked, and the tables were migrated while this process ran.
-    """
-    # SQLite has one writer, which has locked everything when its transaction began.
-    suffix = " FOR UPDATE OF streams" if lock and connection.dialect.name != "sqlite" else ""
-    *head, revision = _run(connection, HEAD + suffix, (stream,)).one()
-    if lock and revision != REVISION:
-        raise StoreError(
-            f"the store was migrated from revision {REVISION} to {revision} while this process ran",
-            hint="restart this process with the newer version of Evenhand",
-        )
-    return StreamHead(*head)
-
-
-def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
-    """Return the number of the entry that answered each used ID, by the key of the ID."""
-    if not keys:
-        return {}
-    if connection.dialect.name == "sqlite":
-        rows = _run(connection, f"{KNOWN}IN ({','.join('?' * len(keys))})", (stream, *keys))
-    else:
-        rows = _run(connection, KNOWN + "= ANY({0})", (stream, list(keys)))
-    return dict(rows.all())
-
-
-def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:
-    """Append entries. ``starts`` are the numbers of entries that a log can begin with."""
-    values = [
-        (
-            row["stream"],
-            row["number"],
-            row["at"],
-            is_marked(row["body"]),
-            row["body"],
-            row["previous"] if row["number"] in starts else None,
-            row["hash"],
-        )
-        for row in rows
-    ]
-    _run(connection, ENTRIES, values)
-
-
-def update_state(connection: Connection, stream: str, head: tuple[int, str], state: str | None) -> None:
-    """Store the number and hash of a stream's last entry, and the state after it. If None, the older state stays."""
-    if state is None:
-        _run(connection, LAST, (*head, stream))
-    else:
-        _run(connection, STATE, (*head, head[0], state, stream))
+STATE = "UPDATE streams SET number = :number, hash = :hash, state_number = :number, state = :state WHERE name = :stream"
+LAST = "UPDATE streams SET number = :number, hash = :hash WHERE name = :stream"
+ENTRIES = (
+    "INSERT INTO entries (stream, number, at, marked, body, previous, hash) "
+    "VALUES (:stream, :number, :at, :marked, :body, :previous, :hash)"
+)
+ANSWERS = "INSERT INTO answers (stream, id, number) VALUES (:stream, :id, :number)"
+KNOWN = "SELECT id, number FROM answers WHERE stream = :stream AND id "
+AMONG_KEYS = {"sqlite": "IN (SELECT value FROM json_each(:keys))", "postgresql": "= ANY(:keys)"}
+"""Condition of `KNOWN`, by dialect."""
 
 
 def _run(connection: Connection, statement: str, values: Any) -> Any:
-    return connection.exec_driver_sql(statement.format(MARKS[connection.dialect.name]), values)
+    """Run a statement by the driver, which is faster than SQLAlchemy's own."""
+    if connection.dialect.name == "postgresql":
+        statement = re.sub(r":(\w+)", r"%(\1)s", statement)
+    return connection.exec_driver_sql(statement, values)
 
 
 logger = logging.getLogger(__name__)
@@ -111,7 +50,7 @@ CHECKPOINT: Operation = {"op": "checkpoint"}
 REPLAY_HINT = "run `evenhand replay --store URL` to see what another program changed"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class OperationRequest:
     """Requested operation.
 
@@ -119,11 +58,17 @@ class OperationRequest:
         stream: Name of the stream.
         operation: Operation of the stream's machine.
         id: ID under which it is carried out once. None carries it out every time.
+        future: Future of the caller that receives the result.
+        durable: Whether the future waits for the disk.
+        trace: Context of the caller's span.
     """
 
     stream: str
     operation: Operation
-    id: str | None = None
+    id: str | None
+    future: Future[OperationResult] | asyncio.Future[OperationResult]
+    durable: bool = True
+    trace: Any = None
 
 
 @dataclass(frozen=True)
@@ -212,8 +157,8 @@ class Transaction:
             logger.warning(
                 "%s has a different configuration: a new run starts with entry %d of its log", stream, number
             )
-        entry = self._entry(stream, number, previous, _checkpoint_body(machine))
-        insert_entries(connection, [entry], frozenset([number]))
+        entry = self._entry(stream, number, previous, _checkpoint_body(machine), is_start=True)
+        connection.execute(insert(entries).values(**entry))
         connection.execute(insert(checkpoints).values(stream=stream, number=number, at=entry["at"]))
         values = {
             "kind": machine.kind,
@@ -245,29 +190,36 @@ class Transaction:
         loaded = self._loaded[stream]
         machine = loaded.machine
         batch = StreamBatch()
-        head = read_head(connection, stream, lock=True)
-        if head.digest != machine.digest:
+        try:
+            batch.plan_ahead = follow_stream(connection, stream, loaded, lock=True, patient=patient)
+        except DecisionError as error:
+            if error.code != "replaced":
+                raise
             batch.results = [configuration_error(stream) for _ in requests]
             return batch
-        batch.plan_ahead = follow_stream(connection, stream, head, loaded, patient=patient)
         if batch.plan_ahead is not None:
             return batch
-        keys = [None if request.id is None else answer_key(request.id) for request in requests]
-        numbers = find_answers(connection, stream, [key for key in keys if key is not None])
-        new_numbers: dict[str, int] = {}
+        keys = {request.id: answer_key(request.id) for request in requests if request.id is not None}
+        numbers: dict[str, int] = {}
+        if keys:
+            dialect, used = connection.dialect.name, list(keys.values())
+            values = {"stream": stream, "keys": json.dumps(used) if dialect == "sqlite" else used}
+            numbers = dict(_run(connection, KNOWN + AMONG_KEYS[dialect], values).all())
+        new_answers: list[dict[str, Any]] = []
         new_checkpoints: list[dict[str, Any]] = []
         number, last_hash = loaded.number or 0, loaded.hash
-        for request, key in zip(requests, keys, strict=True):
+        for request in requests:
             batch.plan_ahead = machine.plan_ahead(operation=request.operation)
             if batch.plan_ahead is not None and patient:
                 break
-            earlier = None if key is None else numbers.get(key)
-            if earlier is not None:
+            key = None if request.id is None else keys[request.id]
+            if key is not None and (earlier := numbers.get(key)) is not None:
                 body = _read_body(connection, stream, earlier, batch.rows)
                 batch.results.append(_repeat_answer(request, earlier, body))
                 continue
             answer: Mapping[str, Any] = {}
-            if request.operation is CHECKPOINT:
+            is_checkpoint = request.operation is CHECKPOINT
+            if is_checkpoint:
                 content = _checkpoint_body(machine)
             else:
                 try:
@@ -284,82 +236,101 @@ class Transaction:
                     "digest": machine.digest,
                 }
             number += 1
-            entry = self._entry(stream, number, last_hash, content)
+            entry = self._entry(stream, number, last_hash, content, is_start=is_checkpoint)
             last_hash = entry["hash"]
             batch.rows.append(entry)
-            if request.operation is CHECKPOINT:
+            if is_checkpoint:
                 new_checkpoints.append({"stream": stream, "number": number, "at": entry["at"]})
             if key is not None:
-                new_numbers[key] = numbers[key] = number
+                numbers[key] = number
+                new_answers.append({"stream": stream, "id": key, "number": number})
             batch.results.append(OperationResult(number, answer))
             batch.applied.append((request.operation, answer))
         if batch.rows:
-            insert_entries(connection, batch.rows, frozenset(row["number"] for row in new_checkpoints))
-            if new_numbers:
-                _run(connection, ANSWERS, [(stream, key, number) for key, number in new_numbers.items()])
+            _run(connection, ENTRIES, batch.rows)
+            if new_answers:
+                _run(connection, ANSWERS, new_answers)
             if new_checkpoints:
                 connection.execute(insert(checkpoints), new_checkpoints)
-            is_saved = bool(new_checkpoints) or machine.needs_saving()
-            state = json.dumps(machine.state()) if is_saved else None
-            update_state(connection, stream, (number, last_hash), state)
+            head = {"stream": stream, "number": number, "hash": last_hash}
+            if new_checkpoints or machine.needs_saving():
+                _run(connection, STATE, {**head, "state": json.dumps(machine.state())})
+            else:
+                _run(connection, LAST, head)
         loaded.number, loaded.hash = number, last_hash
         if len(batch.results) == len(requests):
             # Plan for the next decision now, so that the plan may exist before its request.
             batch.plan_ahead = machine.plan_ahead()
         return batch
 
-    def _entry(self, stream: str, number: int, previous: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    def _entry(
+        self, stream: str, number: int, previous: str, content: Mapping[str, Any], *, is_start: bool
+    ) -> dict[str, Any]:
+        """Build the row of an entry. A log can start with it if ``is_start``."""
         at, body = self._clock(), chain.canonical_json(content)
         return {
             "stream": stream,
             "number": number,
             "at": at,
+            # Only a followed recommendation of a shield is unmarked.
+            "marked": '"reason":"followed"' not in body or '"op":"decide"' not in body,
             "body": body,
-            "previous": previous,
+            "previous": previous if is_start else None,
             "hash": chain.hash_entry(previous, stream, number, at, body),
         }
 
 
 def follow_stream(
-    connection: Connection, stream: str, head: StreamHead, loaded: LoadedMachine, *, patient: bool = False
+    connection: Connection, stream: str, loaded: LoadedMachine, *, lock: bool = False, patient: bool = False
 ) -> Callable[[], None] | None:
     """Bring a machine to the end of its stream, from its own state or from a later state in the store.
 
     Args:
-        connection: Connection in whose transaction the head was read.
+        connection: Connection in a transaction.
         stream: Name of the stream.
-        head: Head of the stream.
         loaded: Machine.
+        lock: Whether to lock the row of the stream until the end of the transaction.
         patient: Whether to return the function that computes a missing plan, and to load nothing.
 
     Raises:
         DecisionError: The stream has another configuration now.
-        StoreError: The state or an entry is invalid.
+        StoreError: The state or an entry is invalid. Or the row is locked, and the tables were migrated while this
+            process ran.
     """
-    if head.digest != loaded.machine.digest:
+    # SQLite has one writer, which has locked everything when its transaction began.
+    suffix = " FOR UPDATE OF streams" if lock and connection.dialect.name != "sqlite" else ""
+    number, end, state_number, digest, revision = _run(connection, HEAD + suffix, {"stream": stream}).one()
+    if lock and revision != REVISION:
+        raise StoreError(
+            f"the store was migrated from revision {REVISION} to {revision} while this process ran",
+            hint="restart this process with the newer version of Evenhand",
+        )
+    if digest != loaded.machine.digest:
         raise configuration_error(stream)
-    if (head.number, head.hash) == (loaded.number, loaded.hash):
+    if (number, end) == (loaded.number, loaded.hash):
         return None
     own = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == loaded.number)
     # The log of a store that was restored from a backup may differ from the log of this process.
-    if loaded.number is None or loaded.number < head.state_number or connection.execute(own).scalar() != loaded.hash:
+    if loaded.number is None or loaded.number < state_number or connection.execute(own).scalar() != loaded.hash:
         text = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
         state = json.loads(text)
         if patient and (plan_ahead := loaded.machine.plan_ahead(state)) is not None:
             return plan_ahead
         loaded.machine.load(state)
-        loaded.number = head.state_number
+        loaded.number = state_number
     query = select(entries.c.number, entries.c.body).where(
-        entries.c.stream == stream, entries.c.number > loaded.number, entries.c.number <= head.number
+        entries.c.stream == stream, entries.c.number > loaded.number, entries.c.number <= number
     )
     loaded.hash = ""
-    for number, body in connection.execute(query.order_by(entries.c.number)):
+    for position, body in connection.execute(query.order_by(entries.c.number)):
         try:
-            loaded.machine.apply(json.loads(body)["input"], number)
+            loaded.machine.apply(json.loads(body)["input"], position)
         except (EvenhandError, ValueError, KeyError, TypeError) as error:
             loaded.number = None
-            raise StoreError(f"entry {number:,} of {stream!r} cannot be replayed: {error}", hint=REPLAY_HINT) from None
-    loaded.number, loaded.hash = head.number, head.hash
+            raise StoreError(
+                f"entry {position:,} of {stream!r} cannot be replayed: {error}", hint=REPLAY_HINT
+            ) from None
+    loaded.number, loaded.hash = number, end
     return None
 
 

@@ -145,21 +145,6 @@ def _guarantee(when: str, bound: float | None, how: str) -> tuple[str, str]:
     return "proved", f"{when}: bias at most {bound:.4g}, proved ({how})."
 
 
-def explain_later(assumption: str, *, held: bool, bound: Fraction | None) -> str:
-    """Describe the reason for a bound on later periods, or for its absence.
-
-    Args:
-        assumption: Assumption of the bound, or empty.
-        held: Whether the assumption has held, and still can hold.
-        bound: Bound for later periods, or None.
-    """
-    if not held:
-        return f"an assumption has not held, or no longer can: {assumption}"
-    if bound is None:
-        return "labels of earlier periods are open"
-    return f"as long as {assumption}" if assumption else "no later period can end differently"
-
-
 PROMPT_LABELS = "every label arrives before the next decision"
 PROMPT_FROM_HERE = "every label from now on arrives before the next decision"
 """Assumption after late labels that turned out to be harmless."""
@@ -186,7 +171,7 @@ def worst_bias(fairness: FairnessProperty, counters: Sequence[int], open_labels:
     """
     starts = range(0, len(counters), 2)
     if not any(open_labels):
-        return max(fairness.bias(*counters[i : i + 2], *counters[j : j + 2]) for i, j in combinations(starts, 2))
+        return max([fairness.bias(*counters[i : i + 2], *counters[j : j + 2]) for i, j in combinations(starts, 2)])
     needed = fairness.empty_group.needed_count
     extremes = [
         _extreme_counts(counters[i], counters[i + 1], open_labels[i], open_labels[i + 1], needed) for i in starts

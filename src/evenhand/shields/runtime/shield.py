@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, NoReturn
 from evenhand.errors import DecisionError
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.runtime.certificate import ShieldCertificate
 from evenhand.shields.runtime.state import ShieldState
 
 STATE_VERSION = 2
@@ -24,22 +23,25 @@ _BINARY_VALUES = {0: 0, 1: 1}
 class DecisionReason(StrEnum):
     """Reason for a decision."""
 
-    FOLLOWED = "followed"
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    WOULD_ACCEPT = "would-accept"
-    WOULD_REJECT = "would-reject"
+    words: str
+    """Description of the reason."""
 
-    @property
-    def words(self) -> str:
-        """Description of the reason."""
-        return {
-            "followed": "The recommendation is followed.",
-            "accepted": "Accepted against the recommendation, to keep the bias within its bound at the least cost.",
-            "rejected": "Rejected against the recommendation, to keep the bias within its bound at the least cost.",
-            "would-accept": "The recommendation is followed; a shield in force would have accepted.",
-            "would-reject": "The recommendation is followed; a shield in force would have rejected.",
-        }[self.value]
+    FOLLOWED = "followed", "The recommendation is followed."
+    ACCEPTED = (
+        "accepted",
+        "Accepted against the recommendation, to keep the bias within its bound at the least cost.",
+    )
+    REJECTED = (
+        "rejected",
+        "Rejected against the recommendation, to keep the bias within its bound at the least cost.",
+    )
+    WOULD_ACCEPT = "would-accept", "The recommendation is followed; a shield in force would have accepted."
+    WOULD_REJECT = "would-reject", "The recommendation is followed; a shield in force would have rejected."
+
+    def __new__(cls, value: str, words: str) -> DecisionReason:
+        reason = str.__new__(cls, value)
+        reason._value_, reason.words = value, words
+        return reason
 
 
 class Decision(NamedTuple):
@@ -77,7 +79,7 @@ def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
     )
 
 
-class Shield:
+class Shield(ShieldState):
     """Shield that decides on one individual after another and keeps the bias within its bound.
 
     A shield is not thread-safe, because each decision depends on all earlier ones. An error leaves the state unchanged.
@@ -90,28 +92,21 @@ class Shield:
     Attributes:
         interventions: Number of decisions against the recommendation.
         cost: Sum of their costs.
-        expired_labels: Number of decisions whose label did not arrive within the plan's ``label_wait`` decisions.
     """
 
     def __init__(self, policy: ShieldPolicy | PeriodicShield, *, advisory: bool = False) -> None:
-        state = ShieldState(policy)
-        self._course = state
+        super().__init__(policy)
         self.advisory = advisory
-        self._group = {name: position for position, name in enumerate(state.groups)}
-        self._costs = state.costs
-        self._largest = state.costs[-1]
+        self._group = {name: position for position, name in enumerate(self.groups)}
+        self._largest = self.costs[-1]
         # The argument ``cost`` is optional if there is only one cost.
-        self._only = state.costs[0] if len(state.costs) == 1 else None
-        self._needs_id = state.labelled
+        self._only = self.costs[0] if len(self.costs) == 1 else None
         # Only decisions with labels have pending ids.
-        self._wait = state.label_wait if state.labelled else maxsize
+        self._wait = self.label_wait if self.labelled else maxsize
         self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
         self._ids = DecisionIds()
-        self._pending = self._ids.pending
-        self._period = state.period
         self.interventions = 0
         self.cost = 0.0
-        self.expired_labels = 0
 
     def decide(self, group: str, recommendation: int, cost: float | None = None, id: Id | None = None) -> Decision:
         """Decide on an individual.
@@ -142,24 +137,21 @@ class Shield:
             self._refuse_input(group, recommendation, cost)
         if id is not None:
             self._ids.check(id)
-        elif self._needs_id:
+        elif self.labelled:
             raise DecisionError("a decision without an id cannot receive its label later", code="id", hint="pass an id")
-        state = self._course
-        code = state.decide(position, recommended, price)
-        # This decision may have been the first of a new period.
-        if state.period != self._period:
-            self._begin_period()
+        code = self._decide(position, recommended, price)
         if id is not None:
-            self._pending[id] = code
-            if len(self._pending) > self._wait:
+            pending = self._ids.pending
+            pending[id] = code
+            if len(pending) > self._wait:
                 # A decision with label 0 is not counted.
-                state.observe(self._ids.expire_oldest(), 0)
+                self._observe(self._ids.expire_oldest(), 0)
                 self.expired_labels += 1
         # The two lowest bits are recommendation and decision: they differ where the shield intervened.
         if (code ^ code >> 1) & 1:
             self.interventions += 1
             self.cost += price
-        return self._decisions[state.has_guarantee][code & 3]
+        return self._decisions[self.has_guarantee][code & 3]
 
     def observe(self, id: Id, label: int) -> None:
         """Record the true label of a decision: 1 if accepting was right.
@@ -168,48 +160,11 @@ class Shield:
             DecisionError: The property needs no labels, no decision has this ID, its label is known or expired, or the
                 label is not 0 or 1; nothing changed.
         """
-        if not self._needs_id:
+        if not self.labelled:
             raise DecisionError("this shield's property does not depend on labels", code="label", hint="omit the label")
         code, value = self._ids.find_pending(id, label)
-        self._course.observe(code, value)
+        self._observe(code, value)
         self._ids.settle(id, value)
-
-    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
-        """Bound the bias from here on, with the assumption of the bound.
-
-        Args:
-            exact: Whether to compute the smallest bound over all futures, which may take seconds far from the end.
-
-        Raises:
-            LimitError: ``exact`` is set, and the end is too far away.
-        """
-        certificate = self._course.certificate(exact=exact, expired_labels=self.expired_labels)
-        return certificate.as_advice() if self.advisory else certificate
-
-    @property
-    def step(self) -> int:
-        """Number of decisions in this period."""
-        return self._course.step
-
-    @property
-    def period(self) -> int:
-        """Number of the period, from 0."""
-        return self._period
-
-    @property
-    def digest(self) -> str:
-        """Digest of the policy."""
-        return self._course.digest
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Names of the groups in the order of the plan."""
-        return tuple(self._group)
-
-    @property
-    def needs_ids(self) -> bool:
-        """Whether decisions need an ID for their label."""
-        return self._needs_id
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, *, label: tuple[Id, int] | None = None
@@ -222,28 +177,27 @@ class Shield:
             state: State to be loaded. If None, the shield continues from its own.
             label: ID and label to be observed next. If None, a decision is next.
         """
-        current = self._course
-        if label is not None and state is None:
-            code = self._pending.get(label[0])
-            return None if code is None or label[1] != 1 else current.plan_label(code)
-        return current.plan_ahead(None if state is None else state["course"])
-
-    def counters(self) -> dict[str, Any]:
-        """Return the state without IDs, for a log."""
-        return self._course.state()
+        if state is not None:
+            return self._plan_decision(state["course"])
+        if label is not None:
+            code = self._ids.pending.get(label[0])
+            return None if code is None or label[1] != 1 else self._plan_label(code)
+        if self.step < self.horizon and not any(self.open) and self.prompt:
+            return None
+        return self._plan_decision(None)
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON values, for `load` and `restore`."""
         state = {
             "format": "evenhand-shield-state",
             "version": STATE_VERSION,
-            "policy": self._course.digest,
+            "policy": self.digest,
             "advisory": self.advisory,
-            "course": self._course.state(),
+            "course": self.counts(),
             "interventions": self.interventions,
             "cost": self.cost,
             **({"expired": self.expired_labels} if self.expired_labels else {}),
-            "ids": self._ids.entries(),
+            "ids": [*map(list, self._ids.settled.items()), *map(list, self._ids.pending.items())],
         }
         return {**state, "checksum": _state_checksum(state)}
 
@@ -257,7 +211,7 @@ class Shield:
             _refused_state_error("this is not a state of a shield")
         if state.get("version") != STATE_VERSION:
             _refused_state_error(f"expected a state of version {STATE_VERSION}, got version {state.get('version')!r}")
-        if state.get("policy") != self._course.digest:
+        if state.get("policy") != self.digest:
             _refused_state_error(
                 "the state belongs to another policy", "restore it with the policy that it was saved with"
             )
@@ -275,10 +229,8 @@ class Shield:
             _refused_state_error("the state lacks `ids` or `course`")
         if counted.__class__ is not int or expired.__class__ is not int or not isinstance(spent, (int, float)):
             _refused_state_error("the state lacks the number or the cost of the interventions")
-        self._course.restore(course)
+        self._restore_counts(course)
         self._ids = DecisionIds((key, code) for key, code in ids)
-        self._pending = self._ids.pending
-        self._period = self._course.period
         self.interventions, self.cost, self.expired_labels = counted, float(spent), expired
 
     @classmethod
@@ -292,12 +244,12 @@ class Shield:
         shield.load(state)
         return shield
 
-    def _begin_period(self) -> None:
-        """Begin a new period, and forget the IDs of the old one that await no label."""
-        self._period = self._course.period
+    def _begin_next_period(self) -> None:
+        super()._begin_next_period()
+        # The IDs of the old period that await no label are forgotten.
         self._ids.settled.clear()
-        if not self._needs_id:
-            self._pending.clear()
+        if not self.labelled:
+            self._ids.pending.clear()
 
     def _refuse_input(self, group: object, recommendation: object, cost: object) -> NoReturn:
         """Raise the error for the first invalid argument."""
@@ -362,7 +314,7 @@ class DecisionIds:
         entries: IDs and codes in the order of the decisions.
 
     Attributes:
-        pending: Codes of decisions that await a label, the oldest first. `ShieldState.decide` returns them; 0 or more.
+        pending: Codes of decisions that await a label, the oldest first; 0 or more.
         settled: Codes of decisions of this period whose label is known or expired, all negative.
     """
 
@@ -371,10 +323,6 @@ class DecisionIds:
         self.settled: dict[Id, int] = {}
         for key, code in entries:
             (self.pending if code >= 0 else self.settled)[key] = code
-
-    def entries(self) -> list[list[Id | int]]:
-        """Return all IDs with their codes, for JSON."""
-        return [[key, code] for codes in (self.settled, self.pending) for key, code in codes.items()]
 
     def check(self, key: Id) -> None:
         """Check that an ID is new and can be stored in a file.

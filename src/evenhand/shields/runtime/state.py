@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from operator import add
 from typing import Any
@@ -19,7 +20,6 @@ from evenhand.shields.runtime.certificate import (
     PROMPT_LABELS,
     ShieldCertificate,
     bound_period_bias,
-    explain_later,
     worst_bias,
 )
 from evenhand.shields.runtime.reachable_states import (
@@ -59,6 +59,7 @@ class ShieldState:
     period.
 
     Attributes:
+        groups: Names of the groups in the order of the plan.
         policy: Policy of the period.
         period: Number of the period, from 0.
         step: Decisions made in the period.
@@ -68,17 +69,25 @@ class ShieldState:
         past, past_recommended, past_open: The same for all earlier periods, including the plan's start.
         prompt: Whether every label of the period arrived before the next decision.
         assumption_held: Whether the assumption held in all earlier periods, with prompt labels.
+        labelled: Whether decisions need an ID for their label.
         has_guarantee: Whether the period is certain to end fair, if labels are prompt from now on.
+
+        advisory: Whether recommendations are followed, and the shield only counts.
+        expired_labels: Number of decisions whose label did not arrive within the plan's ``label_wait`` decisions.
 
     Args:
         shield: Synthesised policy, or shield that synthesises its periods.
     """
+
+    advisory = False
+    expired_labels = 0
 
     def __init__(self, shield: ShieldPolicy | PeriodicShield) -> None:
         if isinstance(shield, ShieldPolicy) and shield.makes_own_periods:
             shield = PeriodicShield(shield.plan)
         plan = shield.plan
         self._shield = shield
+        self._keeps = plan.property.words()
         self.groups, self.costs = plan.inputs.groups, plan.inputs.costs
         self.labelled, self.label_wait, self.horizon = plan.property.labelled, plan.label_wait, plan.horizon
         self._live_states: LiveStates | None = None
@@ -104,18 +113,13 @@ class ShieldState:
         """Whether one table decides on two groups, so that every state of a period can be examined."""
         return len(self.groups) == 2 and self.policy.actions.form != "separate"
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Digest of the shield, see `ShieldPolicy.running_digest`."""
+        """Digest of the policy, see `ShieldPolicy.running_digest`."""
         shield = self._shield
         if isinstance(shield, PeriodicShield) and shield.plan.makes_periods:
             return shield.plan.digest
         return self.policy.digest
-
-    @property
-    def totals(self) -> Counters:
-        """Counters of all periods."""
-        return _add(self.past, self.counters)
 
     # Periods.
 
@@ -165,7 +169,7 @@ class ShieldState:
                 code="horizon",
                 hint="create a new shield, or use a periodic one",
             )
-        past, now = self.totals, self._now
+        past, now = _add(self.past, self.counters), self._now
         following = self._begin_period(past)
         kept_assumption = bool(now.assumption_held(*self.counters[::2]))
         self.assumption_held = self.assumption_held and self.prompt and not any(self.open) and kept_assumption
@@ -178,7 +182,7 @@ class ShieldState:
 
     # Decisions and labels.
 
-    def decide(self, group: int, recommendation: int, cost: float) -> int:
+    def _decide(self, group: int, recommendation: int, cost: float) -> int:
         """Decide and count. The first decision of a period may compute a new plan.
 
         Returns:
@@ -210,8 +214,8 @@ class ShieldState:
                 self.recommended[group] += 1
         return self._first_code + code
 
-    def observe(self, code: int, label: int) -> None:
-        """Record the label of a decision, by the code that `decide` returned."""
+    def _observe(self, code: int, label: int) -> None:
+        """Record the label of a decision, by the code that `_decide` returned."""
         now = code - self._first_code
         if now < 0:
             self._observe_past(code % len(self.open), label)
@@ -239,17 +243,13 @@ class ShieldState:
         self.past_open[code] -= 1
         self._update_past()
 
-    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+    def _plan_decision(self, state: Mapping[str, Any] | None) -> Callable[[], None] | None:
         """Return a function that computes the missing plans of the next decision; None if nothing is missing.
-
-        It may run in another thread while this state is not used.
 
         Args:
             state: State to be restored. If None, the current one.
         """
-        if state is None and self.step < self.horizon and not any(self.open) and self.prompt:
-            return None
-        shield, later = self._shield, self.state() if state is None else state
+        shield, later = self._shield, self.counts() if state is None else state
         needed = [] if state is None else [tuple(later["planned"])]
         if later["step"] == self.horizon:
             needed.append(_add(later["past"], later["counters"]))
@@ -268,7 +268,7 @@ class ShieldState:
             now._take_period(self._begin_period(tuple(later["planned"])))
         return now._plan_live_states() if careful else None
 
-    def plan_label(self, code: int) -> Callable[[], None] | None:
+    def _plan_label(self, code: int) -> Callable[[], None] | None:
         """Return a function that computes the missing plan of a label of 1. None if nothing is missing.
 
         A label of an earlier period changes the counters that the current one began with.
@@ -384,8 +384,8 @@ class ShieldState:
 
     # Saved states.
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that changes, as JSON values."""
+    def counts(self) -> dict[str, Any]:
+        """Return everything that changes as JSON values, except IDs and the cost of interventions."""
         return {
             "period": self.period,
             "step": self.step,
@@ -400,11 +400,11 @@ class ShieldState:
             "planned": list(self._planned_from),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state` returned.
+    def _restore_counts(self, state: Mapping[str, Any]) -> None:
+        """Load a state that `counts` returned.
 
         Raises:
-            DecisionError: It is not such a state; nothing changed.
+            DecisionError: It is invalid; nothing changed.
         """
         groups = len(self.groups)
         counters, past, planned = (_read_counts(state, name, 2 * groups) for name in ("counters", "past", "planned"))
@@ -440,53 +440,36 @@ class ShieldState:
 
     # Certificates.
 
-    def certificate(self, *, exact: bool = False, expired_labels: int = 0) -> ShieldCertificate:
-        """Bound the bias from here on.
+    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
+        """Bound the bias from here on, with the assumption of the bound.
 
         Args:
-            exact: Whether to examine every future, which may take seconds. Supports two groups.
-            expired_labels: Number of decisions whose label did not arrive in time.
+            exact: Whether to compute the smallest bound over all futures, which may take seconds far from the end.
+                Supports two groups.
 
         Raises:
             LimitError: ``exact`` is set, and the end is too far away.
         """
-        fairness, ended = self._shield.plan.property, self.step == self.horizon
-        all_open = _add(self.past_open, self.open) if self.labelled else ()
-        totals = self.totals
-        recommended = list(totals)
-        recommended[1::2] = _add(self.past_recommended, self.recommended)
-        shielded = worst_bias(fairness, totals, _count_by_bit(all_open, 0))
-        unshielded = worst_bias(fairness, recommended, _count_by_bit(all_open, 1))
-        lost = not self._past_is_known or (self._sound and not self._live)
-        attained = ended
-        bound: Fraction | None
-        if ended:
-            bound, how = shielded, "counted over all decisions"
+        fairness = self._shield.plan.property
+        all_open: Counters = ()
+        open_decisions: list[int] = []
+        open_recommendations: list[int] = []
+        if self.labelled:
+            all_open = _add(self.past_open, self.open)
+            open_decisions, open_recommendations = _count_by_bit(all_open, 0), _count_by_bit(all_open, 1)
+        totals = list(_add(self.past, self.counters))
+        shielded = worst_bias(fairness, totals, open_decisions)
+        totals[1::2] = _add(self.past_recommended, self.recommended)
+        unshielded = worst_bias(fairness, totals, open_recommendations)
+        if self.step < self.horizon:
+            bound, attained, how = self._bound(exact)
+        else:
+            bound, attained, how = shielded, True, "counted over all decisions"
             if any(all_open):
                 how += ", whatever the open labels turn out to be"
-        elif exact and self._compares_two and not lost and (self._live or not self.labelled):
-            ends = reachable_end_states(self.policy, self.step, self.outcomes())
-            bound, attained = worst_bias_among(fairness, ends + np.array(self.past)), True
-            how = f"the largest over all futures{' in this period' if self._goes_on else ''}"
-        else:
-            bound, how = self._bound(lost)
-        if self.labelled and bound is not None and not ended:
-            how += f", as long as {PROMPT_LABELS}"
-        settled = self._is_settled()
-        assumption = "" if settled else self._assumption or ""
-        held = settled or self._assumption_holds_so_far()
-        if self.labelled:
-            labels = PROMPT_FROM_HERE if settled and not (self.prompt and self.assumption_held) else PROMPT_LABELS
-            assumption = f"{assumption}, and {labels}" if assumption else labels
-            held = held and (settled or (self.prompt and not any(self.past_open)))
-        later, how_later = None, ""
-        if self._goes_on and self._assumption is None:
-            how_later = "this kind of shield guarantees nothing"
-        elif self._goes_on:
-            later = fairness.kappa if held and not any(self.past_open) else None
-            how_later = explain_later(assumption, held=held, bound=later)
-        return ShieldCertificate(
-            keeps=fairness.words(),
+        later, how_later, assumption, held = self._bound_later()
+        certificate = ShieldCertificate(
+            keeps=self._keeps,
             kappa=fairness.kappa,
             step=self.step,
             horizon=self.horizon,
@@ -501,52 +484,74 @@ class ShieldState:
             how_later=how_later,
             assumption=assumption,
             assumption_held=held if assumption else None,
-            expired_labels=expired_labels,
+            expired_labels=self.expired_labels,
         )
+        return certificate.as_advice() if self.advisory else certificate
 
-    def _bound(self, lost: bool) -> tuple[Fraction | None, str]:
-        """Return the bound on the bias at the end of this period, and its reason.
+    def _bound(self, exact: bool) -> tuple[Fraction | None, bool, str]:
+        """Return the bound on the bias at the end of this period, whether it is attained, and its reason.
 
         Args:
-            lost: Whether late labels ended the guarantee.
+            exact: Whether to compute the smallest bound over all futures.
         """
         plan = self._shield.plan
-        if self.has_guarantee and self._goes_on:
-            return plan.property.kappa, "every end of this period, counted with all before it, is fair"
-        if self.has_guarantee:
-            nothing = why_nothing_is_required(plan)
-            return (
-                (plan.property.kappa, "every run of this shield ends fair (Theorem 1)")
-                if nothing is None
-                else (None, nothing)
-            )
-        if lost:
-            return None, "labels arrived too late"
-        if self._compares_two:
+        lost = not self._past_is_known or (self._sound and not self._live)
+        attained = False
+        bound: Fraction | None = None
+        if exact and self._compares_two and not lost and (self._live or not self.labelled):
+            ends = reachable_end_states(self.policy, self.step, self.outcomes())
+            bound, attained = worst_bias_among(plan.property, ends + np.array(self.past)), True
+            how = f"the largest over all futures{' in this period' if self._goes_on else ''}"
+        elif self.has_guarantee and self._goes_on:
+            bound, how = plan.property.kappa, "every end of this period, counted with all before it, is fair"
+        elif self.has_guarantee:
+            how = why_nothing_is_required(plan) or ""
+            if not how:
+                bound, how = plan.property.kappa, "every run of this shield ends fair (Theorem 1)"
+        elif lost:
+            how = "labels arrived too late"
+        elif self._compares_two:
             if self._period_bound is None:
                 self._period_bound = bound_period_bias(self._now, plan.property, self.past, self.horizon)
-            return self._period_bound, "for all arrivals in this period"
-        if isinstance(self._now.rule, WelfareBounds):
-            return None, "it depends on how many people of each group arrive in this period"
-        return None, "no shield can guarantee a fair end of this period"
+            bound, how = self._period_bound, "for all arrivals in this period"
+        elif isinstance(self._now.rule, WelfareBounds):
+            how = "it depends on how many people of each group arrive in this period"
+        else:
+            how = "no shield can guarantee a fair end of this period"
+        if self.labelled and bound is not None:
+            how += f", as long as {PROMPT_LABELS}"
+        return bound, attained, how
 
-    def _assumption_holds_so_far(self) -> bool:
-        """Return whether the assumption held in all earlier periods, and still can hold in this one."""
-        if not self._assumption:
-            return True
-        open_ = (
-            tuple(sum(self.open[code : code + 4]) for code in range(0, len(self.open), 4)) if self.labelled else None
-        )
-        left = self.horizon - self.step
-        return self.assumption_held and self._now.assumption_possible(tuple(self.counters[::2]), left, open_)
-
-    def _is_settled(self) -> bool:
-        """Return whether the past, or this period after its end, guarantees that every later period ends fair."""
-        if not self._past_is_known:
-            return False
-        if self.step == self.horizon:
-            return always_ends_fair(self._shield.plan, self.totals) and not any(self.open)
-        return self._settled and self._live
+    def _bound_later(self) -> tuple[Fraction | None, str, str, bool]:
+        """Return the bound on the bias at the end of each later period, its reason, its assumption, and whether that
+        held and still can hold."""
+        # Whether the past, or this period after its end, guarantees that every later period ends fair.
+        settled = self._past_is_known and self._settled and self._live
+        if self._past_is_known and self.step == self.horizon:
+            totals = _add(self.past, self.counters)
+            settled = always_ends_fair(self._shield.plan, totals) and not any(self.open)
+        assumption, held = "", True
+        if not settled and self._assumption:
+            assumption, held = self._assumption, self.assumption_held
+            if held:
+                sizes, left = tuple(self.counters[::2]), self.horizon - self.step
+                codes = range(0, len(self.open), 4)
+                open_labels = tuple(sum(self.open[code : code + 4]) for code in codes) if self.labelled else None
+                held = self._now.assumption_possible(sizes, left, open_labels)
+        if self.labelled:
+            labels = PROMPT_FROM_HERE if settled and not (self.prompt and self.assumption_held) else PROMPT_LABELS
+            assumption = f"{assumption}, and {labels}" if assumption else labels
+            held = held and (settled or (self.prompt and not any(self.past_open)))
+        if not self._goes_on:
+            return None, "", assumption, held
+        if self._assumption is None:
+            return None, "this kind of shield guarantees nothing", assumption, held
+        if not held:
+            return None, f"an assumption has not held, or no longer can: {assumption}", assumption, held
+        if any(self.past_open):
+            return None, "labels of earlier periods are open", assumption, held
+        how = f"as long as {assumption}" if assumption else "no later period can end differently"
+        return self._shield.plan.property.kappa, how, assumption, held
 
 
 def _count_decision(counters: list[int], recommended: list[int], code: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -64,7 +65,7 @@ class EmptyGroupRule:
             f"unknown convention for empty groups {text!r}", hint="zero, vacuous or min_count=N with N of 1 or more"
         )
 
-    @property
+    @cached_property
     def needed_count(self) -> int:
         """Minimum count of every group before the bias counts. 0: it always counts."""
         return {"zero": 0, "vacuous": 1, "min_count": self.at_least}[self.rule]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -18,12 +19,10 @@ from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import RequestContext, ServiceContext, find_stream
 from evenhand.service.api.error_handlers import ErrorAnswer
-from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
+from evenhand.service.api.json_bodies import JsonRequest, JsonRoute, parse_json_body
 from evenhand.service.auth.keys import ApiKey, RequiredScope, require_scope
 from evenhand.service.shields import ServedShield
 from evenhand.service.store.tables import streams
-from evenhand.service.store.transaction import OperationResult
-from evenhand.service.tracing import trace_span
 from evenhand.shields.runtime.shield import DecisionReason
 
 MAX_BATCH = 1_000
@@ -50,19 +49,13 @@ def _id_to_text(value: object) -> object:
     return text
 
 
-def _check_bit(value: object) -> object:
-    if value.__class__ is not int:
-        raise ValueError("expected 0 or 1")
-    return value
-
-
 Id: TypeAlias = Annotated[
     str,
     BeforeValidator(_id_to_text, json_schema_input_type=str | int),
     Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=ID_PATTERN),
 ]
 
-Bit: TypeAlias = Annotated[Literal[0, 1], BeforeValidator(_check_bit, json_schema_input_type=Literal[0, 1])]
+Bit: TypeAlias = Annotated[int, Field(strict=True, ge=0, le=1)]
 
 
 class _RequestBody(BaseModel):
@@ -239,12 +232,12 @@ router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-class DecisionResponse(JSONResponse):
-    """JSON response that reuses one encoder."""
-
-    def render(self, content: Any) -> bytes:
-        """Encode the body."""
-        return _ENCODER.encode(content).encode()
+def _json_response(shield: ServedShield, content: dict[str, Any], repeated: bool | None = None) -> Response:
+    """Build a response whose headers tell whether the shield decides, and whether the request was repeated."""
+    headers = {"x-evenhand-guarded": "false" if shield.entry.advisory else "true"}
+    if repeated is not None:
+        headers["x-evenhand-repeated"] = "true" if repeated else "false"
+    return Response(_ENCODER.encode(content), media_type="application/json", headers=headers)
 
 
 class DirectRoute(JsonRoute):
@@ -269,7 +262,7 @@ class DirectRoute(JsonRoute):
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return await otherwise(request)
             try:
-                payload = body.validate_python(await request.json())
+                payload = body.validate_python(parse_json_body(await request.body()))
             except ValidationError:
                 return await otherwise(request)
             response: Response = await endpoint(request.path_params["name"], payload, request.app.state.context)
@@ -278,16 +271,14 @@ class DirectRoute(JsonRoute):
         return answer
 
 
-async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> DecisionResponse:
+async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> Response:
     """Decide on one individual. A repeated request with the same ID gets the same answer."""
     shield = find_stream(context.shields, name, "shield")
-    result = await _decide(context, shield, payload)
-    return DecisionResponse(
-        _decision_answer(shield, payload.id, result), headers=_guard_headers(shield, result.repeated)
-    )
+    answer = await _decide(context, shield, payload)
+    return _json_response(shield, answer, answer.pop("repeated"))
 
 
-async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> DecisionResponse:
+async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> Response:
     """Decide on several individuals in their order. Each result is a decision or an error."""
     shield = find_stream(context.shields, name, "shield")
     decisions = [_decide(context, shield, decision) for decision in payload.decisions]
@@ -299,8 +290,8 @@ async def decide_batch(name: str, payload: BatchRequest, context: RequestContext
         elif isinstance(result, BaseException):
             raise result
         else:
-            answers.append({**_decision_answer(shield, decision.id, result), "repeated": result.repeated})
-    return DecisionResponse({"results": answers}, headers=_guard_headers(shield))
+            answers.append(result)
+    return _json_response(shield, {"results": answers})
 
 
 @router.post(
@@ -309,7 +300,7 @@ async def decide_batch(name: str, payload: BatchRequest, context: RequestContext
     response_model=None,
     responses={200: {"model": LabelAnswer}},
 )
-async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> JSONResponse:
+async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> Response:
     """The true label of a decided individual. A repeated label changes nothing."""
     shield = find_stream(context.shields, name, "shield")
     # IDs of decisions contain no tabs.
@@ -326,7 +317,7 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
         ) from None
     certificate = result.answer["certificate"]
     answer = {"id": payload.id, "bias": certificate["bias"], "certificate": certificate, "number": result.number}
-    return JSONResponse(answer, headers=_guard_headers(shield, result.repeated))
+    return _json_response(shield, answer, result.repeated)
 
 
 def add_decision_routes(app: FastAPI) -> None:
@@ -367,38 +358,31 @@ async def get_shield(name: str, context: RequestContext) -> JSONResponse:
     return JSONResponse(summary)
 
 
-async def _decide(context: ServiceContext, shield: ServedShield, payload: DecisionRequest) -> OperationResult:
-    """Decide on one individual."""
-    name, cost = shield.entry.name, {} if payload.cost is None else {"cost": payload.cost}
+async def _decide(context: ServiceContext, shield: ServedShield, payload: DecisionRequest) -> dict[str, Any]:
+    """Decide on one individual, and build the answer, with whether the request was repeated."""
+    name, tracing = shield.entry.name, context.ledger.tracing
     operation = {
         "op": "decide",
         "id": payload.id,
         "group": payload.group,
         "recommendation": payload.recommendation,
-        **cost,
+        **({} if payload.cost is None else {"cost": payload.cost}),
     }
-    with trace_span(context.ledger.tracing, "evenhand.decide", name) as record:
+    with nullcontext() if tracing is None else tracing.span("evenhand.decide", stream=name) as span:
         result = await context.ledger.ask(name, operation, id=payload.id)
-        record(intervened=bool(result.answer["intervened"]), repeated=result.repeated)
-        return result
-
-
-def _decision_answer(shield: ServedShield, id: str, result: OperationResult) -> dict[str, Any]:
-    answer = result.answer
+        answer = result.answer
+        if span is not None:
+            intervened = bool(answer["intervened"])
+            span.set_attributes({"evenhand.intervened": intervened, "evenhand.repeated": result.repeated})
     return {
-        "id": id,
+        "id": payload.id,
         **answer,
         "guarded": not shield.entry.advisory,
         "explanation": DecisionReason(answer["reason"]).words,
         "bias": answer["certificate"]["bias"],
         "number": result.number,
+        "repeated": result.repeated,
     }
-
-
-def _guard_headers(shield: ServedShield, repeated: bool | None = None) -> dict[str, str]:
-    """Return the headers that tell whether the shield decides, and whether the request was repeated."""
-    headers = {"x-evenhand-guarded": "false" if shield.entry.advisory else "true"}
-    return headers if repeated is None else {**headers, "x-evenhand-repeated": str(repeated).lower()}
 
 
 def _summarize_shields(
