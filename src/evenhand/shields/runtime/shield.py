@@ -38,7 +38,7 @@ class DecisionReason(StrEnum):
     WOULD_ACCEPT = "would-accept", "The recommendation is followed; a shield in force would have accepted."
     WOULD_REJECT = "would-reject", "The recommendation is followed; a shield in force would have rejected."
 
-    def __new__(cls, value: str, words: str) -> DecisionReason:
+    def __new__(cls, value: str, words: str = "") -> DecisionReason:
         reason = str.__new__(cls, value)
         reason._value_, reason.words = value, words
         return reason
