@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from shield_reference import State, follow
 from traces import Bound, World
 
 from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, ShieldPolicy, synthesize
@@ -69,29 +70,14 @@ def arrivals(world: World) -> Iterator[tuple[int, int, float, float]]:
         yield g, r, world.costs[k], float(shares[g, r, k])
 
 
-def followed(
-    bound: Bound, world: World, made: ShieldPolicy, checked: tuple[int, ...] = ()
-) -> tuple[float, dict[tuple[int, ...], float]]:
+def followed(bound: Bound, made: ShieldPolicy, checked: tuple[int, ...] = ()) -> tuple[float, dict[State, float]]:
     """What a policy's own decisions cost on average, and with which probability each end comes.
 
-    Every end that it lets happen is there, also those of probability 0. At the times ``checked`` all must be fair.
+    At the times ``checked`` all states must be fair.
     """
-    layer: dict[tuple[int, ...], float] = {(0, 0, 0, 0): 1.0}
-    cost = 0.0
-    for t in range(made.plan.horizon):
-        later: dict[tuple[int, ...], float] = {}
-        for counters, chance in layer.items():
-            for g, r, price, share in arrivals(world):
-                y = made.decision(t, counters, g, r, price)
-                cost += chance * share * price * (y != r)
-                for z, likely in ((1, world.label[g]), (0, 1 - world.label[g])) if bound.labelled else ((1, 1.0),):
-                    after = list(counters)
-                    after[2 * g] += z
-                    after[2 * g + 1] += z * y
-                    later[tuple(after)] = later.get(tuple(after), 0.0) + chance * share * likely
-        layer = later
-        assert t + 1 not in checked or all(fair(bound, each) for each in layer), (bound, world, t + 1)
-    return cost, layer
+    layers, _, cost = follow(made)
+    assert all(fair(bound, state) for t in checked for state in layers[t]), (bound, made.plan)
+    return cost, layers[-1]
 
 
 def fair(bound: Bound, counters: tuple[int, ...]) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 
-from evenhand.shields import Inputs
+import numpy as np
+
+from evenhand.shields import Inputs, ShieldPolicy
 
 State = tuple[int, ...]
 
@@ -63,3 +67,34 @@ def least_cost(
 def stored(policy) -> list[bytes]:
     """Everything that a policy's table of actions holds."""
     return [array.tobytes() for array in policy.actions.arrays]
+
+
+def follow(policy: ShieldPolicy) -> tuple[list[dict[State, float]], np.ndarray, float]:
+    """Follow every run of a policy, also those of probability 0.
+
+    Returns:
+        Probabilities of the states by time; probabilities of an arrival, an acceptance and a rejection against the
+        recommendation by time and group; expected cost.
+    """
+    inputs, labelled = policy.plan.inputs, policy.plan.property.labelled
+    groups = range(len(inputs.groups))
+    layers: list[dict[State, float]] = [{(0,) * (2 * len(groups)): 1.0}]
+    overrides, cost = np.zeros((policy.plan.horizon, len(groups), 3)), 0.0
+    for t in range(policy.plan.horizon):
+        following: dict[State, float] = defaultdict(float)
+        for (state, chance), g, r in product(layers[-1].items(), groups, (0, 1)):
+            share = chance * inputs.rate[g] * (inputs.accept[g] if r else 1 - inputs.accept[g])
+            for price, weight in zip(inputs.costs, inputs.weights[g][r], strict=True):
+                decision, likely = policy.decision(t, state, g, r, price), share * weight
+                overrides[t, g, 0] += likely
+                if decision != r:
+                    overrides[t, g, 2 - decision] += likely
+                    cost += likely * price
+                label = inputs.label[g] if labelled and inputs.label is not None else 1.0
+                for counted, probability in ((1, label), (0, 1 - label)) if labelled else ((1, 1.0),):
+                    after = list(state)
+                    after[2 * g] += counted
+                    after[2 * g + 1] += counted * decision
+                    following[tuple(after)] += likely * probability
+        layers.append(dict(following))
+    return layers, overrides, cost

@@ -57,7 +57,7 @@ def check(bound: Bound, world: World, horizon: int, form: str) -> None:
     assert made.actions.form == form
     instance = (bound, world, horizon)
     assert close(made.expected_cost, expected), (instance, made.expected_cost, expected)
-    cost, ends = followed(bound, world, made)
+    cost, ends = followed(bound, made)
     assert close(cost, expected), (instance, cost, expected)
     assert [end for end in ends if not fair(bound, end)] == [], instance
 
@@ -120,7 +120,7 @@ def test_what_was_decided_before_counts(kind: str, horizon: int, past: tuple[int
             continue
         made = policy(bound, world, horizon, start=past)
         assert close(made.expected_cost, expected), (bound, world)
-        cost, ends = followed(bound, world, made)
+        cost, ends = followed(bound, made)
         assert close(cost, expected), (bound, world)
         assert all(fair(bound, tuple(x + y for x, y in zip(end, past, strict=True))) for end in ends), (bound, world)
 
@@ -135,7 +135,7 @@ def test_every_check_on_the_way_holds(kind: str, checks: str | tuple[int, ...]) 
         expected = least_cost(bound, world, horizon, times=times)
         made = policy(bound, world, horizon, checks=checks if checks == "anytime" else times)
         assert close(made.expected_cost, expected), (bound, world)
-        cost, ends = followed(bound, world, made, checked=times)
+        cost, ends = followed(bound, made, checked=times)
         assert close(cost, expected), (bound, world)
         assert all(fair(bound, end) for end in ends), (bound, world)
 
@@ -145,7 +145,7 @@ def test_every_check_on_the_way_holds(kind: str, checks: str | tuple[int, ...]) 
 def test_a_shield_that_knows_nobody_overrides_what_must_be_and_ends_fair(kind: str, empty: str) -> None:
     for bound, world in itertools.product(bounds(kind, empty)[1::2], (ONE_COST[0], ONE_COST[3], TWO_COSTS[1])):
         made = policy(bound, world, LONGEST[kind] - 1, kind="feasible")
-        cost, ends = followed(bound, world, made)
+        cost, ends = followed(bound, made)
         assert all(fair(bound, end) for end in ends), (bound, world)
         least = least_cost(bound, world, LONGEST[kind] - 1)
         assert cost >= least - 1e-9, (bound, world)

@@ -94,6 +94,7 @@ def test_states_are_values(name: str) -> None:
     described = certificate.to_dict()
     decide(third, 50, seed=3)
     assert third.state() == shields[1].state()
+    assert third.certificate() == shields[1].certificate()
     assert certificate.to_dict() == described
 
 

@@ -1,12 +1,12 @@
 """All runs at once: the same states, probabilities and overrides as following every run by itself."""
 
 import dataclasses
-from collections import defaultdict
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shield_reference import follow
 
 from evenhand.shields import read_plan, synthesize
 from evenhand.shields.policy.tables import ThresholdTable
@@ -39,41 +39,11 @@ CASES = {
 }
 
 
-def followed(policy):
-    """Every state by itself, with plain dictionaries: probabilities of states and overrides, expected cost."""
-    inputs, labelled = policy.plan.inputs, policy.plan.property.labelled
-    layer = {(0, 0, 0, 0): 1.0}
-    layers, overrides, cost = [layer], [], 0.0
-    for t in range(policy.plan.horizon):
-        following, over = defaultdict(float), np.zeros((2, 3))
-        for state, chance in layer.items():
-            for g, name in enumerate(inputs.groups):
-                for r in (0, 1):
-                    share = inputs.rate[g] * (inputs.accept[g] if r else 1 - inputs.accept[g])
-                    for price, weight in zip(inputs.costs, inputs.weights[g][r], strict=True):
-                        decision = policy.decision(t, state, name, r, price)
-                        likely = chance * share * weight
-                        over[g, 0] += likely
-                        over[g, 2 - decision] += likely * (decision != r)
-                        cost += likely * price * (decision != r)
-                        for z in (0, 1) if labelled else (1,):
-                            counted = list(state)
-                            if z:
-                                counted[2 * g] += 1
-                                counted[2 * g + 1] += decision
-                            label = (inputs.label[g] if z else 1 - inputs.label[g]) if labelled else 1.0
-                            following[tuple(counted)] += likely * label
-        layer = dict(following)
-        layers.append(layer)
-        overrides.append(over)
-    return layers, np.array(overrides), cost
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_walking_is_following_every_run(case):
     policy = synthesize(CASES[case])
     found = walk_reachable_states(policy)
-    layers, overrides, cost = followed(policy)
+    layers, overrides, cost = follow(policy)
     assert found.expected_cost == pytest.approx(cost, abs=1e-12)
     assert found.expected_cost == pytest.approx(policy.expected_cost, abs=1e-9)
     np.testing.assert_allclose(found.overrides_by_gap.sum(axis=1), overrides, atol=1e-12)
@@ -119,7 +89,7 @@ def test_a_policy_that_is_not_fair_is_found_out():
     (end,) = found.checks
     assert not found.fair
     assert 0 < end.unfair < end.reached
-    layers, _, _ = followed(lax)
+    layers, _, _ = follow(lax)
     unfair = {state: chance for state, chance in layers[6].items() if not made.plan.property.fair(*state)}
     assert end.unfair == len(unfair)
     assert end.chance == pytest.approx(sum(unfair.values()))
