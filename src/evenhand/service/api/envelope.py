@@ -109,7 +109,7 @@ class _Exchange:
         id: ID of the request: its header ``x-request-id``, or else a new one.
         name: Name that the request is counted under. Empty before it is admitted.
         status: Status of the response. 0 before its head is sent.
-        timeout: Time limit of the response. None before the request is admitted.
+        timeout: Time limit of the body, and then of the response. None before the request is admitted.
         body: Body that the application has not received yet.
     """
 
@@ -159,23 +159,29 @@ class _Exchange:
 
     async def _respond(self) -> None:
         envelope, limits = self.envelope, self.envelope.limits
+        body: bytes | None = None
         try:
             self.caller = self.scope["evenhand.caller"] = await self._authenticate()
             if self.scope["path"] in PROBES:
                 await envelope.app(self.scope, self.receive, self.send)
                 return
             self._admit()
-            async with asyncio.timeout(limits.request_seconds) as self.timeout:
-                self.body = await self._read_body()
+            until = asyncio.get_running_loop().time() + limits.request_seconds
+            async with asyncio.timeout(limits.body_seconds) as self.timeout:
+                body = self.body = await self._read_body()
+                self.timeout.reschedule(until)
                 await envelope.app(self.scope, self.receive, self.send)
         except Exception as error:
             refusal = error
             if self.timeout is not None and self.timeout.expired() and isinstance(error, TimeoutError):
-                refusal = AccessError(
-                    f"no response within {limits.request_seconds:g} seconds; the request may have been carried out",
-                    code="late",
-                    hint="retry, with the same id if the request has one",
-                )
+                if body is None:
+                    refusal = AccessError(f"the request took longer than {limits.body_seconds:g} seconds", code="slow")
+                else:
+                    refusal = AccessError(
+                        f"no response within {limits.request_seconds:g} seconds; the request may have been carried out",
+                        code="late",
+                        hint="retry, with the same id if the request has one",
+                    )
             # The caller must not take half a response for a whole one.
             if self.status or not isinstance(refusal, EvenhandError):
                 raise
@@ -280,7 +286,7 @@ class _Exchange:
         """Read the body of the request.
 
         Raises:
-            AccessError: The body is too large or too slow.
+            AccessError: The body is too large, or the caller disconnected.
         """
         limits = self.envelope.limits
         max_bytes = limits.body_bytes if self.caller else MAX_ANONYMOUS_BYTES
@@ -290,23 +296,19 @@ class _Exchange:
             raise _too_large_error(max_bytes)
         parts: list[bytes] = []
         has_more = True
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                while has_more:
-                    message = await self.receive_next()
-                    if message["type"] == "http.disconnect":
-                        raise AccessError("the caller disconnected", code="slow")
-                    part = message.get("body", b"")
-                    has_more = message.get("more_body", False)
-                    if self.held_bytes + len(part) > max_bytes:
-                        raise _too_large_error(max_bytes)
-                    if self.envelope.held_bytes + len(part) > MAX_HELD_BYTES:
-                        raise AccessError("too many large requests are running", code="busy", hint="retry later")
-                    self.envelope.held_bytes += len(part)
-                    self.held_bytes += len(part)
-                    parts.append(part)
-        except TimeoutError:
-            raise AccessError(f"the request took longer than {limits.body_seconds:g} seconds", code="slow") from None
+        while has_more:
+            message = await self.receive_next()
+            if message["type"] == "http.disconnect":
+                raise AccessError("the caller disconnected", code="slow")
+            part = message.get("body", b"")
+            has_more = message.get("more_body", False)
+            if self.held_bytes + len(part) > max_bytes:
+                raise _too_large_error(max_bytes)
+            if self.envelope.held_bytes + len(part) > MAX_HELD_BYTES:
+                raise AccessError("too many large requests are running", code="busy", hint="retry later")
+            self.envelope.held_bytes += len(part)
+            self.held_bytes += len(part)
+            parts.append(part)
         return b"".join(parts)
 
     def _refusal_response(self, error: EvenhandError) -> Response:

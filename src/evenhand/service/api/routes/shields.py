@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
@@ -14,12 +14,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from sqlalchemy import select
+from starlette.types import Message, Receive, Scope, Send
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import RequestContext, ServiceContext, find_stream
 from evenhand.service.api.error_handlers import ErrorAnswer
-from evenhand.service.api.json_bodies import JsonRequest, JsonRoute, parse_json_body
+from evenhand.service.api.json_bodies import JsonRoute, parse_json_body
 from evenhand.service.auth.keys import ApiKey, RequiredScope, require_scope
 from evenhand.service.shields import ServedShield
 from evenhand.service.store.tables import streams
@@ -247,28 +248,33 @@ class DirectRoute(JsonRoute):
     Invalid requests are passed to FastAPI, which returns the error.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Build the request handler."""
-        otherwise = super().get_route_handler()
-        endpoint = self.endpoint
-        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
-        scopes = [scope.dependency for scope in self.dependencies if isinstance(scope.dependency, RequiredScope)]
-        assert len(scopes) == len(self.dependencies), "a route of this kind depends on scopes alone"
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self._payload: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
+        self._scopes = [one.dependency for one in self.dependencies if isinstance(one.dependency, RequiredScope)]
+        assert len(self._scopes) == len(self.dependencies), "a route of this kind depends on scopes alone"
 
-        async def answer(request: Request) -> Response:
-            request = JsonRequest(request.scope, request.receive)
-            for scope in scopes:
-                await scope(request)
-            if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-                return await otherwise(request)
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["method"] not in self.methods:
+            return await super().handle(scope, receive, send)
+        request = Request(scope, receive)
+        for required in self._scopes:
+            await required(request)
+        body = await request.body()
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
             try:
-                payload = body.validate_python(parse_json_body(await request.body()))
+                payload = self._payload.validate_python(parse_json_body(body))
             except ValidationError:
-                return await otherwise(request)
-            response: Response = await endpoint(request.path_params["name"], payload, request.app.state.context)
-            return response
+                pass
+            else:
+                response = await self.endpoint(request.path_params["name"], payload, request.app.state.context)
+                return await response(scope, receive, send)
 
-        return answer
+        async def replay() -> Message:
+            return {"type": "http.request", "body": body}
+
+        return await super().handle(scope, replay, send)
 
 
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> Response:
