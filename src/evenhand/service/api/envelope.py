@@ -190,7 +190,9 @@ class _Exchange:
     async def receive(self) -> Message:
         """Return the body, and then the remaining messages."""
         body, self.body = self.body, None
-        return await self.receive_next() if body is None else {"type": "http.request", "body": body}
+        if body is None:
+            return await self.receive_next()
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(self, message: Message) -> None:
         """Forward a message of the response.

@@ -256,8 +256,9 @@ class DirectRoute(JsonRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["method"] not in self.methods:
-            return await super().handle(scope, receive, send)
+        if scope["method"] != "POST":
+            await super().handle(scope, receive, send)
+            return
         request = Request(scope, receive)
         for required in self._scopes:
             await required(request)
@@ -269,12 +270,13 @@ class DirectRoute(JsonRoute):
                 pass
             else:
                 response = await self.endpoint(request.path_params["name"], payload, request.app.state.context)
-                return await response(scope, receive, send)
+                await response(scope, receive, send)
+                return
 
         async def replay() -> Message:
-            return {"type": "http.request", "body": body}
+            return {"type": "http.request", "body": body, "more_body": False}
 
-        return await super().handle(scope, replay, send)
+        await super().handle(scope, replay, send)
 
 
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> Response:
