@@ -80,12 +80,12 @@ def compare_labels(model: Scorer, white_box: Scorer | None, individuals: Floats)
     return front if equal else None
 
 
-def compare_scores(model: Scorer, white_box: Scorer | None, individuals: Floats) -> WhiteBoxScorer | None:
+def compare_scores(model: Scorer, white_box: Scorer, individuals: Floats) -> WhiteBoxScorer | None:
     """Return the white box if it reproduces the model's scores and labels on these individuals (n, attributes).
 
     None if there is no other white box, a score or label differs, or the model returns labels only.
     """
-    if white_box is None or white_box is model or model.label_only:
+    if white_box is model or model.label_only:
         return None
     reply = ask_model(model, individuals)
     difference = float(np.abs(white_box.scores(individuals) - reply.scores).max(initial=0.0))

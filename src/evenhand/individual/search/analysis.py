@@ -15,7 +15,7 @@ from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import FlipRate, find_real
 from evenhand.individual.search.config import SearchConfig
-from evenhand.individual.search.confirmation import check_source, confirm_against_noise, confirm_findings
+from evenhand.individual.search.confirmation import confirm_against_noise, confirm_findings
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.methods.choice import load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
@@ -24,9 +24,10 @@ from evenhand.individual.search.result import SearchResult, build_examples
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import compare_scores
 from evenhand.models.ledger import QuestionLedger, find_ledger
-from evenhand.models.noise import NoiseCheck, RepeatCheck, can_vary
+from evenhand.models.noise import CHECKED, NoiseCheck, RepeatCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.scorer import Scorer, find_caution
+from evenhand.population.independent import uniform_population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
@@ -40,6 +41,9 @@ MAX_SEEDS = 1000
 
 NOISY_SHARE, QUIET_SHARE = 0.5, 0.2
 """Fractions of the budget reserved for queries about findings, for noisy models and for all others."""
+
+CHECK_SHARE = 0.05
+"""Fraction of the budget for people who are queried twice."""
 
 SEARCH_SHARE = 0.8
 """Fraction of the time limit for the method, if its findings are queried again."""
@@ -138,7 +142,7 @@ class _Search:
         with suppress(LimitError), self.limit.enforced():
             self.compared = _some_variants(space, compared_rng)
         self.front: Scorer | None = None
-        if self.compared is not None and len(self.compared) <= self.ledger.left:
+        if white_box is not None and self.compared is not None and len(self.compared) <= self.ledger.left:
             self.front = compare_scores(self.scorer, white_box, self.compared)
         # Queries to the white box have their own ledger: they cost nothing.
         self.account = self.ledger if self.front is None else QuestionLedger(config.budget)
@@ -150,7 +154,13 @@ class _Search:
         test: RepeatCheck | None = None
         with self.account.within(config.budget):
             if self.noise is None and front is None:
-                self.noise = check_source(scorer, self.source, self.space, config.budget, self.noise_rng)
+                # Without data, individuals are drawn from the domain.
+                if isinstance(self.source, People):
+                    people = self.source.individuals[self.noise_rng.permutation(len(self.source))]
+                else:
+                    people = uniform_population(self.space.schema).sample(CHECKED, self.noise_rng)
+                most = CHECKED if config.budget is None else min(CHECKED, int(CHECK_SHARE * config.budget))
+                self.noise = check_noise(scorer, people, most=most)
             noisy = self.noise is not None and self.noise.noisy
             reserved = NOISY_SHARE if noisy else QUIET_SHARE
             table, stopped_by = self._explore(

@@ -11,22 +11,15 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.individual.flips import confirm_flips, find_flips
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.ledger import QuestionLedger, ask_model
-from evenhand.models.noise import CHECKED, NoiseCheck, RepeatCheck, check_noise
+from evenhand.models.noise import RepeatCheck
 from evenhand.models.scorer import BATCH_ROWS, Scorer
-from evenhand.population.independent import uniform_population
-from evenhand.schema.people import People
-from evenhand.schema.schema import Schema
 
 CONFIRM_BATCH = 10_000
 """Number of profiles confirmed at a time. An interrupt loses at most this many confirmations."""
 
 MOST_NOISY = 200
 """Maximum number of findings of a noisy model that are queried again."""
-
-CHECK_SHARE = 0.05
-"""Fraction of the budget for people who are queried twice."""
 
 
 def confirm_findings(scorer: Scorer, table: ProfileTable, ledger: QuestionLedger) -> tuple[ProfileTable, bool]:
@@ -69,17 +62,6 @@ def _query_missing(scorer: Scorer, table: ProfileTable, ledger: QuestionLedger) 
         reply = ask_model(scorer, space.rows_as(table.unprotected[rows], substitutes[rows, which]), ledger)
         labels[rows, which], scores[rows, which] = reply.labels, reply.scores
     return labels, scores
-
-
-def check_source(
-    scorer: Scorer, source: People | Schema, space: ProfileSpace, budget: int | None, rng: np.random.Generator
-) -> NoiseCheck | None:
-    """Query some people twice, within a budget. Without data, draw individuals from the domain."""
-    if isinstance(source, People):
-        people = source.individuals[rng.permutation(len(source))]
-    else:
-        people = uniform_population(space.schema).sample(CHECKED, rng)
-    return check_noise(scorer, people, most=CHECKED if budget is None else min(CHECKED, int(CHECK_SHARE * budget)))
 
 
 def confirm_against_noise(
