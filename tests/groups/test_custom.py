@@ -113,9 +113,11 @@ def test_where_a_metric_is_not_defined_is_said():
             raise ValueError("no one has the other label")
         return float(y_pred[y_true == 0].mean())
 
-    women = audit(frame, {"ratio": ratio}).groups.breakdowns[0].groups[0].metrics["ratio"]
+    breakdown = audit(frame, {"ratio": ratio}).groups.breakdowns[0]
+    women = breakdown.groups[0].metrics["ratio"]
     assert isinstance(women, Unknown)
     assert "no one has the other label" in women.reason
+    assert breakdown.gap("ratio_difference").not_assessable == {"F": int((frame["sex"] == "F").sum())}
 
 
 def test_percentiles_of_a_mean_are_students_interval():

@@ -146,12 +146,3 @@ def test_sensitive_features_come_in_any_shape(features, names):
     assert found.people.schema.names == names
     assert found.selected.tolist() == [True, False]
     assert found.people.favourable.tolist() == [True, True]
-
-
-def test_columns_of_different_length_and_what_is_no_column_are_refused():
-    with pytest.raises(DataError, match="3 in `y_pred=`"):
-        table_of_decisions([1, 0, 1], {"sex": ["F", "M"]})
-    with pytest.raises(DataError, match="y_pred"):
-        table_of_decisions("yes", {"sex": ["F", "M"]})
-    with pytest.raises(DataError, match="2 columns"):
-        table_of_decisions(np.zeros((2, 2)), {"sex": ["F", "M"]})

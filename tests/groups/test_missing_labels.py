@@ -212,29 +212,6 @@ def test_custom_metrics_are_of_people_with_a_true_label():
     assert gap.value.value == pytest.approx(abs(values["a"] - values["b"]))
 
 
-def test_a_custom_metric_that_is_undefined_in_a_large_group_names_the_group():
-    frame = people(5, n=300, known=1.0)
-    frame.loc[frame["group"] == "c", "true"] = 1
-
-    def inverse_negatives(y_true, y_pred):
-        return float(np.mean(y_pred)) / float((y_true == 0).sum())
-
-    gap = audit(frame, metrics={"inverse": inverse_negatives}).breakdowns[0].gap("inverse_difference")
-    assert gap.not_assessable == {"c": int((frame["group"] == "c").sum())}
-
-
-def test_error_rates_at_other_thresholds_are_of_people_with_a_true_label():
-    frame = people(7, n=500, known=0.5)
-    result = audit(frame, y_score="score", thresholds=True, min_group_size=5)
-    curves = result.thresholds
-    positive, negative = frame[frame["true"] == 1], frame[frame["true"] == 0]
-    accuracy = curves.curve("accuracy")
-    assert accuracy.n == len(positive) + len(negative)
-    for place, threshold in enumerate(curves.thresholds):
-        correct = (positive["score"] >= threshold).sum() + (negative["score"] < threshold).sum()
-        assert accuracy.values[place] == pytest.approx(correct / accuracy.n, abs=1e-5)
-
-
 def test_decisions_made_by_a_threshold_include_people_without_a_true_label():
     frame = people(8, n=300, known=0.5)
     result = evenhand.audit_predictions(

@@ -43,20 +43,6 @@ def test_three_people_by_hand():
     ]
 
 
-def test_equal_weights_change_no_figure_but_drawn_ones():
-    frame = people().drop(columns="wt")
-    plain, weighted = audit(frame).groups, audit(frame.assign(wt=3.0)).groups
-    assert (plain.weights, weighted.weights) == (None, "sample_weight")
-    for ours, theirs in zip(plain.breakdowns[0].groups, weighted.breakdowns[0].groups, strict=True):
-        assert theirs.effective_size == pytest.approx(ours.size)
-        for name, one in ours.metrics.items():
-            other = theirs.metrics[name]
-            assert (other.value, other.low, other.high, other.n) == pytest.approx((one.value, one.low, one.high, one.n))
-    for ours, theirs in zip(plain.breakdowns[0].gaps, weighted.breakdowns[0].gaps, strict=True):
-        assert theirs.value.value == pytest.approx(ours.value.value)
-        assert theirs.value.high == pytest.approx(ours.value.high, rel=1e-9)
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=30), st.floats(0.05, 0.95))
 def test_whole_weights_are_people_repeated(rows, share):
     values, weights = (np.array(column, dtype=float) for column in zip(*sorted(rows), strict=True))

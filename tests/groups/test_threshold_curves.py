@@ -61,7 +61,7 @@ def test_curves_are_what_deciding_by_each_threshold_gives(seed, weighted):
         {
             "sex": rng.choice(["A", "B", "C"], n),
             "score": rng.integers(0, 9, n) / 8,
-            "y": [0, 1, *rng.integers(0, 2, n - 2)],
+            "y": [0, 1, *rng.choice([0, 1, np.nan], n - 2)],
         }
     )
     if weighted:
@@ -88,11 +88,10 @@ def test_without_true_labels_no_accuracy_is_made_up():
 
 
 def test_small_groups_are_named_and_in_no_gap():
-    frame = pd.concat([BY_HAND] * 10 + [BY_HAND.assign(sex="X").head(3)])
-    found = curves_of(frame, min_group_size=30).thresholds
-    assert found.curve("demographic_parity_difference", "sex").not_assessable == {"X": 3}
-    assert found.curve("selection_rate", "sex", "X") is None
-    assert "X (3)" in curves_of(frame, min_group_size=30).to_markdown()
+    result = curves_of(pd.concat([BY_HAND] * 10 + [BY_HAND.assign(sex="X").head(3)]), min_group_size=30)
+    assert result.thresholds.curve("demographic_parity_difference", "sex").not_assessable == {"X": 3}
+    assert result.thresholds.curve("selection_rate", "sex", "X") is None
+    assert "X (3)" in result.to_markdown()
 
 
 def test_more_scores_than_thresholds_are_divided_into_equal_parts():

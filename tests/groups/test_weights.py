@@ -58,19 +58,33 @@ def test_two_people_of_three_times_the_weight_by_hand():
     assert found.effective_size == pytest.approx(100 / 22)
 
 
-def test_equal_weights_change_no_figure():
-    frame = people().drop(columns="weight")
-    plain, weighted = audit(frame), audit(frame.assign(weight=2.5))
-    assert weighted.weights == "sample_weight"
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"favourable": 1, "y_score": "score"},
+        {"y_pred": "number", "kind": "number"},
+        {"y_pred": "grade", "y_true": "true_grade", "kind": "ordinal", "order": ["low", "mid", "high"]},
+    ],
+)
+def test_equal_weights_change_no_figure(options):
+    frame, rng = people().assign(weight=2.5), np.random.default_rng(8)
+    frame = frame.assign(number=rng.gamma(2.0, size=400) + frame["true"])
+    frame["grade"], frame["true_grade"] = (rng.choice(["low", "mid", "high"], 400) for _ in range(2))
+    columns = {"y_pred": "selected", "y_true": "true", "sensitive_features": ["group"], "data": frame}
+    plain = evenhand.audit_predictions(**columns | options).groups
+    weighted = evenhand.audit_predictions(**columns | options, sample_weight="weight").groups
+    assert (plain.weights, weighted.weights) == (None, "weight")
     for ours, theirs in zip(plain.breakdowns[0].groups, weighted.breakdowns[0].groups, strict=True):
         assert theirs.effective_size == pytest.approx(ours.size)
-        for name, quantity in ours.metrics.items():
-            other = theirs.metrics[name]
+        assert theirs.confusion == ours.confusion
+        for (*name, one), (*_, other) in zip(ours.numbers(), theirs.numbers(), strict=True):
             assert (other.value, other.low, other.high, other.n) == pytest.approx(
-                (quantity.value, quantity.low, quantity.high, quantity.n)
-            )
+                (one.value, one.low, one.high, one.n)
+            ), name
     for ours, theirs in zip(plain.breakdowns[0].gaps, weighted.breakdowns[0].gaps, strict=True):
-        assert (theirs.value.value, theirs.value.low) == pytest.approx((ours.value.value, ours.value.low))
+        assert (theirs.value.value, theirs.value.low, theirs.value.high) == pytest.approx(
+            (ours.value.value, ours.value.low, ours.value.high)
+        )
 
 
 @given(

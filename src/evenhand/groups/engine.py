@@ -144,7 +144,8 @@ def measure_sample(
         label_coverage=everyone.label_coverage,
         breakdowns=break_down(sample, config, custom),
         calibration=tuple(calibrate(sample, config.confidence)),
-        people_fingerprint=fingerprint_people(people),
+        # Audits of several labels are not compared person by person.
+        people_fingerprint="" if "label_set" in fields else fingerprint_people(people),
         seed=config.seed,
         seconds=time.perf_counter() - started,
         **fields,
