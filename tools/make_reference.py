@@ -32,7 +32,7 @@ SEVERAL = 3
 SIGNS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
 PLURALS = {"text": "texts", "whole number": "whole numbers", "number": "numbers"}
-NUMBERS = ("Proved", "Observed", "Estimated", "Unknown")
+NUMBERS = ("Proved", "Observed", "Estimated", "Descriptive", "Unknown")
 """Parts of results that are described on the page of all results."""
 
 
@@ -227,7 +227,7 @@ def list_results() -> dict[str, Any]:
         for result in queue.pop().__subclasses__():
             queue.append(result)
             own = result.__module__.startswith("evenhand.")
-            if own and "const" in result.model_json_schema()["properties"]["kind"]:
+            if own and "const" in read_schema(result)["properties"]["kind"]:
                 results[result.__name__] = result
     return dict(sorted(results.items()))
 
@@ -235,8 +235,13 @@ def list_results() -> dict[str, Any]:
 @cache
 def schema_of(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a result class."""
-    schema: dict[str, Any] = list_results()[name].model_json_schema(mode="serialization")
-    return schema
+    return read_schema(list_results()[name])
+
+
+def read_schema(result: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a class. That of a class that contains itself is a reference to a definition."""
+    schema: dict[str, Any] = result.model_json_schema(mode="serialization")
+    return schema.get("$defs", {}).get(result.__name__, {}) | schema
 
 
 @cache
