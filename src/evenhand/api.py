@@ -9,6 +9,7 @@ default, a progress bar is shown only in notebooks.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from evenhand.core.text import suggest_name
+from evenhand.core.typing import ignore_progress
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -290,8 +292,6 @@ def _verb(settings_type: type) -> Callable[[VerbT], VerbT]:
 
         @wraps(function)
         def run(*arguments: Any, progress: Any = None, **settings: Any) -> Any:
-            from evenhand import view
-
             for name in settings.keys() - parameters.keys():
                 hint = f"{suggest_name(name, parameters)}known: {', '.join(parameters)}"
                 raise OptionError(f"{function.__name__} has no argument {name!r}", hint=hint)
@@ -301,6 +301,10 @@ def _verb(settings_type: type) -> Callable[[VerbT], VerbT]:
                 positional = [name for name, part in parameters.items() if part.kind is part.POSITIONAL_OR_KEYWORD]
                 hint = f"positional arguments are: {', '.join(positional)}; pass the others by name"
                 raise OptionError(f"{function.__name__}: {error}", hint=hint) from None
+            if not progress and (progress is not None or "IPython" not in sys.modules):
+                return function(*arguments, progress=ignore_progress, **settings)
+            from evenhand import view
+
             with view.follow_progress(progress) as record_progress:
                 return function(*arguments, progress=record_progress, **settings)
 
@@ -365,9 +369,7 @@ def audit(
     options: dict[str, Any] = {**settings}
     check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
     subject = _read_subject(model, data, y, target, protected, options, weights=sample_weight)
-    metrics, progress = options.pop("metrics", None), options.pop("progress")
-    result = auditing.audit(subject, auditing.AuditConfig(**options), metrics=metrics, progress=progress)
-    return _select_shown(result, show_people)
+    return _select_shown(auditing.audit(subject, **options), show_people)
 
 
 @overload

@@ -55,7 +55,7 @@ def test_every_row_has_its_value(column):
         values = as_read(column)
         assert all(same(coded.at(row), value) for row, value in enumerate(values))
         assert coded.missing().tolist() == [value is None for value in values]
-        assert coded.each(lambda value: value == "a").tolist() == [value == "a" for value in column]
+        assert coded.map(lambda value: value == "a").tolist() == [value == "a" for value in column]
 
 
 @given(NUMBERS)

@@ -212,7 +212,7 @@ def _list_words(column: CodedColumn) -> list[str]:
 
 def _encode(column: CodedColumn, codes: Mapping[str, int], names: Sequence[str]) -> CategoryColumn:
     """Encode a column by the code of each value. Empty cells and other values are unknown."""
-    return CategoryColumn(column.look_up(lambda word: codes.get(word, UNKNOWN)).astype(np.int64), tuple(names))
+    return CategoryColumn(column.map(lambda word: codes.get(word, UNKNOWN), np.int64), tuple(names))
 
 
 def _read_strata(table: CodedTable, name: str) -> CategoryColumn:
@@ -239,7 +239,7 @@ def _read_attribute(table: CodedTable, name: str, config: DossierConfig) -> Cate
     unknown = {word_of(word) for word in config.unknown} | {""}
     if field.categories is None:
         listed = {word: word for word in words if word not in unknown}
-        forms = column.each(lambda word: word in listed and means_unknown(word))
+        forms = column.map(lambda word: word in listed and means_unknown(word))
         if forms.any():
             message = f"words of {name} mean that the category is unknown"
             hint = "enter them under `unknown`, or list every category of the column under `categories`"
@@ -267,7 +267,7 @@ def _read_attribute(table: CodedTable, name: str, config: DossierConfig) -> Cate
         near = _propose(others, candidates, means_unknown)
         hint = f"{near}enter each under `categories` or `unknown`; listed are: {list_some(candidates)}"
         message = f"words that are not among the categories of {name}"
-        _refuse(column, column.each(others.__contains__), message, "unlisted-category", table.location, hint)
+        _refuse(column, column.map(others.__contains__), message, "unlisted-category", table.location, hint)
     return _encode(column, codes, names)
 
 
@@ -301,7 +301,7 @@ def _read_outcome(
     decided = {word: n for word, n in counts.items() if word not in without}
     if not decided:
         raise _no_outcomes(outcome.column, table.location)
-    assessed, unanswered = column.each(decided.__contains__), count_people(empty, table.counts)
+    assessed, unanswered = column.map(decided.__contains__), count_people(empty, table.counts)
     if outcome.kind == "classes":
         classes = _read_classes(column, decided, outcome, table.location)
         return assessed, classes, OutcomeWords(unknown=unknown, empty=unanswered)
@@ -312,7 +312,7 @@ def _read_outcome(
         unknown=unknown,
         empty=unanswered,
     )
-    return assessed, (("selected", column.each(selected.__contains__)),), words
+    return assessed, (("selected", column.map(selected.__contains__)),), words
 
 
 def _find_selected(column: CodedColumn, words: Mapping[str, int], outcome: OutcomeFields, location: str) -> set[str]:
@@ -337,7 +337,7 @@ def _find_selected(column: CodedColumn, words: Mapping[str, int], outcome: Outco
         message = "words of the outcome that mean neither selected nor rejected"
         hint = f"{_propose(others, listed)}enter each under `selected`, `rejected` or `unknown`, such as "
         hint += f"outcome: {{selected: [{listed[0]}], rejected: [{others[0]}]}}"
-        _refuse(column, column.each(others.__contains__), message, "not-a-decision", location, hint)
+        _refuse(column, column.map(others.__contains__), message, "not-a-decision", location, hint)
     return {word for word in words if keys[word] in selected}
 
 
@@ -349,7 +349,7 @@ def _require_words(column: CodedColumn, words: Mapping[str, int], configured: It
     if absent and not all(truth_key(word) for word in (*absent, *keys)):
         message = f"{join_words(absent)} never occurs in the outcome, whose words are"
         hint = f"{''.join(suggest_name(word, words) for word in absent)}correct the configuration"
-        _refuse(column, column.each(words.__contains__), message, "never-occurs", location, hint)
+        _refuse(column, column.map(words.__contains__), message, "never-occurs", location, hint)
 
 
 def _read_classes(
@@ -365,9 +365,9 @@ def _read_classes(
     if others:
         message = "words that are not among the classes"
         hint = f"{_propose(others, listed)}enter each under `classes` or `unknown`; listed are: {list_some(listed)}"
-        _refuse(column, column.each(others.__contains__), message, "unlisted-class", location, hint)
+        _refuse(column, column.map(others.__contains__), message, "unlisted-class", location, hint)
     _require_words(column, words, outcome.classes, location)
-    codes = column.look_up(lambda word: keys.get(outcome_key(word), UNKNOWN))
+    codes = column.map(lambda word: keys.get(outcome_key(word), UNKNOWN), np.int64)
     return tuple((name, codes == code) for code, name in enumerate(listed))
 
 
@@ -394,7 +394,7 @@ def _read_scores(table: CodedTable, name: str, unknown: Sequence[str]) -> tuple[
     marked = np.zeros(len(table), dtype=np.bool_)
     if column.array is None:
         without = set(map(word_of, unknown))
-        marked = ~empty & column.each(lambda value: word_of(value) in without)
+        marked = ~empty & column.map(lambda value: word_of(value) in without)
     invalid = ~np.isfinite(scores) & ~(empty | marked)
     if invalid.any():
         hint = "leave the cell empty where there is no score, or enter the word under `unknown`"

@@ -156,7 +156,9 @@ def infer_schema(
         for name in names:
             require_column(name, table.names, argument)
     described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
-    attributes = choose_entries(_review_columns(table, target, protected, ignore, varied), accept_proposals)
+    names = [name for name in table.names if name not in (target, *ignore)]
+    reviews = [_ColumnReview(table, name, name in protected, varied, table[target]).review() for name in names]
+    attributes = choose_entries(reviews, accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
         raise DataError("no column can be an attribute", hint=hint)
@@ -180,17 +182,10 @@ def propose_columns(
         born holds dates or times, such as 1970-01-01 00:00:00: passthrough
     """
     table = CodedTable.of(frame)
-    reviews = _review_columns(table, target, protected, ignore)
-    return tuple(proposal for _, proposal in reviews if proposal is not None)
-
-
-def _review_columns(
-    table: CodedTable, target: str, protected: Sequence[str], ignore: Sequence[str], varied: bool = True
-) -> list[Review]:
-    """Review all columns except the target and the ignored ones."""
     labels = table[target] if target in table.names else None
     names = [name for name in table.names if name not in (target, *ignore)]
-    return [_ColumnReview(table, name, name in protected, varied, labels).review() for name in names]
+    reviews = [_ColumnReview(table, name, name in protected, True, labels).review() for name in names]
+    return tuple(proposal for _, proposal in reviews if proposal is not None)
 
 
 def describe_groups(
@@ -491,7 +486,7 @@ class _ColumnReview:
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         strays = {word.strip() for word in words}
-        rows = self.coded.each(lambda value: isinstance(value, str) and value.strip() in strays)
+        rows = self.coded.map(lambda value: isinstance(value, str) and value.strip() in strays)
         return count_people(rows, self.coded.counts) <= STRAY_SHARE * self.present
 
     def _enumerates_rows(self, low: float) -> bool:

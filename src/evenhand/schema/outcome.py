@@ -235,7 +235,7 @@ class OutcomeColumn:
 
     def describe(self, chosen: Collection[Value]) -> str:
         """Describe the chosen labels with their counts and first rows."""
-        return self.labels.describe(self.labels.each(lambda label: label in chosen))
+        return self.labels.describe(self.labels.map(lambda label: label in chosen))
 
     def matches(self, values: Iterable[Value]) -> list[Value]:
         """List the labels in the column that match any of the values, in any spelling."""
@@ -245,8 +245,7 @@ class OutcomeColumn:
     def encode(self, values: Sequence[Value]) -> Integers:
         """Encode each row's label as its position in ``values``, -1 for other labels, shape (n,)."""
         codes = {outcome_key(value): i for i, value in enumerate(values)}
-        entries = self.labels.look_up(lambda label: -1 if label is None else codes.get(outcome_key(label), -1))
-        return entries.astype(np.int64)
+        return self.labels.map(lambda label: -1 if label is None else codes.get(outcome_key(label), -1), np.int64)
 
     def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
         """Find the labels in the column that match configured values, in any spelling.
@@ -277,7 +276,7 @@ class OutcomeColumn:
             return
         variants = [words for words in find_variants(self.coded.values) if truth_key(words[0]) is None]
         if variants:
-            rows = self.coded.each(lambda value: any(value in words for words in variants))
+            rows = self.coded.map(lambda value: any(value in words for words in variants))
             raise DataError(
                 f"column {self.name!r} has the same word in several spellings: {self.coded.describe(rows)}",
                 hint="use one spelling in the data",
@@ -288,9 +287,7 @@ class OutcomeColumn:
 
         A number is a code for "unknown" only if all other numbers are 0 and 1.
         """
-        known = [
-            word for word in self.words if word in explicit or not (isinstance(word, str) and means_no_outcome(word))
-        ]
+        known = [word for word in self.words if word in explicit or not means_no_outcome(word)]
         numbers = [word for word in known if not isinstance(word, str)]
         codes = [code for code in unknown_codes(numbers) if code not in explicit]
         others = [number for number in numbers if number not in codes]
@@ -339,11 +336,11 @@ def read_labels(
     column.require_spelling()
     if favourable is None:
         favourable, basis = propose_favourable(column.name, column.known_words()), "proposed"
-    # If all labels are true, or all are false, the other label is known although it does not occur.
-    match = find_value(favourable, column.words)
-    if match is None and basis == "stated" and not are_plain([favourable, *column.words]):
+    elif (match := find_value(favourable, column.words)) is not None:
+        favourable = match
+    elif basis == "stated" and not are_plain([favourable, *column.words]):
+        # If all labels are true, or all are false, the other label is known although it does not occur.
         column.require([favourable], "favourable")
-    favourable = favourable if match is None else match
     losing = column.require(unfavourable, "unfavourable") if unfavourable else []
     known = column.known_words([favourable, *losing])
     left = [word for word in known if word not in (favourable, *losing)]
@@ -394,18 +391,17 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
     Raises:
         SchemaError: There are not exactly two labels, or neither is evidently favourable.
     """
-    candidates = list(labels)
-    if len(candidates) == 1 and are_plain(candidates):
-        # If all labels are true, false is a label too.
-        candidates.append(opposite_label(candidates[0]))
-    if len(candidates) == 2 and are_plain(candidates):
-        keys, adverse = [plain_key(label) for label in candidates], is_adverse_name(name)
-        if adverse is not None and keys[0] != keys[1]:
-            return candidates[keys.index("0" if adverse else "1")]
-    elif len(candidates) == 2:
-        verdicts = [is_favourable_word(label) for label in candidates]
+    keys = [plain_key(label) for label in labels]
+    if keys in (["0"], ["1"], ["0", "1"], ["1", "0"]):
+        adverse = is_adverse_name(name)
+        if adverse is not None:
+            favourable = "0" if adverse else "1"
+            # If all labels are true, false is a label too.
+            return labels[keys.index(favourable)] if favourable in keys else opposite_label(labels[0])
+    elif len(labels) == 2 and None in keys:
+        verdicts = [is_favourable_word(label) for label in labels]
         if verdicts[0] is not verdicts[1]:
-            return candidates[verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)]
+            return labels[verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)]
     numeric = all(isinstance(label, int | float) for label in labels) and len(labels) > 2
     raise SchemaError(
         f"which label of {name!r} is favourable? It is not evident from {list_values(labels)}",

@@ -269,10 +269,11 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
         for i, value in enumerate(attribute.values):
             codes[value_key(value)] = float(i)
             codes.setdefault(word_of(value), float(i))  # 1 and "1" are equal, unless both are listed
-        entries = column.look_up(
+        entries = column.map(
             lambda cell: (
                 codes.get(value_key(cell), codes.get(word_of(cell), np.nan)) if isinstance(cell, Hashable) else np.nan
-            )
+            ),
+            np.float64,
         )
         unlisted = known & np.isnan(entries)
         if unlisted.any():
@@ -397,7 +398,7 @@ def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence
     """Mark missing values, markers of missing values, and strings for unknown values, shape (n,)."""
     words = {word_of(value) for value in (*(unknown or ()), *(markers if column.array is None else ()))}
     missing = column.missing()
-    return missing | column.each(lambda value: word_of(value) in words) if words else missing
+    return missing | column.map(lambda value: word_of(value) in words) if words else missing
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
@@ -409,20 +410,20 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
     known = labels.known_words(listed) if listed else labels.words
     labelled = labels.encode([word for word in known if word not in missing]) >= 0
     column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
-    words = labels.present(keep)
     values = target.values
     if values is None:
         favourable = [] if target.kind == "labels" else labels.require([target.favourable], "favourable")
-        values = (*(word for word in words if word not in favourable), *favourable)
+        values = (*(word for word in labels.present(keep) if word not in favourable), *favourable)
         check_number_of_labels(target.name, values, minimum=2)
         update = {"values": values} | ({"favourable": favourable[0]} if favourable else {})
         # The copy keeps cached properties, which depend only on the unchanged attributes.
         schema = schema.model_copy(update={"target": target.model_copy(update=update)})
     codes = labels.encode(values)
-    unlisted = labels.present(keep & (codes < 0))
-    if unlisted:
+    unlisted = keep & (codes < 0)
+    if unlisted.any():
+        words = labels.describe(labels.present(unlisted))
         raise DataError(
-            f"target column {target.name!r} has labels that the schema does not list: {labels.describe(unlisted)}",
+            f"target column {target.name!r} has labels that the schema does not list: {words}",
             hint=f"the labels are: {list_values(values)}; add them to the schema or correct the data",
         )
     return schema, np.where(keep, codes, -1)

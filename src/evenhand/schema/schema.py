@@ -58,8 +58,8 @@ class Schema(BaseModel):
         if not self.attributes:
             raise ValueError("a schema needs at least one attribute")
         names = self.columns
-        if repeated := find_repeated(names):
-            raise ValueError(f"attribute names must be unique, got repeated names {repeated}")
+        if len(set(names)) < len(names):
+            raise ValueError(f"attribute names must be unique, got repeated names {find_repeated(names)}")
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")
         if self.rules or self.dependencies or self.links:

@@ -130,16 +130,12 @@ def _pattern(meaning: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in _data()[meaning]))
 
 
-def _means(meaning: str, word: Any) -> bool:
-    return _pattern(meaning).fullmatch(folded(word).strip(TRIMMED)) is not None
-
-
 def means_unknown(value: Any) -> bool:
     """Check whether a string means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
 
     The strings are listed in ``words.toml``.
     """
-    return isinstance(value, str) and _means("unknown", value)
+    return isinstance(value, str) and _pattern("unknown").fullmatch(folded(value).strip(TRIMMED)) is not None
 
 
 def means_no_outcome(value: Any) -> bool:
@@ -176,8 +172,8 @@ def is_adverse_name(name: str) -> bool | None:
 
 def is_favourable_word(value: Any) -> bool | None:
     """Check whether a label is favourable, such as ``approved``, or not, such as ``denied``; None if unclear."""
-    word = truth_key(value) or value
-    favourable, unfavourable = _means("favourable", word), _means("unfavourable", word)
+    word = folded(truth_key(value) or value).strip(TRIMMED)
+    favourable, unfavourable = (bool(_pattern(meaning).fullmatch(word)) for meaning in ("favourable", "unfavourable"))
     return None if favourable == unfavourable else favourable
 
 
@@ -317,17 +313,13 @@ class CodedColumn:
         """Position of each row's value in ``values``, shape (n,)."""
         return self._code_values[1]
 
-    def each(self, predicate: Callable[[Any], bool]) -> Booleans:
-        """Evaluate a predicate on the value of each row, shape (n,)."""
-        return self.look_up(predicate).astype(np.bool_)
-
     def missing(self) -> Booleans:
         """Mark missing values, shape (n,)."""
-        return self.each(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
+        return self.map(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
 
     def numbers(self, convert: Callable[[Any], float]) -> Floats:
         """Return the value of each row as a number, shape (n,). Columns that are not numeric are converted."""
-        return self.look_up(convert) if self.array is None else self.array.astype(np.float64)
+        return self.map(convert, np.float64) if self.array is None else self.array.astype(np.float64)
 
     def finite_numbers(self, rows: Integers, role: str, *, optional: bool = False) -> Floats:
         """Convert the given rows to numbers, in any spelling, shape (rows,).
@@ -348,10 +340,10 @@ class CodedColumn:
         self.refuse(wrong, f"a finite number as {role}", f"correct or drop these rows, or {hint}")
         return np.asarray(numbers[rows])
 
-    def look_up(self, convert: Callable[[Any], float]) -> Floats:
-        """Convert the value of each row to a number, shape (n,)."""
-        numbers: Floats = np.array([convert(value) for value in self.values], dtype=np.float64)[self.codes]
-        return numbers
+    def map(self, function: Callable[[Any], Any], dtype: type = np.bool_) -> NDArray[Any]:
+        """Apply a function to the value of each row, shape (n,). By default, it is a predicate."""
+        results: NDArray[Any] = np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
+        return results
 
     def at(self, row: int) -> Any:
         """Return the value of one row."""
@@ -616,8 +608,9 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
         received = repr(names)
     elif not all(isinstance(name, str) for name in listed):
         received = f"a {type(names).__name__} of {len(listed):,} values"
-    elif repeated := find_repeated(listed):
-        received = f"{repeated[0]!r} {listed.count(repeated[0])} times"
+    elif len(set(listed)) < len(listed):
+        repeated = find_repeated(listed)[0]
+        received = f"{repeated!r} {listed.count(repeated)} times"
     else:
         return listed
     raise OptionError(f"expected a list of distinct names as `{argument}=`, got {received}", hint=hint)

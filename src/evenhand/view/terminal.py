@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from evenhand.core.text import strip_unprintable
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.view.notebook import show_in_notebook
 from evenhand.view.screen import SHORT, ScreenLine, lay_out, lay_out_short
 
@@ -89,7 +89,7 @@ def show_progress(*, quiet: bool = False, console: Console | None = None) -> Ite
             yield advance_line
         return
     if quiet or not (console.is_terminal if console is not None else sys.stderr.isatty()):
-        yield _ignore_progress if quiet else _name_compilation(sys.stderr if console is None else console.file)
+        yield ignore_progress if quiet else _name_compilation(sys.stderr if console is None else console.file)
         return
     from rich import progress as drawn
     from rich.console import Console
@@ -133,7 +133,3 @@ def _name_compilation(out: IO[str]) -> Progress:
             print(what, file=out, flush=True)
 
     return say
-
-
-def _ignore_progress(what: str, share: float) -> None:
-    """Progress that is not shown."""
