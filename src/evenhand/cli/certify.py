@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 class DomainOptions(ModelOptions):
     """Domain of a certificate."""
 
-    schema: Annotated[
-        Path | None, typer.Option(help="Schema file (YAML); check-certificate also reads it from the certificate.")
-    ] = None
-    data: Annotated[str | None, typer.Option(help="Data of the population: a table, or a data set's name.")] = None
+    schema: Path | None = typer.Option(
+        None, help="Schema file (YAML); check-certificate also reads it from the certificate."
+    )
+    data: str | None = typer.Option(None, help="Data of the population: a table, or a data set's name.")
     protected: ProtectedOption = None
 
     def load_white_box(
@@ -58,11 +58,11 @@ class DomainOptions(ModelOptions):
 class CertificateSource(DomainOptions):
     """Question that a certificate should answer."""
 
-    where: Annotated[list[str] | None, typer.Option(help="Condition on the population; may be repeated.")] = None
-    population: Annotated[str | None, typer.Option(help="uniform, or independent: each attribute as in --data.")] = None
-    threshold: Annotated[float | None, typer.Option(help="Decision threshold.")] = None
-    tolerance: Annotated[float | None, typer.Option(help="Largest allowed change of a numeric target.")] = None
-    bands: Annotated[list[str] | None, typer.Option(help="Scores that separate the bands: 0.3,0.6.")] = None
+    where: list[str] | None = typer.Option(None, help="Condition on the population; may be repeated.")
+    population: str | None = typer.Option(None, help="uniform, or independent: each attribute as in --data.")
+    threshold: float | None = typer.Option(None, help="Decision threshold.")
+    tolerance: float | None = typer.Option(None, help="Largest allowed change of a numeric target.")
+    bands: list[str] | None = typer.Option(None, help="Scores that separate the bands: 0.3,0.6.")
 
     def question(self, people: DataSource | None) -> AskedQuestion:
         """Build the question.
@@ -102,14 +102,11 @@ def check_certificate(
     ],
     source: CertificateSource,
     output: OutputOptions,
-    model: Annotated[str | None, typer.Argument(help="Model of the certificate; a refutation has none.")] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Number of randomly drawn boxes to prove again.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again.")] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(help="File that stores the confirmed boxes; a later run resumes from it."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draw; by default unpredictable.")] = None,
+    model: str | None = typer.Argument(None, help="Model of the certificate; a refutation has none."),
+    sample: int | None = typer.Option(None, min=1, help="Number of randomly drawn boxes to prove again."),
+    everything: bool = typer.Option(False, "--all", help="Prove all boxes again."),
+    resume: Path | None = typer.Option(None, help="File that stores the confirmed boxes; a later run resumes from it."),
+    seed: int | None = typer.Option(None, min=0, help="Seed of the draw; by default unpredictable."),
 ) -> None:
     """Check a certificate, independently of its proof engine.
 
@@ -200,12 +197,9 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
 class PopulationOptions(DomainOptions):
     """Population of a certificate."""
 
-    population: Annotated[
-        str,
-        typer.Option(
-            help="uniform over the domain; data: as in --data; or independent: each attribute as in --data.",
-        ),
-    ] = "uniform"
+    population: str = typer.Option(
+        "uniform", help="uniform over the domain; data: as in --data; or independent: each attribute as in --data."
+    )
     seed: SeedOption = 0
 
     def describe(self) -> tuple[Schema, People | None]:
@@ -242,9 +236,7 @@ def certify(
     model: Annotated[str, typer.Argument(help="Model file, or module:function that returns a white-box model.")],
     domain: PopulationOptions,
     output: OutputOptions,
-    certificate: Annotated[
-        Path | None, typer.Option(help="File for every box and its proof, for check-certificate.")
-    ] = None,
+    certificate: Path | None = typer.Option(None, help="File for every box and its proof, for check-certificate."),
     workers: WorkersOption = None,
 ) -> None:
     """Certify individual fairness of a model.

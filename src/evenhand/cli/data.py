@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -32,7 +32,7 @@ def schema(
     table: TableOptions,
     ignore: IgnoreOption = None,
     accept_proposals: AcceptOption = False,
-    save: Annotated[Path | None, typer.Option(help="File for the schema, instead of the terminal.")] = None,
+    save: Path | None = typer.Option(None, help="File for the schema, instead of the terminal."),
 ) -> None:
     """Infer a schema file from data, to be edited by hand.
 
@@ -99,7 +99,7 @@ def _describe_reading(people: People) -> dict[str, list[str]]:
 
 def datasets(
     output: OutputOptions,
-    name: Annotated[str | None, typer.Argument(help="Name of a data set; by default, all are listed.")] = None,
+    name: str | None = typer.Argument(None, help="Name of a data set; by default, all are listed."),
 ) -> None:
     """List the data sets known by name, or describe one."""
     from evenhand import datasets, view

@@ -24,39 +24,22 @@ T = TypeVar("T")
 def dossier(
     output: OutputOptions,
     table: TableOptions,
-    data: Annotated[
-        str | None,
-        typer.Argument(help=DATA_HELP),
-    ] = None,
-    config: Annotated[Path | None, typer.Option(help="Meaning of the columns, with its source (YAML).")] = None,
-    for_: Annotated[
-        list[str] | None, typer.Option("--for", help="Dossier, e.g. ll144 (see --list); may be repeated.")
-    ] = None,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--result",
-            metavar="FILE",
-            help="JSON of mitigate, alternatives or refute, as evidence; may be repeated.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the files (default evenhand-dossier; none with --json).")
-    ] = None,
-    final: Annotated[bool, typer.Option("--final", help="Exit with 1 if a required entry is missing.")] = False,
-    as_of: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="Apply the law in force on this date instead of the date of the audit."),
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Print a configuration with every entry."),
-    ] = None,
-    check: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Recompute this dossier.json from DATA; exit with 1 if a cell differs."),
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the dossiers and the law that they cite.")] = False,
+    data: str | None = typer.Argument(None, help=DATA_HELP),
+    config: Path | None = typer.Option(None, help="Meaning of the columns, with its source (YAML)."),
+    for_: list[str] | None = typer.Option(None, "--for", help="Dossier, e.g. ll144 (see --list); may be repeated."),
+    results: list[Path] | None = typer.Option(
+        None, "--result", metavar="FILE", help="JSON of mitigate, alternatives or refute, as evidence; may be repeated."
+    ),
+    out: Path | None = typer.Option(None, help="Folder for the files (default evenhand-dossier; none with --json)."),
+    final: bool = typer.Option(False, "--final", help="Exit with 1 if a required entry is missing."),
+    as_of: str | None = typer.Option(
+        None, metavar="DATE", help="Apply the law in force on this date instead of the date of the audit."
+    ),
+    template: str | None = typer.Option(None, metavar="NAME", help="Print a configuration with every entry."),
+    check: Path | None = typer.Option(
+        None, metavar="FILE", help="Recompute this dossier.json from DATA; exit with 1 if a cell differs."
+    ),
+    list_: bool = typer.Option(False, "--list", help="List the dossiers and the law that they cite."),
 ) -> None:
     """Write the tables that a regulation requires.
 
@@ -185,7 +168,7 @@ def _list_dossiers() -> None:
 
 def card(
     report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
-    save: Annotated[Path | None, typer.Option(help="File for the card, instead of the terminal.")] = None,
+    save: Path | None = typer.Option(None, help="File for the card, instead of the terminal."),
 ) -> None:
     """Write an audit as a section of a model card.
 

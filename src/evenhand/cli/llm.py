@@ -46,11 +46,10 @@ FileArgument = Annotated[
 class AskOptions:
     """Storage of answers, and agreement to calls."""
 
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that stores every answer; a later run resumes from it."),
-    ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the forecast cost, without a --budget.")] = False
+    resume: Path | None = typer.Option(
+        None, metavar="FILE", help="File that stores every answer; a later run resumes from it."
+    )
+    yes: bool = typer.Option(False, "--yes", help="Agree to the forecast cost, without a --budget.")
 
     def check(self) -> None:
         """Refuse a file that cannot be written."""

@@ -103,9 +103,7 @@ def refute(
     people: DataOptions,
     output: PageOptions,
     features: Annotated[Path, typer.Option(help="Conditions that define the features (YAML).")],
-    model: Annotated[
-        str | None, typer.Option(help="Model whose accuracy a rule must reach, instead of --accuracy.")
-    ] = None,
+    model: str | None = typer.Option(None, help="Model whose accuracy a rule must reach, instead of --accuracy."),
 ) -> None:
     """Prove how small the gap of simple rules can be."""
     from evenhand import mitigation

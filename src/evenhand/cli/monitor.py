@@ -41,9 +41,9 @@ UNWATCHED = 3
 class FollowOptions:
     """End of the run, and files of the monitor."""
 
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more lines, until interrupted.")] = False
-    stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False
-    resume: Annotated[Path | None, typer.Option(help="File that stores the state; a later run resumes from it.")] = None
+    follow: bool = typer.Option(False, "--follow", help="Wait for more lines, until interrupted.")
+    stop: bool = typer.Option(False, "--stop", help="Stop at the first alarm.")
+    resume: Path | None = typer.Option(None, help="File that stores the state; a later run resumes from it.")
 
     def check(self) -> None:
         """Refuse a file that cannot be written."""

@@ -455,12 +455,10 @@ def open_data(data: str, *, schema: Path | None) -> DataSource | None:
 class TextOptions:
     """Column of texts that a model decides about."""
 
-    text_column: Annotated[
-        str | None, typer.Option(help="Column of texts that the model decides about, by the identity terms in them.")
-    ] = None
-    terms: Annotated[
-        list[Path] | None, typer.Option(help="For texts: a list of identity terms (YAML); may be repeated.")
-    ] = None
+    text_column: str | None = typer.Option(
+        None, help="Column of texts that the model decides about, by the identity terms in them."
+    )
+    terms: list[Path] | None = typer.Option(None, help="For texts: a list of identity terms (YAML); may be repeated.")
 
     def check(self) -> None:
         """Refuse terms without texts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -49,7 +49,7 @@ def search(
     output: FindingsOptions,
     rows: PeopleOptions,
     texts: TextOptions,
-    save_tests: Annotated[Path | None, typer.Option(help="File for pytest tests that query a new model.")] = None,
+    save_tests: Path | None = typer.Option(None, help="File for pytest tests that query a new model."),
 ) -> None:
     """Search for decisions that depend on protected attributes.
 

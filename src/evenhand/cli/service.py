@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def serve(
-    config: Annotated[Path | None, typer.Option(help="Configuration of the service (TOML); by default a demo.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address, instead of the configured one.")] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port, instead of the configured one; 0 for a free port.")
-    ] = None,
+    config: Path | None = typer.Option(None, help="Configuration of the service (TOML); by default a demo."),
+    host: str | None = typer.Option(None, help="Address, instead of the configured one."),
+    port: int | None = typer.Option(
+        None, min=0, max=65535, help="Port, instead of the configured one; 0 for a free port."
+    ),
 ) -> None:
     """Serve shields, guards and monitors over HTTP."""
     with _require_extra("to serve"):
@@ -102,20 +102,14 @@ def _describe_keys(context: ServiceContext) -> str:
 
 def replay(
     output: OutputOptions,
-    log: Annotated[Path | None, typer.Argument(metavar="LOG", help="Log of a stream, exported by the service.")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of a service, instead of a log.")] = None,
-    stream: Annotated[str | None, typer.Option(help="Stream of the store; by default all.")] = None,
-    policy: Annotated[
-        list[Path] | None,
-        typer.Option(help="Policy file of a shield without a plan; may be repeated."),
-    ] = None,
-    head: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Hash of an entry that the log must contain.")
-    ] = None,
-    heads: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Saved response of GET /v1/streams: the logs must contain its heads."),
-    ] = None,
+    log: Path | None = typer.Argument(None, metavar="LOG", help="Log of a stream, exported by the service."),
+    store: str | None = typer.Option(None, metavar="URL", help="Store of a service, instead of a log."),
+    stream: str | None = typer.Option(None, help="Stream of the store; by default all."),
+    policy: list[Path] | None = typer.Option(None, help="Policy file of a shield without a plan; may be repeated."),
+    head: str | None = typer.Option(None, metavar="HASH", help="Hash of an entry that the log must contain."),
+    heads: Path | None = typer.Option(
+        None, metavar="FILE", help="Saved response of GET /v1/streams: the logs must contain its heads."
+    ),
 ) -> None:
     """Replay the logs of the service, and verify each entry.
 
@@ -190,19 +184,12 @@ CONFIG = Path("evenhand.toml")
 
 def add(
     name: NameArgument,
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(help="decide, generate, read or admin (everything); may be repeated."),
-    ] = None,
-    role: Annotated[
-        str | None,
-        typer.Option(help="Role of a person, instead of scopes: viewer or admin."),
-    ] = None,
-    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Lifetime of the key: 90d, 12h or 30m.")] = None,
-    stream: Annotated[
-        list[str] | None,
-        typer.Option(help="Shield, guard or monitor of the key; may be repeated. By default all."),
-    ] = None,
+    scope: list[str] | None = typer.Option(None, help="decide, generate, read or admin (everything); may be repeated."),
+    role: str | None = typer.Option(None, help="Role of a person, instead of scopes: viewer or admin."),
+    expires: str | None = typer.Option(None, metavar="TIME", help="Lifetime of the key: 90d, 12h or 30m."),
+    stream: list[str] | None = typer.Option(
+        None, help="Shield, guard or monitor of the key; may be repeated. By default all."
+    ),
     config: ConfigOption = CONFIG,
 ) -> None:
     """Make a key, and print it once.
@@ -244,9 +231,7 @@ def _check_streams(config: Path, streams: list[str]) -> None:
 
 def rotate(
     name: NameArgument,
-    overlap: Annotated[
-        str, typer.Option(metavar="TIME", help="Remaining lifetime of the old key: 7d, 24h or 30m.")
-    ] = "24h",
+    overlap: str = typer.Option("24h", metavar="TIME", help="Remaining lifetime of the old key: 7d, 24h or 30m."),
     config: ConfigOption = CONFIG,
 ) -> None:
     """Replace a key by a new one with the same scopes."""

@@ -54,31 +54,23 @@ def simulate(
     config: ConfigOption,
     people: DataOptions,
     output: PageOptions,
-    model: Annotated[
-        str | None,
-        typer.Argument(help="Model whose recommendations are shielded: file, http(s) URL or module:function."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Argument(help="People to draw from: CSV, JSON lines, Parquet or Excel file, or a data set's name."),
-    ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Number of independent runs.")] = 1000,
-    periods: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of horizons in each run; by default 10 for periodic shields; always 1 for others."
-        ),
-    ] = None,
-    arrivals: Annotated[
-        str,
-        typer.Option(help="Order of arrivals: random, one-group-first, alternating, worst or greedy."),
-    ] = "random",
-    shield_kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Kind of shield, instead of the configured one. May be repeated: all shields receive the same people."
-        ),
-    ] = None,
+    model: str | None = typer.Argument(
+        None, help="Model whose recommendations are shielded: file, http(s) URL or module:function."
+    ),
+    data: str | None = typer.Argument(
+        None, help="People to draw from: CSV, JSON lines, Parquet or Excel file, or a data set's name."
+    ),
+    runs: int = typer.Option(1000, min=1, help="Number of independent runs."),
+    periods: int | None = typer.Option(
+        None, min=1, help="Number of horizons in each run; by default 10 for periodic shields; always 1 for others."
+    ),
+    arrivals: str = typer.Option(
+        "random", help="Order of arrivals: random, one-group-first, alternating, worst or greedy."
+    ),
+    shield_kind: list[str] | None = typer.Option(
+        None,
+        help="Kind of shield, instead of the configured one. May be repeated: all shields receive the same people.",
+    ),
     workers: WorkersOption = None,
 ) -> None:
     """Simulate a shield, with and without interventions.
@@ -113,7 +105,7 @@ PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy fil
 
 def synthesize(
     config: ConfigOption,
-    save: Annotated[Path | None, typer.Option(help="File for the policy.")] = None,
+    save: Path | None = typer.Option(None, help="File for the policy."),
     *,
     output: OutputOptions,
 ) -> None:
@@ -178,7 +170,7 @@ def inspect(
 def replay(
     policy: PolicyArgument,
     log: Annotated[Path, typer.Argument(help="Decisions in the order they were made: JSON lines or .csv.")],
-    advisory: Annotated[bool, typer.Option("--advisory", help="Whether the shield was only advisory.")] = False,
+    advisory: bool = typer.Option(False, "--advisory", help="Whether the shield was only advisory."),
     *,
     output: OutputOptions,
 ) -> None:

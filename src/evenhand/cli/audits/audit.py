@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -40,15 +40,12 @@ def audit(
     output: ReportOptions,
     gating: GateOptions,
     rows: PeopleOptions,
-    model: Annotated[str | None, typer.Argument(help="Model file, http(s) URL or module:function.")] = None,
-    data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
-    example: Annotated[
-        str | None, typer.Option(help="Train a model on this data set and audit it, e.g. adult.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Minimum score of a favourable decision, instead of the model's decisions."),
-    ] = None,
+    model: str | None = typer.Argument(None, help="Model file, http(s) URL or module:function."),
+    data: str | None = typer.Argument(None, help=DATA_HELP),
+    example: str | None = typer.Option(None, help="Train a model on this data set and audit it, e.g. adult."),
+    threshold: float | None = typer.Option(
+        None, help="Minimum score of a favourable decision, instead of the model's decisions."
+    ),
 ) -> None:
     """Audit a model on people, and write a report."""
     from evenhand import auditing

@@ -24,7 +24,7 @@ def compare(
     gating: GateOptions,
     before: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
     after: Annotated[str, typer.Argument(help="report.json of another audit, or its folder.")],
-    markdown: Annotated[Path | None, typer.Option(help="Write the comparison as Markdown, for a pull request.")] = None,
+    markdown: Path | None = typer.Option(None, help="Write the comparison as Markdown, for a pull request."),
 ) -> None:
     """Compare two audits, of two models, releases or periods.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
@@ -43,24 +43,17 @@ SETTINGS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
 class DecisionOptions(RoleOptions, SourceOptions):
     """Columns of DATA that hold decisions."""
 
-    decision: Annotated[str | None, typer.Option(help="Column of the decisions.")] = None
-    favourable_target: Annotated[str | None, typer.Option(help="Favourable true label in the --target column.")] = None
-    score: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of scores of the favourable decision; with --threshold, they determine the decisions."
-        ),
-    ] = None
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Minimum score of a favourable decision, instead of recorded decisions."),
-    ] = None
-    low_is_good: Annotated[
-        bool,
-        typer.Option(
-            "--low-is-good", help="Low scores are favourable, as for risks: scores up to --threshold are selected."
-        ),
-    ] = False
+    decision: str | None = typer.Option(None, help="Column of the decisions.")
+    favourable_target: str | None = typer.Option(None, help="Favourable true label in the --target column.")
+    score: str | None = typer.Option(
+        None, help="Column of scores of the favourable decision; with --threshold, they determine the decisions."
+    )
+    threshold: float | None = typer.Option(
+        None, help="Minimum score of a favourable decision, instead of recorded decisions."
+    )
+    low_is_good: bool = typer.Option(
+        False, "--low-is-good", help="Low scores are favourable, as for risks: scores up to --threshold are selected."
+    )
     accept_proposals: AcceptOption = False
     weight: WeightOption = None
     membership: MembershipOption = None

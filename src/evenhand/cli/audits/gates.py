@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -31,24 +31,18 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 class GateOptions:
     """Conditions to fail on, and the formats of their report."""
 
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(help="Exit with 1 if this condition holds, e.g. 'flip_rate > 0.01'; may be repeated."),
-    ] = None
-    allow_unassessable: Annotated[
-        bool,
-        typer.Option(
-            "--allow-unassessable", help="Pass conditions on numbers that are unknown or leave out small groups."
-        ),
-    ] = False
-    gate_report: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Report of the conditions: FILE.sarif (SARIF 2.1.0), FILE.xml (JUnit) or github (job summary and "
-            "annotations); may be repeated.",
-        ),
-    ] = None
+    fail_on: list[str] | None = typer.Option(
+        None, help="Exit with 1 if this condition holds, e.g. 'flip_rate > 0.01'; may be repeated."
+    )
+    allow_unassessable: bool = typer.Option(
+        False, "--allow-unassessable", help="Pass conditions on numbers that are unknown or leave out small groups."
+    )
+    gate_report: list[Path] | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="Report of the conditions: FILE.sarif (SARIF 2.1.0), FILE.xml (JUnit) or github (job summary and "
+        "annotations); may be repeated.",
+    )
 
     def read(self, metrics: Collection[str] = ()) -> list[Gate]:
         """Parse the conditions.

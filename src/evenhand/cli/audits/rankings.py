@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,18 +25,14 @@ def audit_rankings(
     table: SourceOptions,
     output: ReportOptions,
     gating: GateOptions,
-    rank: Annotated[str | None, typer.Option(help="Column of the recorded ranks, where 1 is first.")] = None,
-    rank_by: Annotated[str | None, typer.Option(help="Column of scores; the highest score has rank 1.")] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that identifies the list of each row, e.g. a search; by default, all rows are one list."
-        ),
-    ] = None,
-    relevance: Annotated[
-        str | None,
-        typer.Option(help="Column of the relevance of each candidate, e.g. clicks or grades."),
-    ] = None,
+    rank: str | None = typer.Option(None, help="Column of the recorded ranks, where 1 is first."),
+    rank_by: str | None = typer.Option(None, help="Column of scores; the highest score has rank 1."),
+    query: str | None = typer.Option(
+        None, help="Column that identifies the list of each row, e.g. a search; by default, all rows are one list."
+    ),
+    relevance: str | None = typer.Option(
+        None, help="Column of the relevance of each candidate, e.g. clicks or grades."
+    ),
     protected: ProtectedOption = None,
     seed: SeedOption = 0,
 ) -> None:

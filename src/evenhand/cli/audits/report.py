@@ -40,10 +40,9 @@ MetricOption = Annotated[
 class ReportOptions(OutputOptions):
     """Output of an audit, with the folder of its report."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for report.html and report.json (default evenhand-report; none with --json)."),
-    ] = None
+    out: Path | None = typer.Option(
+        None, help="Folder for report.html and report.json (default evenhand-report; none with --json)."
+    )
 
     @property
     def folder(self) -> Path | None:

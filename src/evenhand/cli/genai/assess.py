@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -29,32 +29,22 @@ if TYPE_CHECKING:
 class ColumnOptions:
     """Roles of the columns of a table, with values and deadlines."""
 
-    group_column: Annotated[
-        list[str] | None,
-        typer.Option(help="Column of labels; with --config GROUP=COLUMN. May be repeated."),
-    ] = None
-    condition_column: Annotated[
-        list[str] | None,
-        typer.Option(help="Condition on the items, e.g. asked=leader; may be repeated."),
-    ] = None
-    sequence_column: Annotated[
-        str | None,
-        typer.Option(help="Column of the sequence of each item; run=3 selects one."),
-    ] = None
-    image_column: Annotated[
-        str | None, typer.Option(help="Column with the paths of image files, shown on the page.")
-    ] = None
-    repeated: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Deadlines in items: 6 for every value, 5,6,6,9 for one each, or by group: sex=6, sex+age=20. "
-            "May be repeated.",
-        ),
-    ] = None
-    values: Annotated[
-        list[str] | None,
-        typer.Option(help="Values that must appear, e.g. sex=female,male; by default all in the file."),
-    ] = None
+    group_column: list[str] | None = typer.Option(
+        None, help="Column of labels; with --config GROUP=COLUMN. May be repeated."
+    )
+    condition_column: list[str] | None = typer.Option(
+        None, help="Condition on the items, e.g. asked=leader; may be repeated."
+    )
+    sequence_column: str | None = typer.Option(None, help="Column of the sequence of each item; run=3 selects one.")
+    image_column: str | None = typer.Option(None, help="Column with the paths of image files, shown on the page.")
+    repeated: list[str] | None = typer.Option(
+        None,
+        help="Deadlines in items: 6 for every value, 5,6,6,9 for one each, or by group: sex=6, sex+age=20. "
+        "May be repeated.",
+    )
+    values: list[str] | None = typer.Option(
+        None, help="Values that must appear, e.g. sex=female,male; by default all in the file."
+    )
 
     @property
     def any_column(self) -> bool:
@@ -66,13 +56,13 @@ class ColumnOptions:
 class PromptOptions:
     """Prompts of the configured generator."""
 
-    prompt: Annotated[list[str] | None, typer.Option(help="Prompt for the generator; may be repeated.")] = None
-    prompts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Text file with a prompt per line; - is standard input.")
-    ] = None
-    requests: Annotated[
-        int | None, typer.Option(min=1, help="Number of items; the prompts are repeated. By default one per prompt.")
-    ] = None
+    prompt: list[str] | None = typer.Option(None, help="Prompt for the generator; may be repeated.")
+    prompts: str | None = typer.Option(
+        None, metavar="FILE", help="Text file with a prompt per line; - is standard input."
+    )
+    requests: int | None = typer.Option(
+        None, min=1, help="Number of items; the prompts are repeated. By default one per prompt."
+    )
 
     def read(self) -> list[str]:
         """Collect the prompts of both options, without empty lines.
@@ -103,9 +93,7 @@ class PromptOptions:
 class LiveOptions(PromptOptions):
     """Prompts and folder of new items."""
 
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the items; the same command continues an interrupted run.")
-    ] = None
+    out: Path | None = typer.Option(None, help="Folder of the items; the same command continues an interrupted run.")
 
     def refuse(self, needed: str, prompts: list[str], **others: object) -> None:
         """Refuse options of new items.
@@ -129,13 +117,12 @@ def assess(
     columns: ColumnOptions,
     live: LiveOptions,
     output: PageOptions,
-    sequence: Annotated[
-        Path | None, typer.Argument(help="Items of a generator: a CSV, Parquet or Excel file with a row per item.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="Configuration with conditions, groups, values and deadlines: a YAML or TOML file."),
-    ] = None,
+    sequence: Path | None = typer.Argument(
+        None, help="Items of a generator: a CSV, Parquet or Excel file with a row per item."
+    ),
+    config: Path | None = typer.Option(
+        None, help="Configuration with conditions, groups, values and deadlines: a YAML or TOML file."
+    ),
     trust: TrustFunctionsOption = False,
 ) -> None:
     """Assess whether a generator shows every value regularly."""

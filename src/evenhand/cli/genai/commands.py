@@ -25,10 +25,7 @@ VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
 
 def check(
     config: ConfigOption,
-    state: Annotated[
-        Path | None,
-        typer.Option(help="State of an enforcer, as JSON; by default that of the simulation."),
-    ] = None,
+    state: Path | None = typer.Option(None, help="State of an enforcer, as JSON; by default that of the simulation."),
     *,
     output: OutputOptions,
 ) -> None:
@@ -94,17 +91,13 @@ def confusion(
 class GenerateOptions:
     """Concurrency, repetition and conditions of a run."""
 
-    in_flight: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 1
-    again: Annotated[bool, typer.Option("--again", help="Answer prompts again even if they are already answered.")] = (
-        False
+    in_flight: int = typer.Option(1, min=1, help="Number of concurrent requests.")
+    again: bool = typer.Option(False, "--again", help="Answer prompts again even if they are already answered.")
+    fail_on: list[str] | None = typer.Option(
+        None,
+        help="Exit with 1 if a request has this outcome (violation, unguarded or refused), or if a deadline "
+        "was missed (missed); may be repeated.",
     )
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Exit with 1 if a request has this outcome (violation, unguarded or refused), or if a deadline "
-            "was missed (missed); may be repeated.",
-        ),
-    ] = None
 
     def check(self) -> None:
         """Refuse unknown conditions."""
@@ -160,14 +153,13 @@ def generate(
 
 def simulate(
     config: ConfigOption,
-    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 10_000,
-    in_flight: Annotated[
-        int | None, typer.Option(min=1, help="Number of concurrent requests; by default as configured, or 1.")
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(help="free, published, before or after; may be repeated. By default all."),
-    ] = None,
+    requests: int = typer.Option(10_000, min=1, help="Number of requests."),
+    in_flight: int | None = typer.Option(
+        None, min=1, help="Number of concurrent requests; by default as configured, or 1."
+    ),
+    policy: list[str] | None = typer.Option(
+        None, help="free, published, before or after; may be repeated. By default all."
+    ),
     seed: SeedOption = 0,
     *,
     output: PageOptions,
