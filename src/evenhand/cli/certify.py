@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from evenhand import certification, checker, models
 from evenhand.cli.factory import ConfigOptions, Settings, flag
 from evenhand.cli.options import (
     DataSource,
@@ -24,10 +25,6 @@ RESTRICTED_CODE = 4
 """Exit code of a valid certificate that answers a different question."""
 
 if TYPE_CHECKING:
-    from evenhand.certification.config import CertifyConfig
-    from evenhand.checker.question import AskedQuestion
-    from evenhand.models.additive.network import AdditiveNetwork
-    from evenhand.models.trees.ensemble import TreeEnsemble
     from evenhand.population.independent import ProductPopulation
     from evenhand.population.mixture import PopulationKind
     from evenhand.schema.people import People
@@ -46,10 +43,8 @@ class DomainOptions(ModelOptions):
 
     def load_white_box(
         self, model: str, schema: Schema, people: DataSource | People | None
-    ) -> AdditiveNetwork | TreeEnsemble:
+    ) -> models.AdditiveNetwork | models.TreeEnsemble:
         """Load a white-box model, with the column types of the data, if there are data."""
-        from evenhand import models
-
         like, untyped = (None, False) if people is None else (people.frame, people.untyped)
         return models.load_white_box(model, schema, like=like, trust=self.trust, untyped=untyped, output=self.output)
 
@@ -64,13 +59,12 @@ class CertificateSource(DomainOptions):
     tolerance: float | None = typer.Option(None, help="Largest allowed change of a numeric target.")
     bands: list[str] | None = typer.Option(None, help="Scores that separate the bands: 0.3,0.6.")
 
-    def question(self, people: DataSource | None) -> AskedQuestion:
+    def question(self, people: DataSource | None) -> checker.AskedQuestion:
         """Build the question.
 
         Raises:
             OptionError: The population requires data, or cannot be recorded in a certificate file.
         """
-        from evenhand.checker.question import AskedQuestion
         from evenhand.population.independent import product_of_marginals
         from evenhand.schema.people import encode
 
@@ -84,7 +78,7 @@ class CertificateSource(DomainOptions):
             assert people is not None
             return product_of_marginals(encode(schema, people.frame, location=people.name))
 
-        return AskedQuestion(
+        return checker.AskedQuestion(
             protected=tuple(self.protected) if self.protected else None,
             where=tuple(self.where or ()),
             population=drawn_from if kind == "independent" else None,
@@ -112,7 +106,6 @@ def check_certificate(
 
     The file, the model, the question, the totals and the proofs of the boxes are checked.
     """
-    from evenhand import checker
     from evenhand.checker.refutation import is_refutation
     from evenhand.schema.people import encode
     from evenhand.schema.schema import read_schema
@@ -128,7 +121,7 @@ def check_certificate(
     if everything and sample is not None:
         raise OptionError("expected --all or --sample, got both", hint="leave one out")
 
-    def load(stated: Schema) -> AdditiveNetwork | TreeEnsemble:
+    def load(stated: Schema) -> models.AdditiveNetwork | models.TreeEnsemble:
         described = stated if source.schema is None else read_schema(source.schema)
         if people is not None and people.schema is not None:
             described = encode(people.schema, people.frame, location=people.name).schema
@@ -151,7 +144,6 @@ def check_certificate(
 
 def _check_refutation(file: Path, model: str | None, source: CertificateSource, output: OutputOptions) -> None:
     """Check a refutation. With ``--data``, its people are counted again."""
-    from evenhand import checker
     from evenhand.schema.people import ColumnRoles
 
     if model is not None:
@@ -175,7 +167,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
         raise typer.Exit(1)
 
 
-SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[certification.CertifyConfig] = ConfigOptions(
     "evenhand.certification:CertifyConfig",
     (
         "method",
@@ -243,7 +235,6 @@ def certify(
 
     The result is the share of the population whose decision provably does not depend on protected attributes.
     """
-    from evenhand import certification as certifying
     from evenhand.population.mixture import choose_population
 
     config = SETTINGS.read(settings, seed=domain.seed)
@@ -254,7 +245,7 @@ def certify(
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)
     with output.progress() as progress, open_workers(workers) as number:
-        result = certifying.certify(
+        result = certification.certify(
             network,
             config,
             population=wider,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from evenhand import view
 from evenhand.cli.options import (
     AcceptOption,
     DataArgument,
@@ -102,7 +103,7 @@ def datasets(
     name: str | None = typer.Argument(None, help="Name of a data set; by default, all are listed."),
 ) -> None:
     """List the data sets known by name, or describe one."""
-    from evenhand import datasets, view
+    from evenhand import datasets
 
     cards = [datasets.dataset_card(name)] if name is not None else datasets.dataset_cards()
     described = [card.model_dump(mode="json") for card in cards]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from evenhand import auditing, view
 from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_files, choose_folder, open_data
 from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, EvenhandError, OptionError
@@ -45,7 +46,6 @@ def dossier(
 
     They are counted from people and outcomes, by the formula of the regulation.
     """
-    from evenhand import view
     from evenhand.dossier.analysis import compile_dossier
     from evenhand.dossier.config import read_dossier_config, write_template
     from evenhand.view.printing import can_print
@@ -174,7 +174,6 @@ def card(
 
     The section has the metadata of Hugging Face.
     """
-    from evenhand import auditing
     from evenhand.dossier.cards import write_card
 
     check_files(save=save)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from evenhand import llm
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
@@ -20,20 +21,16 @@ from evenhand.cli.options import (
     require_agreement,
 )
 
-if TYPE_CHECKING:
-    from evenhand.llm.config import LanguageModelConfig
-    from evenhand.llm.forecast import LanguageModelForecast
-
 FIELDS = ("half_width", "calls", "money", "at_once", "sweeps", "templates", "cluster", "time_limit", "seed")
 
-SETTINGS: ConfigOptions[LanguageModelConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[llm.LanguageModelConfig] = ConfigOptions(
     "evenhand.llm:LanguageModelConfig",
     (*FIELDS, "goal", "threshold", "findings", "scenario"),
     about="language models",
     renamed={"calls": "budget"},
 )
 
-COMPARED: ConfigOptions[LanguageModelConfig] = ConfigOptions(
+COMPARED: ConfigOptions[llm.LanguageModelConfig] = ConfigOptions(
     "evenhand.llm:LanguageModelConfig", FIELDS, about="a comparison", renamed={"calls": "budget"}
 )
 
@@ -55,7 +52,7 @@ class AskOptions:
         """Refuse a file that cannot be written."""
         check_files(resume=self.resume)
 
-    def agree(self, config: LanguageModelConfig, *forecasts: LanguageModelForecast) -> None:
+    def agree(self, config: llm.LanguageModelConfig, *forecasts: llm.LanguageModelForecast) -> None:
         """Ask for agreement to the forecast, unless an option states it.
 
         Raises:
@@ -80,8 +77,6 @@ def audit(
     rows: PeopleOptions,
 ) -> None:
     """Audit a language model for gaps beyond its own noise."""
-    from evenhand import llm
-
     gates, config = gating.read(), SETTINGS.read(settings)
     source = table.read_table(data, words=True)
     with output.progress() as progress:
@@ -106,8 +101,6 @@ def cost(
 
     No call is made.
     """
-    from evenhand import llm
-
     config = SETTINGS.read(settings)
     source = table.read_table(data, words=True)
     output.finish(llm.forecast_language_model(file, source.frame, config, data_name=source.name))
@@ -124,8 +117,6 @@ def compare(
     output: FindingsOptions,
 ) -> None:
     """Compare two models or prompts on the same questions."""
-    from evenhand import llm
-
     gates, config = gating.read(), COMPARED.read(settings, findings=0)
     for gate in gates:
         gate.check_language(None)

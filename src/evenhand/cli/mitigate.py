@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand import mitigation, models, schema
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DataArgument, DataOptions, ModelArgument, PageOptions, approve_queries, check_files
 from evenhand.core.interrupts import INTERRUPTED
@@ -17,25 +18,20 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 if TYPE_CHECKING:
     from evenhand.core.typing import Progress
     from evenhand.mitigation.alternatives.analysis import AlternativeSearch
-    from evenhand.mitigation.alternatives.config import AlternativesConfig
     from evenhand.mitigation.analysis import Mitigation
-    from evenhand.mitigation.config import MitigationConfig
-    from evenhand.mitigation.refutation.config import RefutationConfig
-    from evenhand.models.subject import Subject
-    from evenhand.schema.people import People
 
 
-SETTINGS: ConfigOptions[MitigationConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[mitigation.MitigationConfig] = ConfigOptions(
     "evenhand.mitigation:MitigationConfig",
     ("methods", "findings", "fit", "strength", "accuracy_loss", "rounds", "certify_effort", "time_limit", "budget"),
     renamed={"methods": "method", "findings": "from_"},
 )
-ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
+ALTERNATIVES: ConfigOptions[mitigation.AlternativesConfig] = ConfigOptions(
     "evenhand.mitigation:AlternativesConfig",
     ("against", "methods", "decide_without", "fit", "accuracy_loss", "time_limit", "budget"),
     renamed={"methods": "method"},
 )
-REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
+REFUTATION: ConfigOptions[mitigation.RefutationConfig] = ConfigOptions(
     "evenhand.mitigation:RefutationConfig", ("family", "accuracy", "depth", "max_parts", "time_limit")
 )
 
@@ -54,7 +50,6 @@ def mitigate(
     test: TestOption = None,
 ) -> None:
     """Train fairer models, and compare them with the original."""
-    from evenhand import mitigation
     from evenhand.mitigation.analysis import forecast_queries
 
     config = SETTINGS.read(settings, seed=people.seed)
@@ -83,8 +78,6 @@ def alternatives(
     test: TestOption = None,
 ) -> None:
     """Search for less discriminatory alternatives."""
-    from evenhand import mitigation
-
     config = ALTERNATIVES.read(settings, seed=people.seed)
     _check_outputs([model, data, test, people.schema], save, output)
     with output.progress() as progress:
@@ -106,8 +99,6 @@ def refute(
     model: str | None = typer.Option(None, help="Model whose accuracy a rule must reach, instead of --accuracy."),
 ) -> None:
     """Prove how small the gap of simple rules can be."""
-    from evenhand import mitigation
-
     config = REFUTATION.read(settings, seed=people.seed)
     _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json})
     with output.progress() as progress:
@@ -128,7 +119,7 @@ def refute(
 
 def _finish(
     mitigated: Mitigation | AlternativeSearch,
-    config: MitigationConfig | AlternativesConfig,
+    config: mitigation.MitigationConfig | mitigation.AlternativesConfig,
     save: Path,
     output: PageOptions,
 ) -> None:
@@ -141,14 +132,12 @@ def _finish(
 
 def _read_people(
     model: str, data: str, test: str | None, people: DataOptions, progress: Progress
-) -> tuple[Subject, People | None, str]:
+) -> tuple[models.Subject, schema.People | None, str]:
     """Read MODEL, the people of DATA, and the test set with its name, if there is one.
 
     Raises:
         OptionError: The test set is DATA.
     """
-    from evenhand.schema.people import encode
-
     if test is not None and (
         Path(test).samefile(data) if Path(test).exists() and Path(data).exists() else test == data
     ):
@@ -161,12 +150,12 @@ def _read_people(
     if test is None:
         return subject, None, ""
     source = people.read(test)
-    held_out = encode(subject.people.schema, source.frame, location=source.name)
+    held_out = schema.encode(subject.people.schema, source.frame, location=source.name)
     return subject, held_out, source.name
 
 
 @contextmanager
-def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Iterator[None]:
+def _refusing_texts(model: str, config: mitigation.MitigationConfig, *, trust: bool) -> Iterator[None]:
     """Explain errors whose cause is that the findings or the model concern texts.
 
     Raises:
@@ -226,7 +215,7 @@ def _check_kept(inputs: Sequence[str | Path | None], outputs: Mapping[str, str |
             raise OptionError(f"{path} is an input", location=option, hint="name another file")
 
 
-def _check_methods(config: MitigationConfig) -> None:
+def _check_methods(config: mitigation.MitigationConfig) -> None:
     """Reject methods whose requirements are not met, before any work is done.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand import monitoring, view
 from evenhand.cli.options import ConfigOption, PageOptions, check_files
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED, InterruptCounter
@@ -19,10 +20,7 @@ from evenhand.core.text import format_count
 from evenhand.errors import DataError, EvenhandError, OptionError
 
 if TYPE_CHECKING:
-    from evenhand.monitoring.config import MonitorConfig
-    from evenhand.monitoring.lines import LineFault, LineFile, LinePipe
-    from evenhand.monitoring.monitor import Monitor
-    from evenhand.monitoring.result import Alarm
+    from evenhand.monitoring.lines import LineFault, LinePipe
 
 
 SAVE_SECONDS = 1.0
@@ -53,8 +51,10 @@ class FollowOptions:
 class MonitorRun:
     """One run of the command: it reads lines, prints alarms, and updates the state and the page."""
 
-    def __init__(self, data: str, config: MonitorConfig, following: FollowOptions, output: PageOptions) -> None:
-        from evenhand.monitoring.lines import LineFile, LinePipe, LineReader
+    def __init__(
+        self, data: str, config: monitoring.MonitorConfig, following: FollowOptions, output: PageOptions
+    ) -> None:
+        from evenhand.monitoring.lines import LinePipe, LineReader
         from evenhand.monitoring.webhook import AlarmPoster
 
         self.name = "standard input" if data == "-" else Path(data).name
@@ -66,8 +66,8 @@ class MonitorRun:
         self.changed, self.saved, self.drawn = False, self.started, self.started
         self.monitor, kept = self._load(config)
         self.skipped = int(kept.get("skipped", 0))
-        self.lines: LineFile | LinePipe = (
-            LinePipe(sys.stdin.fileno()) if data == "-" else LineFile(Path(data), kept.get("position"))
+        self.lines: monitoring.LineFile | LinePipe = (
+            LinePipe(sys.stdin.fileno()) if data == "-" else monitoring.LineFile(Path(data), kept.get("position"))
         )
         self.posted = int(kept.get("posted", len(self.monitor.alarms)))
         self.poster = AlarmPoster(config.webhook, self.name)
@@ -77,23 +77,19 @@ class MonitorRun:
         self.reader = LineReader(self.monitor, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
         self._note()
 
-    def _load(self, config: MonitorConfig) -> tuple[Monitor, dict[str, Any]]:
-        from evenhand.monitoring.monitor import Monitor
-        from evenhand.monitoring.state import read_state
+    def _load(self, config: monitoring.MonitorConfig) -> tuple[monitoring.Monitor, dict[str, Any]]:
 
         path = self.following.resume
         if path is None or not path.exists():
-            return Monitor(config), {}
+            return monitoring.Monitor(config), {}
         try:
             data = path.read_bytes()
         except OSError as error:
             raise DataError(f"the state cannot be read: {error.strerror}", location=str(path)) from None
-        return read_state(data, config, location=str(path))
+        return monitoring.read_state(data, config, location=str(path))
 
     def take_all(self, signals: InterruptCounter) -> None:
         """Read lines until the end of the input, the first alarm with ``--stop``, or an interrupt."""
-        from evenhand import view
-
         with view.show_progress(quiet=self.output.silent or self.streamed) as progress:
             while not signals.count and not (self.following.stop and self.monitor.alarms):
                 lines = self.lines.read(last=not self.following.follow)
@@ -151,7 +147,7 @@ class MonitorRun:
             typer.echo(f"note: {bias}", err=True)
         self.selected = bool(bias)
 
-    def _tell(self, alarm: Alarm) -> None:
+    def _tell(self, alarm: monitoring.Alarm) -> None:
         """Print an alarm."""
         if self.streamed and not self.output.silent:
             self._print({"text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")})
@@ -184,8 +180,6 @@ class MonitorRun:
 
     def save(self) -> None:
         """Write the state, if it changed."""
-        from evenhand.monitoring.state import write_state
-
         if self.following.resume is not None and self.changed:
             more = {
                 "position": self.lines.position,
@@ -195,7 +189,7 @@ class MonitorRun:
                 "posted": self.posted,
             }
             try:
-                write_atomically(self.following.resume, write_state(self.monitor, more=more))
+                write_atomically(self.following.resume, monitoring.write_state(self.monitor, more=more))
             except OSError as error:
                 raise DataError(
                     f"the state cannot be written: {error.strerror}", location=str(self.following.resume)
@@ -272,9 +266,7 @@ def monitor(
     lines; otherwise the result at the end. Exit code 1 after an alarm; 3 if no groups were compared, or a configured
     value never occurred.
     """
-    from evenhand.monitoring.config import read_monitor_config
-
-    settings = read_monitor_config(config)
+    settings = monitoring.read_monitor_config(config)
     if data != "-" and not Path(data).is_file():
         raise OptionError(f"there is no file {data!r}", hint="pass a file of decisions, or - for standard input")
     with InterruptCounter() as signals:

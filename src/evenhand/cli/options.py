@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import typer
 
+from evenhand import datasets, models, view
 from evenhand.cli.factory import flag
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from evenhand.core.reading import TableReading
     from evenhand.core.result import Result
     from evenhand.core.typing import Progress
-    from evenhand.datasets.identity.lists import IdentityCategory
-    from evenhand.models.subject import Subject
     from evenhand.schema.outcome import OutcomeRole, TargetKind
     from evenhand.schema.people import People
     from evenhand.schema.schema import Schema
@@ -160,7 +159,6 @@ class TableOptions:
         Raises:
             EvenhandError: DATA does not exist, or cannot be read.
         """
-        from evenhand import datasets
         from evenhand.datasets.rows import is_text_table, names_rows
         from evenhand.datasets.tables import read_words
         from evenhand.schema.schema import read_schema
@@ -246,14 +244,12 @@ class DataOptions(RoleOptions, ModelOptions):
         )
         return replace(roles.read(source.frame, location=source.name, varied=varied), untyped=source.untyped)
 
-    def read_subject(self, model: str, data: str, progress: Progress, *, varied: bool = True) -> Subject:
+    def read_subject(self, model: str, data: str, progress: Progress, *, varied: bool = True) -> models.Subject:
         """Read MODEL and the people of DATA."""
-        from evenhand.models.subject import Subject
-
         progress("reading the people", 0.0)
         source = self.read(data)
         people = self.encode(source, varied=varied)
-        return Subject(model, people, data_name=source.name, trust=self.trust, output=self.output)
+        return models.Subject(model, people, data_name=source.name, trust=self.trust, output=self.output)
 
 
 @dataclass(frozen=True)
@@ -275,8 +271,6 @@ class OutputOptions:
 
     def progress(self) -> AbstractContextManager[Progress]:
         """Show progress at a terminal, unless the output is silent."""
-        from evenhand import view
-
         return view.show_progress(quiet=self.silent)
 
     def emit(self, text: str) -> None:
@@ -288,8 +282,6 @@ class OutputOptions:
 
     def show(self, document: Callable[[], Document], written: Sequence[Path] = ()) -> None:
         """Print a document and the names of the written files, unless the output is silent."""
-        from evenhand import view
-
         if not self.silent:
             view.show_document(document(), written=written, verbose=self.verbose)
 
@@ -339,8 +331,6 @@ class PageOptions(OutputOptions):
 
     def write_page(self, document: Callable[[], Document]) -> list[Path]:
         """Write the page, and return its path."""
-        from evenhand import view
-
         if self.html is None:
             return []
         view.write_page(view.render_page(document()), self.html)
@@ -442,7 +432,6 @@ def open_data(data: str, *, schema: Path | None) -> DataSource | None:
     Raises:
         EvenhandError: It cannot be opened.
     """
-    from evenhand import datasets
     from evenhand.datasets.rows import names_rows
     from evenhand.schema.schema import read_schema
 
@@ -465,11 +454,9 @@ class TextOptions:
         if self.terms and self.text_column is None:
             raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
 
-    def categories(self, people: DataOptions) -> list[str | IdentityCategory] | None:
+    def categories(self, people: DataOptions) -> list[str | datasets.IdentityCategory] | None:
         """Return the categories of ``--protected`` and those of files. None for all bundled categories."""
-        from evenhand.datasets.identity.lists import read_categories
-
-        files = [category for path in self.terms or () for category in read_categories(path)]
+        files = [category for path in self.terms or () for category in datasets.read_categories(path)]
         return [*(people.protected or ()), *files] or None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand import shields
 from evenhand.cli.options import OutputOptions
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.core.text import format_count, suggest_name
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from evenhand.service.auth.keys import KeyStore
     from evenhand.service.settings import ServiceConfig
     from evenhand.service.store.database import Database
-    from evenhand.shields.policy.policy import ShieldPolicy
 
 
 def serve(
@@ -126,9 +126,8 @@ def replay(
     with _require_extra("to read the logs of the service"):
         from evenhand.service.replay.replay import ServiceReplay, read_lines, replay_log
         from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
-    from evenhand.shields.policy.file import load_policy
 
-    policies = [load_policy(path) for path in policy or ()]
+    policies = [shields.load_policy(path) for path in policy or ()]
     result: ServiceReplay | StoreReplay
     if log is not None:
         result = replay_log(read_lines(log), policies=policies, head=head)
@@ -393,14 +392,13 @@ def _read_settings(config: Path) -> ServiceConfig:
     return ServiceConfig.read(config)
 
 
-def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolicy]:
+def _read_policies(settings: ServiceConfig, store: Database) -> list[shields.ShieldPolicy]:
     """Load the policies that the configuration and the logs of the store name."""
     from evenhand.service.store.database import read_configurations
-    from evenhand.shields.policy.file import load_policy
 
     files = [shield.policy for shield in settings.shields]
     files += [configuration.get("policy") for configuration in read_configurations(store)]
-    return [load_policy(settings.folder / file) for file in dict.fromkeys(files) if file]
+    return [shields.load_policy(settings.folder / file) for file in dict.fromkeys(files) if file]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand import models, shields
 from evenhand.cli.options import ConfigOption, DataOptions, OutputOptions, PageOptions, check_files
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
@@ -17,18 +18,16 @@ from evenhand.errors import LimitError, OptionError
 if TYPE_CHECKING:
     from evenhand.core.typing import Progress
     from evenhand.shields.simulation.streams import ArrivalSource
-    from evenhand.shields.spec.plan import ShieldPlan
 
 
-def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str, progress: Progress) -> ArrivalSource:
+def _read_arrivals(
+    plan: shields.ShieldPlan, people: DataOptions, model: str, data: str, progress: Progress
+) -> ArrivalSource:
     """Read the people of DATA, with their groups in the plan and the recommendations of the model.
 
     Raises:
         OptionError: There is not exactly one protected attribute.
     """
-    from evenhand.models.subject import Subject
-    from evenhand.shields.simulation.streams import source_from_people
-
     if people.protected is None or len(people.protected) != 1:
         raise OptionError(
             f"expected the attribute whose values are the groups, got {', '.join(people.protected or ()) or 'none'}",
@@ -38,9 +37,9 @@ def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str,
     source = people.read(data)
     progress("reading the people", 0.0)
     encoded = people.encode(source)
-    scorer = Subject(model, encoded, trust=people.trust, output=people.output).scorer
+    scorer = models.Subject(model, encoded, trust=people.trust, output=people.output).scorer
     costs = plan.inputs.costs
-    return source_from_people(
+    return shields.source_from_people(
         encoded,
         scorer,
         people.protected[0],
@@ -77,25 +76,23 @@ def simulate(
 
     Without MODEL and DATA, arrivals follow the configuration. With them, people are drawn from the data.
     """
-    from evenhand.shields.simulation.comparison import compare_shields, plans_of_kinds
-    from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield
+    from evenhand.shields.simulation.comparison import plans_of_kinds
     from evenhand.shields.simulation.streams import parse_order
-    from evenhand.shields.spec.configuration import read_plan
 
     order = parse_order(arrivals)
     if model is not None and data is None:
         raise OptionError("expected MODEL and DATA, got MODEL alone", hint="add DATA, or leave MODEL out")
-    plan = read_plan(config)
+    plan = shields.read_plan(config)
     plans = plans_of_kinds(plan, shield_kind) if shield_kind else [plan]
     if len(plans) > 1 and workers is not None:
         raise OptionError("--workers requires one shield", location="--workers", hint="pass --shield-kind once")
     with output.progress() as progress, open_workers(workers) as number:
         source = _read_arrivals(plan, people, model, data, progress) if model and data else None
-        settings = ShieldRunsConfig(runs=runs, periods=periods, order=order, seed=people.seed)
+        settings = shields.ShieldRunsConfig(runs=runs, periods=periods, order=order, seed=people.seed)
         result = (
-            compare_shields(plans, source, settings, progress=progress)
+            shields.compare_shields(plans, source, settings, progress=progress)
             if len(plans) > 1
-            else simulate_shield(plans[0], source, settings, workers=number, progress=progress)
+            else shields.simulate_shield(plans[0], source, settings, workers=number, progress=progress)
         )
     output.finish(result, interrupted=result.interrupted)
 
@@ -110,23 +107,20 @@ def synthesize(
     output: OutputOptions,
 ) -> None:
     """Synthesize the cheapest shield that never fails."""
-    from evenhand.shields.policy.file import save_policy
     from evenhand.shields.simulation.wording import policy_document
-    from evenhand.shields.spec.configuration import read_plan
-    from evenhand.shields.synthesis.plans import synthesize as synthesize_policy
 
     check_files(save=save)
-    plan = read_plan(config)
+    plan = shields.read_plan(config)
     with output.progress() as progress:
         try:
-            policy = synthesize_policy(plan, progress=lambda done, of: progress("synthesis", done / of))
+            policy = shields.synthesize(plan, progress=lambda done, of: progress("synthesis", done / of))
         except MemoryError:
             raise LimitError(
                 f"the table of a shield for {plan.horizon:,} decisions does not fit into memory",
                 location="horizon",
                 hint="use a shorter horizon, or periods (kind static-bw or dynamic)",
             ) from None
-    size = None if save is None else save_policy(policy, save)
+    size = None if save is None else shields.save_policy(policy, save)
     summary = {
         "kind": "shield",
         "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
@@ -149,12 +143,11 @@ def inspect(
     Exit code 1 if a run ends unfairly.
     """
     from evenhand.shields.policy.file import policy_from_bytes, read_policy_bytes
-    from evenhand.shields.simulation.inspection import inspect_policy
 
     data = read_policy_bytes(policy)
     read = policy_from_bytes(data, location=str(policy))
     with output.progress() as progress:
-        inspection = inspect_policy(
+        inspection = shields.inspect_policy(
             read,
             file=data,
             progress=lambda done, of: progress("checking all runs", done / of),
@@ -178,15 +171,13 @@ def replay(
 
     Exit code 1 if a decision differs.
     """
-    from evenhand.shields.policy.file import load_policy
-    from evenhand.shields.runtime.log import read_log_file, replay_log
-    from evenhand.shields.runtime.shield import Shield
+    from evenhand.shields.runtime.log import read_log_file
 
-    loaded = load_policy(policy)
+    loaded = shields.load_policy(policy)
     labelled = loaded.plan.property.labelled
     # Labels are often logged although the property does not need them.
     entries = (entry for entry in read_log_file(log) if labelled or "label" not in entry)
-    replayed = replay_log(Shield(loaded, advisory=advisory), entries)
+    replayed = shields.replay_log(shields.Shield(loaded, advisory=advisory), entries)
     output.emit(dumps(replayed.to_dict()))
     output.show(partial(replayed.document, log.name))
     if replayed.difference is not None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import typer
 
+from evenhand import auditing, datasets, models
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DATA_HELP, AcceptOption, DataOptions, DataSource, PeopleOptions, approve_queries
 from evenhand.errors import OptionError
 
-if TYPE_CHECKING:
-    from evenhand.auditing.config import AuditConfig
-    from evenhand.models.subject import Subject
-
-SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[auditing.AuditConfig] = ConfigOptions(
     "evenhand.auditing:AuditConfig", ("min_group_size", "keep_decisions", "time_limit", "budget")
 )
 
@@ -48,7 +44,6 @@ def audit(
     ),
 ) -> None:
     """Audit a model on people, and write a report."""
-    from evenhand import auditing
     from evenhand.auditing.analysis import forecast_queries
 
     gates = gating.read()
@@ -74,13 +69,10 @@ def audit(
     gating.leave(result, gates, model or f"example {example}")
 
 
-def _train_example(name: str, people: DataOptions) -> Subject:
+def _train_example(name: str, people: DataOptions) -> models.Subject:
     """Train a model on a data set, and return it with the people held out from its training."""
-    from evenhand import auditing, datasets
-    from evenhand.models.subject import Subject
-
     dataset = datasets.load_dataset(name)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     source = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
     model_name = f"logistic regression trained on {name}"
-    return Subject(trained, people.encode(source), source.name, model_name, held_out=True)
+    return models.Subject(trained, people.encode(source), source.name, model_name, held_out=True)

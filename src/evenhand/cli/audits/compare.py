@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from evenhand import auditing
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import PageOptions, check_files
 from evenhand.core.files import write_atomically
 
-if TYPE_CHECKING:
-    from evenhand.auditing.config import CompareConfig
-
-SETTINGS: ConfigOptions[CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", ("confidence",))
+SETTINGS: ConfigOptions[auditing.CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", ("confidence",))
 
 
 def compare(
@@ -30,7 +28,6 @@ def compare(
 
     Audits of the same people are paired.
     """
-    from evenhand import auditing
     from evenhand.auditing.comparison import own_metrics
 
     check_files(markdown=markdown)

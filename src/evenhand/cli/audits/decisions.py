@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
+from evenhand import auditing, groups, schema
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import (
     MembershipOption,
@@ -27,14 +28,12 @@ from evenhand.cli.options import (
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
-    from evenhand.auditing.config import DecisionAuditConfig
     from evenhand.core.typing import Progress
-    from evenhand.groups.roles import DecisionRoles
-    from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
+    from evenhand.schema.decisions import RecordedLabels, RecordedNumbers
 
-    Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
+    Recorded: TypeAlias = schema.RecordedDecisions | RecordedLabels | RecordedNumbers
 
-SETTINGS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[auditing.DecisionAuditConfig] = ConfigOptions(
     "evenhand.auditing:DecisionAuditConfig", ("reference", "min_group_size", "thresholds")
 )
 
@@ -59,11 +58,9 @@ class DecisionOptions(RoleOptions, SourceOptions):
     membership: MembershipOption = None
 
     @property
-    def roles(self) -> DecisionRoles:
+    def roles(self) -> groups.DecisionRoles:
         """Roles of the columns, without a schema."""
-        from evenhand.groups.roles import DecisionRoles
-
-        return DecisionRoles(
+        return groups.DecisionRoles(
             self.decision,
             self.protected,
             self.target,
@@ -105,7 +102,6 @@ def audit_decisions(
     metric: MetricOption = None,
 ) -> None:
     """Audit recorded decisions, without a model."""
-    from evenhand import auditing
     from evenhand.groups.custom import read_metrics
 
     metrics = read_metrics(metric or ())

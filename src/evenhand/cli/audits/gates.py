@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from evenhand import auditing, view
 from evenhand.cli.options import check_files
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing.gates.conditions import Gate, GatedResult
-    from evenhand.auditing.gates.formats import GateOutcome
+    from evenhand.auditing.gates.conditions import GatedResult
 
 GITHUB = Path("github")
 """Value of ``--gate-report`` for GitHub Actions, which is not a file."""
@@ -44,7 +44,7 @@ class GateOptions:
         "annotations); may be repeated.",
     )
 
-    def read(self, metrics: Collection[str] = ()) -> list[Gate]:
+    def read(self, metrics: Collection[str] = ()) -> list[auditing.Gate]:
         """Parse the conditions.
 
         Args:
@@ -53,8 +53,6 @@ class GateOptions:
         Raises:
             OptionError: A condition is invalid, a report is requested without conditions, or its format is unknown.
         """
-        from evenhand import auditing
-
         files = [path for path in self.gate_report or () if path != GITHUB]
         for path in files:
             if path.suffix not in (".sarif", ".xml"):
@@ -68,7 +66,7 @@ class GateOptions:
             )
         return [auditing.parse_gate(expression, metrics) for expression in self.fail_on or []]
 
-    def leave(self, result: GatedResult, gates: list[Gate], subject: str) -> None:
+    def leave(self, result: GatedResult, gates: list[auditing.Gate], subject: str) -> None:
         """Check the conditions, report them, and exit with a code unless all of them pass.
 
         Args:
@@ -79,8 +77,6 @@ class GateOptions:
         Raises:
             typer.Exit: A condition does not pass, or the run was interrupted.
         """
-        from evenhand import auditing
-
         outcomes = auditing.check_gates(gates, result)
         self._print(outcomes)
         self._write(outcomes, result, subject)
@@ -89,7 +85,7 @@ class GateOptions:
         if not auditing.gates_pass(outcomes, allow_unassessable=self.allow_unassessable):
             raise typer.Exit(1)
 
-    def _print(self, outcomes: list[GateOutcome]) -> None:
+    def _print(self, outcomes: list[auditing.GateOutcome]) -> None:
         unclear = False
         for outcome in outcomes:
             if outcome.status == "failed" or (outcome.status == "passed" and outcome.cautions):
@@ -102,8 +98,7 @@ class GateOptions:
             hint = "audit more people of these groups, or ask more questions; or pass it by --allow-unassessable"
             typer.echo(hint, err=True)
 
-    def _write(self, outcomes: list[GateOutcome], result: GatedResult, subject: str) -> None:
-        from evenhand import auditing
+    def _write(self, outcomes: list[auditing.GateOutcome], result: GatedResult, subject: str) -> None:
 
         allowed = self.allow_unassessable
         for path in self.gate_report or ():
@@ -121,10 +116,8 @@ class GateOptions:
                 _write_step_summary(outcomes, result)
 
 
-def _write_step_summary(outcomes: list[GateOutcome], result: GatedResult) -> None:
+def _write_step_summary(outcomes: list[auditing.GateOutcome], result: GatedResult) -> None:
     """Append the conditions and the findings to the job summary of GitHub Actions, if there is one."""
-    from evenhand import auditing, view
-
     path = os.environ.get(STEP_SUMMARY)
     if path:
         document = result.document()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
+from evenhand import groups
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DataArgument, ProtectedOption, SeedOption, SourceOptions
 
-if TYPE_CHECKING:
-    from evenhand.groups.rankings.config import RankingConfig
-
-SETTINGS: ConfigOptions[RankingConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[groups.RankingConfig] = ConfigOptions(
     "evenhand.groups:RankingConfig", ("at", "position_weights", "min_group_size")
 )
 
@@ -37,18 +33,15 @@ def audit_rankings(
     seed: SeedOption = 0,
 ) -> None:
     """Audit recorded rankings, without a model."""
-    from evenhand.groups.rankings.analysis import measure_rankings
-    from evenhand.groups.rankings.recorded import RankingRoles
-
     gates = gating.read()
     config = SETTINGS.read(settings, seed=seed)
     with output.progress() as progress:
         progress("reading the rankings", 0.0)
         source = table.read(data)
-        roles = RankingRoles(rank, rank_by, query, relevance, protected, source.schema)
+        roles = groups.RankingRoles(rank, rank_by, query, relevance, protected, source.schema)
         rankings = roles.read(source.frame, location=source.name)
         for gate in gates:
             gate.check_attributes(rankings.people.schema.names)
-        result = measure_rankings(rankings, config, data_name=source.name, progress=progress)
+        result = groups.measure_rankings(rankings, config, data_name=source.name, progress=progress)
     output.publish(result)
     gating.leave(result, gates, data)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand import auditing, view
 from evenhand.cli.options import OutputOptions, choose_folder
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing.result import AuditResult
     from evenhand.groups.rankings.result import RankingResult
 
 WeightOption = Annotated[
@@ -54,10 +54,8 @@ class ReportOptions(OutputOptions):
         super().check()
         choose_folder(self.out, self.json, "evenhand-report")
 
-    def publish(self, result: AuditResult | RankingResult) -> None:
+    def publish(self, result: auditing.AuditResult | RankingResult) -> None:
         """Write the report and the JSON, and show the result."""
-        from evenhand import view
-
         folder = self.folder
         self.finish(result, written=() if folder is None else view.write_report(result, folder))
 

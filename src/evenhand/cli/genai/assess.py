@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evenhand import genai, view
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import PageOptions, TrustFunctionsOption
 from evenhand.core.text import split_lines
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
     from evenhand.core.typing import Progress
     from evenhand.genai.assessment.prompts import PromptBias
-    from evenhand.genai.assessment.result import GenaiAssessment
-    from evenhand.genai.config import AssessmentConfig
-    from evenhand.genai.spec.specification import GenerationConfig
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class LiveOptions(PromptOptions):
                 raise OptionError(f"--{option} requires {needed}", location=f"--{option}")
 
 
-SETTINGS: ConfigOptions[AssessmentConfig] = ConfigOptions(
+SETTINGS: ConfigOptions[genai.AssessmentConfig] = ConfigOptions(
     "evenhand.genai:AssessmentConfig", ("ways", "inherent", "bar", "error", "repetitions", "confidence")
 )
 
@@ -126,8 +124,6 @@ def assess(
     trust: TrustFunctionsOption = False,
 ) -> None:
     """Assess whether a generator shows every value regularly."""
-    from evenhand import view
-
     terms = SETTINGS.read(settings)
     prompts, html = live.read(), output.html
     if config is None:
@@ -162,18 +158,15 @@ def assess(
     output.finish(result, document, outputs, interrupted=result.interrupted)
 
 
-def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentConfig) -> GenaiAssessment:
+def _assess_table(sequence: Path, columns: ColumnOptions, settings: genai.AssessmentConfig) -> genai.GenaiAssessment:
     """Assess a table without a configuration."""
-    from evenhand.genai.assessment.assess import assess_sequences
-    from evenhand.genai.assessment.sequences import read_sequences
-
     groups = list(dict.fromkeys(columns.group_column or ()))
     if not groups:
         raise OptionError("expected a column of labels, got none", hint="name at least one: --group-column NAME")
     conditions = dict(split_pair(text, "--condition-column") for text in columns.condition_column or ())
     column, _, only = (columns.sequence_column or "").partition("=")
     values = dict(split_pair(text, "--values") for text in columns.values or ())
-    sequences = read_sequences(
+    sequences = genai.read_sequences(
         sequence,
         groups,
         conditions=conditions | ({column: only} if only else {}),
@@ -181,7 +174,7 @@ def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentCo
         sequence_column=column or None,
         image_column=columns.image_column,
     )
-    return assess_sequences(
+    return genai.assess_sequences(
         sequences,
         repeated=_parse_group_deadlines(columns.repeated or (), groups),
         ways=settings.ways,
@@ -196,16 +189,15 @@ class _ConfiguredAssessment:
     """Assessment of a table or of new items, as configured."""
 
     config: Path
-    settings: AssessmentConfig
+    settings: genai.AssessmentConfig
     trust: bool
 
-    def assess_table(self, sequence: Path, columns: ColumnOptions) -> GenaiAssessment:
+    def assess_table(self, sequence: Path, columns: ColumnOptions) -> genai.GenaiAssessment:
         """Assess a table."""
         from evenhand.genai.assessment.evaluation import ItemColumns, evaluate_config, read_condition_sequences
         from evenhand.genai.assessment.prompts import answers_by_prompt
-        from evenhand.genai.spec.specification import GenerationConfig
 
-        configuration = GenerationConfig.read(self.config)
+        configuration = genai.GenerationConfig.read(self.config)
         names = {condition.name for condition in configuration.conditions}
         conditions = columns.condition_column or ()
         only = dict(split_pair(text, "--condition-column") for text in conditions if "=" in text)
@@ -236,15 +228,16 @@ class _ConfiguredAssessment:
             source=sequence.name,
         )
 
-    def _find_bias(self, configuration: GenerationConfig, answered: Mapping[str, Any], sequence: Path) -> PromptBias:
+    def _find_bias(
+        self, configuration: genai.GenerationConfig, answered: Mapping[str, Any], sequence: Path
+    ) -> PromptBias:
         """Find the prompts of a table that fix a value.
 
         Raises:
             OptionError: The table has no prompts.
         """
-        from evenhand import genai
         from evenhand.genai.assessment.evaluation import read_fixed_groups
-        from evenhand.genai.assessment.prompts import estimate_prompt_bias, judge_prompt_bias
+        from evenhand.genai.assessment.prompts import judge_prompt_bias
 
         if not answered:
             raise OptionError(
@@ -253,23 +246,21 @@ class _ConfiguredAssessment:
                 hint="add a column named prompt",
             )
         if self.settings.inherent == "estimated":
-            return estimate_prompt_bias(answered, configuration.values, terms=self.settings)
+            return genai.estimate_prompt_bias(answered, configuration.values, terms=self.settings)
         fixed = read_fixed_groups(sequence)
         if fixed is None:
             judge = genai.build_judge(configuration, trust=self.trust, folder=self.config.absolute().parent)
             fixed = {prompt: judge.fixed_groups(prompt) for prompt in answered}
         return judge_prompt_bias(answered, configuration.values, fixed, terms=self.settings)
 
-    def assess_live(self, prompts: list[str], requests: int, out: Path, progress: Progress) -> GenaiAssessment:
+    def assess_live(self, prompts: list[str], requests: int, out: Path, progress: Progress) -> genai.GenaiAssessment:
         """Generate items, and assess them."""
-        from evenhand.genai.assessment.live import assess_live
-        from evenhand.genai.pipeline import build_pipeline
-        from evenhand.genai.spec.specification import GenerationConfig
-
-        pipeline = build_pipeline(
-            GenerationConfig.read(self.config), trust=self.trust, folder=self.config.absolute().parent
+        pipeline = genai.build_pipeline(
+            genai.GenerationConfig.read(self.config), trust=self.trust, folder=self.config.absolute().parent
         )
-        return assess_live(pipeline, prompts, requests=requests, folder=out, config=self.settings, progress=progress)
+        return genai.assess_live(
+            pipeline, prompts, requests=requests, folder=out, config=self.settings, progress=progress
+        )
 
 
 def split_pair(text: str, option: str) -> tuple[str, str]:

@@ -6,18 +6,16 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from evenhand import genai
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.genai.assess import PromptOptions, parse_deadlines, split_pair, split_words
 from evenhand.cli.options import ConfigOption, OutputOptions, PageOptions, SeedOption, TrustFunctionsOption
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, OptionError
-
-if TYPE_CHECKING:
-    from evenhand.genai.config import ConfusionConfig
 
 VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
 """Exit code of each verdict of a check."""
@@ -34,9 +32,8 @@ def check(
     Exit codes: 0 feasible, 1 infeasible, 3 undecided.
     """
     from evenhand.genai.assessment.check import check_configuration
-    from evenhand.genai.spec.specification import GenerationConfig
 
-    result = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
+    result = check_configuration(genai.GenerationConfig.read(config), None if state is None else _read_counts(state))
     output.emit(json.dumps(result.to_dict()))
     output.show(partial(result.document, config.name))
     if not result.feasibility.feasible:
@@ -63,7 +60,7 @@ def _read_counts(state: Path) -> dict[str, dict[str, int]]:
         ) from None
 
 
-CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
+CONFUSION: ConfigOptions[genai.ConfusionConfig] = ConfigOptions(
     "evenhand.genai:ConfusionConfig",
     ("true", "said", "values", "conditions", "repeated", "tolerated", "confidence"),
     renamed={"conditions": "condition_column"},
@@ -81,9 +78,7 @@ def confusion(
     output: OutputOptions,
 ) -> None:
     """Measure the accuracy of a classifier on labelled items."""
-    from evenhand.genai.classifiers.confusion import measure_confusion
-
-    result = measure_confusion(sample, CONFUSION.read(settings))
+    result = genai.measure_confusion(sample, CONFUSION.read(settings))
     output.finish(result)
 
 
@@ -120,8 +115,6 @@ def generate(
     An interrupted run is resumed first.
     """
     from evenhand.genai.enforcement.generate import generate_items
-    from evenhand.genai.pipeline import build_pipeline
-    from evenhand.genai.spec.specification import GenerationConfig
 
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file, not a folder", location="--out")
@@ -130,7 +123,7 @@ def generate(
         hint = 'pass --prompts FILE with a prompt per line, or --prompt "a business leader"'
         raise OptionError("expected --prompts or --prompt, got none", hint=hint)
     count = prompting.requests or len(texts)
-    pipeline = build_pipeline(GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
+    pipeline = genai.build_pipeline(genai.GenerationConfig.read(config), trust=trust, folder=config.absolute().parent)
     with output.progress() as progress:
         generated = generate_items(
             pipeline,
@@ -165,12 +158,9 @@ def simulate(
     output: PageOptions,
 ) -> None:
     """Simulate requests under one or several policies."""
-    from evenhand.genai.simulation.simulate import simulate_requests
-    from evenhand.genai.spec.specification import GenerationConfig
-
-    read = GenerationConfig.read(config)
+    read = genai.GenerationConfig.read(config)
     with output.progress() as progress:
-        result = simulate_requests(
+        result = genai.simulate_requests(
             read, requests=requests, in_flight=in_flight, policies=policy or (), seed=seed, progress=progress
         )
     document = partial(result.document, config.name)
