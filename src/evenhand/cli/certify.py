@@ -60,11 +60,7 @@ class CertificateSource(DomainOptions):
     bands: list[str] | None = typer.Option(None, help="Scores that separate the bands: 0.3,0.6.")
 
     def question(self, people: DataSource | None) -> checker.AskedQuestion:
-        """Build the question.
-
-        Raises:
-            OptionError: The population requires data, or cannot be recorded in a certificate file.
-        """
+        """Build the question."""
         from evenhand.population.independent import product_of_marginals
         from evenhand.schema.people import encode
 
@@ -195,11 +191,7 @@ class PopulationOptions(DomainOptions):
     seed: SeedOption = 0
 
     def describe(self) -> tuple[Schema, People | None]:
-        """Return the schema and, if there are data, their people.
-
-        Raises:
-            OptionError: The domain is unknown.
-        """
+        """Return the schema and, if there are data, their people."""
         from evenhand.population.mixture import PopulationKind
         from evenhand.schema.people import encode
         from evenhand.schema.schema import read_schema
@@ -262,11 +254,7 @@ def certify(
 
 
 def parse_edges(options: Sequence[str]) -> tuple[float, ...]:
-    """Parse the scores that separate bands, such as ``0.3,0.6``.
-
-    Raises:
-        OptionError: A score is not a number.
-    """
+    """Parse the scores that separate bands, such as ``0.3,0.6``."""
     texts = [text.strip() for option in options for text in option.split(",")]
     try:
         return tuple(float(text) for text in texts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from evenhand import auditing, view
-from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_files, choose_folder, open_data
+from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_file, choose_folder, open_data
 from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, EvenhandError, OptionError
 
@@ -168,7 +168,7 @@ def _list_dossiers() -> None:
 
 def card(
     report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
-    save: Path | None = typer.Option(None, help="File for the card, instead of the terminal."),
+    save: Path | None = typer.Option(None, callback=check_file, help="File for the card, instead of the terminal."),
 ) -> None:
     """Write an audit as a section of a model card.
 
@@ -176,7 +176,6 @@ def card(
     """
     from evenhand.dossier.cards import write_card
 
-    check_files(save=save)
     text = write_card(auditing.read_audit(report))
     if save is None:
         typer.echo(text, nl=False)

@@ -98,9 +98,6 @@ class ConfigOptions(Generic[ConfigT]):
         Args:
             settings: Options of the command.
             others: Fields that do not come from these options; None if they are not set.
-
-        Raises:
-            OptionError: An option does not apply to this analysis, or a value is outside its range.
         """
         options = self.options()
         for option in settings:
@@ -144,11 +141,7 @@ class TitledCommand(TyperCommand):
         return super().get_params(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Parse the arguments.
-
-        Raises:
-            OptionError: An option that takes one value was given several times.
-        """
+        """Parse the arguments."""
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for parameter, times in Counter(order).items():
             if times > 1 and not parameter.multiple and not getattr(parameter, "is_flag", False):
@@ -170,8 +163,7 @@ class TitledCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the help of all parameters, in titled groups."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        parameters = self.get_params(ctx)
-        for parameter in parameters:
+        for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 groups.setdefault(_place(parameter)[0], []).append(record)

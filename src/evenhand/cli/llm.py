@@ -17,7 +17,7 @@ from evenhand.cli.options import (
     OutputOptions,
     PeopleOptions,
     TableOptions,
-    check_files,
+    check_file,
     require_agreement,
 )
 
@@ -44,19 +44,14 @@ class AskOptions:
     """Storage of answers, and agreement to calls."""
 
     resume: Path | None = typer.Option(
-        None, metavar="FILE", help="File that stores every answer; a later run resumes from it."
+        None, callback=check_file, metavar="FILE", help="File that stores every answer; a later run resumes from it."
     )
     yes: bool = typer.Option(False, "--yes", help="Agree to the forecast cost, without a --budget.")
-
-    def check(self) -> None:
-        """Refuse a file that cannot be written."""
-        check_files(resume=self.resume)
 
     def agree(self, config: llm.LanguageModelConfig, *forecasts: llm.LanguageModelForecast) -> None:
         """Ask for agreement to the forecast, unless an option states it.
 
         Raises:
-            OptionError: The command does not run at a terminal.
             typer.Abort: The person disagrees.
         """
         if self.yes or config.calls is not None or config.money is not None:

@@ -11,7 +11,7 @@ import typer
 
 from evenhand import mitigation, models, schema
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import DataArgument, DataOptions, ModelArgument, PageOptions, approve_queries, check_files
+from evenhand.cli.options import DataArgument, DataOptions, ModelArgument, PageOptions, approve_queries, check_file
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, EvenhandError, OptionError
 
@@ -46,7 +46,7 @@ def mitigate(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    save: Annotated[Path, typer.Option(help="File for the new model of the first method.")],
+    save: Annotated[Path, typer.Option(callback=check_file, help="File for the new model of the first method.")],
     test: TestOption = None,
 ) -> None:
     """Train fairer models, and compare them with the original."""
@@ -74,7 +74,7 @@ def alternatives(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    save: Annotated[Path, typer.Option(help="File for the chosen alternative.")],
+    save: Annotated[Path, typer.Option(callback=check_file, help="File for the chosen alternative.")],
     test: TestOption = None,
 ) -> None:
     """Search for less discriminatory alternatives."""
@@ -133,11 +133,7 @@ def _finish(
 def _read_people(
     model: str, data: str, test: str | None, people: DataOptions, progress: Progress
 ) -> tuple[models.Subject, schema.People | None, str]:
-    """Read MODEL, the people of DATA, and the test set with its name, if there is one.
-
-    Raises:
-        OptionError: The test set is DATA.
-    """
+    """Read MODEL, the people of DATA, and the test set with its name, if there is one."""
     if test is not None and (
         Path(test).samefile(data) if Path(test).exists() and Path(data).exists() else test == data
     ):
@@ -156,12 +152,7 @@ def _read_people(
 
 @contextmanager
 def _refusing_texts(model: str, config: mitigation.MitigationConfig, *, trust: bool) -> Iterator[None]:
-    """Explain errors whose cause is that the findings or the model concern texts.
-
-    Raises:
-        DataError: The findings or the model are about texts.
-        EvenhandError: Any other error, unchanged.
-    """
+    """Explain errors whose cause is that the findings or the model concern texts."""
     from evenhand.mitigation.findings import concern_texts
     from evenhand.models.blackbox.text_model import reads_texts
     from evenhand.models.load import OBJECT_LOADERS, load_stored_object
@@ -187,12 +178,7 @@ def _refusing_texts(model: str, config: mitigation.MitigationConfig, *, trust: b
 
 
 def _check_outputs(inputs: Sequence[str | Path | None], save: Path, output: PageOptions) -> None:
-    """Refuse to overwrite an input or to write a model in an unknown format, before any work is done.
-
-    Raises:
-        OptionError: An input would be lost, a folder does not exist, or the file has no extension.
-    """
-    check_files(save=save)
+    """Refuse to overwrite an input or to write a model in an unknown format, before any work is done."""
     # A network may be written with a schema, whose name is derived from that of the network.
     for model in (save, save.with_name(save.stem + ".schema.yaml")):
         _check_kept(inputs, {"--save": model, "--html": output.html, "--json": output.json})
@@ -203,11 +189,7 @@ def _check_outputs(inputs: Sequence[str | Path | None], save: Path, output: Page
 
 
 def _check_kept(inputs: Sequence[str | Path | None], outputs: Mapping[str, str | Path | None]) -> None:
-    """Refuse to overwrite an input.
-
-    Raises:
-        OptionError: An input would be lost.
-    """
+    """Refuse to overwrite an input."""
     files = [Path(path) for path in inputs if path is not None and Path(path).exists()]
     for option, name in outputs.items():
         path = Path(name) if name not in (None, "-") else None
@@ -216,12 +198,7 @@ def _check_kept(inputs: Sequence[str | Path | None], outputs: Mapping[str, str |
 
 
 def _check_methods(config: mitigation.MitigationConfig) -> None:
-    """Reject methods whose requirements are not met, before any work is done.
-
-    Raises:
-        OptionError: A method is unknown or requires findings, or no method has a strength.
-        MissingExtraError: A library that a method requires is not installed.
-    """
+    """Reject methods whose requirements are not met, before any work is done."""
     from evenhand.mitigation.methods.registry import FROM_FINDINGS, load_methods
     from evenhand.mitigation.training.recipes import RECIPES
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand import monitoring, view
-from evenhand.cli.options import ConfigOption, PageOptions, check_files
+from evenhand.cli.options import ConfigOption, PageOptions, check_file
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED, InterruptCounter
 from evenhand.core.text import format_count
@@ -41,11 +41,9 @@ class FollowOptions:
 
     follow: bool = typer.Option(False, "--follow", help="Wait for more lines, until interrupted.")
     stop: bool = typer.Option(False, "--stop", help="Stop at the first alarm.")
-    resume: Path | None = typer.Option(None, help="File that stores the state; a later run resumes from it.")
-
-    def check(self) -> None:
-        """Refuse a file that cannot be written."""
-        check_files(resume=self.resume)
+    resume: Path | None = typer.Option(
+        None, callback=check_file, help="File that stores the state; a later run resumes from it."
+    )
 
 
 class MonitorRun:
@@ -140,17 +138,12 @@ class MonitorRun:
         if self.streamed and not self.output.silent:
             for id in update.audits:
                 self._print({"audit": id})
-        for alarm in update.alarms:
-            self._tell(alarm)
+            for alarm in update.alarms:
+                self._print({"text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")})
         bias = describe_selection(self.monitor.selection.result())
         if bias and not self.selected and not self.output.quiet:
             typer.echo(f"note: {bias}", err=True)
         self.selected = bool(bias)
-
-    def _tell(self, alarm: monitoring.Alarm) -> None:
-        """Print an alarm."""
-        if self.streamed and not self.output.silent:
-            self._print({"text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")})
 
     def _post(self, *, last: bool = False) -> None:
         """Post new alarms. Failed posts are repeated later, or by the next run."""
@@ -212,11 +205,7 @@ class MonitorRun:
         )
 
     def finish(self, *, interrupted: bool) -> None:
-        """Write the result. Exit with 1 after an alarm, and with 3 if the monitor is not complete.
-
-        Raises:
-            DataError: There is no decision, or a file has unknown decisions or labels.
-        """
+        """Write the result. Exit with 1 after an alarm, and with 3 if the monitor is not complete."""
         if self.words and not self.streamed:
             hint = next(iter(self.words.values()))[0].error.hint
             raise DataError(f"unknown decisions or labels: {self._list_words()}", location=self.name, hint=hint)

@@ -73,59 +73,32 @@ def name_options(text: str, options: Collection[str] | None = None) -> str:
     return PARAMETER.sub(replace_parameter, text)
 
 
-TargetOption = Annotated[str | None, typer.Option(help="Column of the true label or number.")]
+def check_writable(path: Path, option: str) -> None:
+    """Refuse a file that cannot be written."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise OptionError(f"there is no folder {folder}", location=option, hint="create it first")
+    if path.is_dir():
+        raise OptionError(f"expected a file, got the folder {path}", location=option)
+
+
+def check_file(param: typer.CallbackParam, path: Any) -> Any:
+    """Callback of an option for a file to write, which is checked before any work is done."""
+    if path not in (None, "-"):
+        check_writable(Path(path), param.opts[0])
+    return path
+
+
 ProtectedOption = Annotated[list[str] | None, typer.Option(help="Protected attribute; may be repeated.")]
-FavourableOption = Annotated[
-    str | None,
-    typer.Option("--favourable", "--favorable", help="Favourable label. For numbers: higher or lower."),
-]
-KindOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Kind of decision: label, labels (each is compared), number, or grades such as 'low < medium < high'; by "
-        "default inferred from the column.",
-    ),
-]
 AcceptOption = Annotated[
     bool,
     typer.Option("--accept-proposals", help="Accept the proposals for columns that cannot be attributes as they are."),
 ]
-SchemaOption = Annotated[Path | None, typer.Option(help="Schema file (YAML); by default inferred from the data.")]
 IgnoreOption = Annotated[
     list[str] | None, typer.Option(help="Column that is not an attribute, e.g. an identifier; may be repeated.")
 ]
-TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
-]
-OutputKindOption = Annotated[
-    Literal["probability", "logit", "score"] | None,
-    typer.Option(
-        "--output",
-        metavar="KIND",
-        help="Kind of the model's output: probability, logit or score; by default inferred from its values.",
-    ),
-]
 SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
-JsonOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="File for the result as JSON; - is standard output.")
-]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", help="Print the explanations of all numbers, instead of at most 40 lines.")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
-SheetOption = Annotated[
-    str | None, typer.Option(help="Sheet of an Excel workbook; by default the only sheet with data.")
-]
 
-ShowPeopleOption = Annotated[
-    bool,
-    typer.Option(
-        "--show-people/--no-people",
-        help="Show and write records of real people, not only aggregates and synthetic profiles.",
-    ),
-]
-TableOption = Annotated[Path | None, typer.Option(help="File for all findings: .csv or .parquet.")]
-HtmlOption = Annotated[Path | None, typer.Option(help="File for the report as an HTML page.")]
 ModelArgument = Annotated[
     str,
     typer.Argument(
@@ -146,7 +119,7 @@ TrustFunctionsOption = Annotated[bool, typer.Option("--trust", help="Run the fun
 class TableOptions:
     """Options for reading DATA."""
 
-    sheet: SheetOption = None
+    sheet: str | None = typer.Option(None, help="Sheet of an Excel workbook; by default the only sheet with data.")
 
     def read_table(self, data: str, *, schema: Path | None = None, words: bool = False) -> DataSource:
         """Read DATA. A data set has its own schema.
@@ -155,9 +128,6 @@ class TableOptions:
             data: File, folder, pattern, DuckDB table or name of a data set.
             schema: Schema file.
             words: Whether every cell of a file is read as a word.
-
-        Raises:
-            EvenhandError: DATA does not exist, or cannot be read.
         """
         from evenhand.datasets.rows import is_text_table, names_rows
         from evenhand.datasets.tables import read_words
@@ -184,7 +154,7 @@ class TableOptions:
 class SourceOptions(TableOptions):
     """Options for reading DATA with a schema."""
 
-    schema: SchemaOption = None
+    schema: Path | None = typer.Option(None, help="Schema file (YAML); by default inferred from the data.")
 
     def read(self, data: str) -> DataSource:
         """Read DATA with its own schema, or that of ``--schema``."""
@@ -195,18 +165,31 @@ class SourceOptions(TableOptions):
 class ModelOptions(SourceOptions):
     """Options for reading DATA and a model."""
 
-    trust: TrustOption = False
-    output: OutputKindOption = None
+    trust: bool = typer.Option(
+        False, "--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects)."
+    )
+    output: Literal["probability", "logit", "score"] | None = typer.Option(
+        None,
+        "--output",
+        metavar="KIND",
+        help="Kind of the model's output: probability, logit or score; by default inferred from its values.",
+    )
 
 
 @dataclass(frozen=True)
 class RoleOptions:
     """Roles of the columns of DATA."""
 
-    target: TargetOption = None
+    target: str | None = typer.Option(None, help="Column of the true label or number.")
     protected: ProtectedOption = None
-    favourable: FavourableOption = None
-    kind: KindOption = None
+    favourable: str | None = typer.Option(
+        None, "--favourable", "--favorable", help="Favourable label. For numbers: higher or lower."
+    )
+    kind: str | None = typer.Option(
+        None,
+        help="Kind of decision: label, labels (each is compared), number, or grades such as 'low < medium < high'; by "
+        "default inferred from the column.",
+    )
 
     @property
     def outcome(self) -> OutcomeRole:
@@ -256,18 +239,18 @@ class DataOptions(RoleOptions, ModelOptions):
 class OutputOptions:
     """Output of a command."""
 
-    json: JsonOption = None
-    quiet: QuietOption = False
-    verbose: VerboseOption = False
+    json: str | None = typer.Option(
+        None, callback=check_file, metavar="FILE", help="File for the result as JSON; - is standard output."
+    )
+    quiet: bool = typer.Option(False, "--quiet", help="Print only errors.")
+    verbose: bool = typer.Option(
+        False, "--verbose", help="Print the explanations of all numbers, instead of at most 40 lines."
+    )
 
     @property
     def silent(self) -> bool:
         """Whether to print only JSON, or nothing."""
         return self.quiet or self.json == "-"
-
-    def check(self) -> None:
-        """Refuse files that cannot be written. It is called before the command does any work."""
-        check_files(json=None if self.json in (None, "-") else Path(str(self.json)))
 
     def progress(self) -> AbstractContextManager[Progress]:
         """Show progress at a terminal, unless the output is silent."""
@@ -318,12 +301,7 @@ class OutputOptions:
 class PageOptions(OutputOptions):
     """Output of a command, with an HTML page."""
 
-    html: HtmlOption = None
-
-    def check(self) -> None:
-        """Refuse files that cannot be written."""
-        super().check()
-        check_files(html=self.html)
+    html: Path | None = typer.Option(None, callback=check_file, help="File for the report as an HTML page.")
 
     def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
         """Write the page."""
@@ -341,14 +319,12 @@ class PageOptions(OutputOptions):
 class FindingsOptions(PageOptions):
     """Output of a command, with an HTML page and a table."""
 
-    table: TableOption = None
+    table: Path | None = typer.Option(None, callback=check_file, help="File for all findings: .csv or .parquet.")
 
     def check(self) -> None:
-        """Refuse files that cannot be written."""
+        """Refuse a table in an unknown format. It is called before the command does any work."""
         from evenhand.individual.search.save import check_table
 
-        super().check()
-        check_files(table=self.table)
         if self.table is not None:
             check_table(self.table)
 
@@ -365,14 +341,14 @@ class FindingsOptions(PageOptions):
 class PeopleOptions:
     """Whether records of real people are shown."""
 
-    show_people: ShowPeopleOption = False
+    show_people: bool = typer.Option(
+        False,
+        "--show-people/--no-people",
+        help="Show and write records of real people, not only aggregates and synthetic profiles.",
+    )
 
     def require_shown(self, **files: object) -> None:
-        """Refuse files of rows of the data, by option, unless people are shown.
-
-        Raises:
-            OptionError: There is such a file.
-        """
+        """Refuse files of rows of the data, by option, unless people are shown."""
         for name, path in files.items():
             if path is not None and not self.show_people:
                 raise OptionError(
@@ -403,11 +379,7 @@ class DataSource:
     untyped: bool = False
 
     def require(self, *columns: str) -> None:
-        """Refuse a column that does not exist.
-
-        Raises:
-            DataError: A column does not exist.
-        """
+        """Refuse a column that does not exist."""
         for name in columns:
             if name not in self.frame.columns:
                 names = ", ".join(map(str, self.frame.columns))
@@ -428,9 +400,6 @@ def open_data(data: str, *, schema: Path | None) -> DataSource | None:
 
     Returns:
         The table; None if it is small enough for memory, or a data set's name.
-
-    Raises:
-        EvenhandError: It cannot be opened.
     """
     from evenhand.datasets.rows import names_rows
     from evenhand.schema.schema import read_schema
@@ -460,26 +429,8 @@ class TextOptions:
         return [*(people.protected or ()), *files] or None
 
 
-def check_files(**files: Path | None) -> None:
-    """Refuse files that cannot be written, by option, before any work is done.
-
-    Raises:
-        OptionError: The folder of a file does not exist, or the file is a folder.
-    """
-    for name, path in files.items():
-        if path is not None and not path.absolute().parent.is_dir():
-            folder = path.absolute().parent
-            raise OptionError(f"there is no folder {folder}", location=flag(name), hint="create it first")
-        if path is not None and path.is_dir():
-            raise OptionError(f"expected a file, got the folder {path}", location=flag(name))
-
-
 def choose_folder(out: Path | None, json: str | None, default: str) -> Path | None:
-    """Return the folder of the files of a command. By default none if JSON is written.
-
-    Raises:
-        OptionError: It is a file.
-    """
+    """Return the folder of the files of a command. By default none if JSON is written."""
     folder = out if out is not None else None if json is not None else Path(default)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
@@ -487,11 +438,7 @@ def choose_folder(out: Path | None, json: str | None, default: str) -> Path | No
 
 
 def save_text(path: Path, text: str, option: str) -> None:
-    """Write a text file.
-
-    Raises:
-        OptionError: It cannot be written.
-    """
+    """Write a text file."""
     try:
         write_atomically(path, text)
     except OSError as error:
@@ -516,7 +463,6 @@ def approve_queries(
         hint: Instruction if the command does not run at a terminal.
 
     Raises:
-        OptionError: The command does not run at a terminal.
         typer.Abort: The person disagrees.
     """
     if budget is not None or model is None or not re.match(r"https?://", model, re.IGNORECASE):
@@ -535,7 +481,6 @@ def require_agreement(message: str, hint: str) -> None:
         hint: Instruction if the command does not run at a terminal.
 
     Raises:
-        OptionError: The command does not run at a terminal.
         typer.Abort: The person disagrees.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -18,7 +18,7 @@ from evenhand.cli.options import (
     PeopleOptions,
     TextOptions,
     approve_queries,
-    check_files,
+    check_file,
 )
 from evenhand.errors import LimitError, OptionError
 
@@ -49,7 +49,9 @@ def search(
     output: FindingsOptions,
     rows: PeopleOptions,
     texts: TextOptions,
-    save_tests: Path | None = typer.Option(None, help="File for pytest tests that query a new model."),
+    save_tests: Path | None = typer.Option(
+        None, callback=check_file, help="File for pytest tests that query a new model."
+    ),
 ) -> None:
     """Search for decisions that depend on protected attributes.
 
@@ -59,7 +61,6 @@ def search(
     from evenhand.individual.search.analysis import forecast_queries
     from evenhand.individual.search.methods.choice import METHODS
 
-    check_files(save_tests=save_tests)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"expected a Python file, got {save_tests}", location="--save-tests", hint="name it test_....py"

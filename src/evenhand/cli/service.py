@@ -53,11 +53,7 @@ def serve(
 
 @contextmanager
 def _require_extra(purpose: str) -> Iterator[None]:
-    """Explain that a library of the service is not installed.
-
-    Raises:
-        MissingExtraError: An import failed.
-    """
+    """Explain that a library of the service is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand import models, shields
-from evenhand.cli.options import ConfigOption, DataOptions, OutputOptions, PageOptions, check_files
+from evenhand.cli.options import ConfigOption, DataOptions, OutputOptions, PageOptions, check_file
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 def _read_arrivals(
     plan: shields.ShieldPlan, people: DataOptions, model: str, data: str, progress: Progress
 ) -> ArrivalSource:
-    """Read the people of DATA, with their groups in the plan and the recommendations of the model.
-
-    Raises:
-        OptionError: There is not exactly one protected attribute.
-    """
+    """Read the people of DATA, with their groups in the plan and the recommendations of the model."""
     if people.protected is None or len(people.protected) != 1:
         raise OptionError(
             f"expected the attribute whose values are the groups, got {', '.join(people.protected or ()) or 'none'}",
@@ -102,14 +98,13 @@ PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy fil
 
 def synthesize(
     config: ConfigOption,
-    save: Path | None = typer.Option(None, help="File for the policy."),
+    save: Path | None = typer.Option(None, callback=check_file, help="File for the policy."),
     *,
     output: OutputOptions,
 ) -> None:
     """Synthesize the cheapest shield that never fails."""
     from evenhand.shields.simulation.wording import policy_document
 
-    check_files(save=save)
     plan = shields.read_plan(config)
     with output.progress() as progress:
         try:

@@ -119,11 +119,7 @@ def _search_texts(
 
 
 def _parse_rules(condition: str) -> dict[str, str]:
-    """Parse ``gender == women and religion == Muslims`` to the group of each category.
-
-    Raises:
-        OptionError: The text has another form.
-    """
+    """Parse ``gender == women and religion == Muslims`` to the group of each category."""
     from evenhand.core.expressions import Comparison, Logic, parse_expression
 
     parsed = parse_expression(condition, location="--judge")

@@ -23,12 +23,7 @@ WorkersOption = Annotated[
 
 @contextmanager
 def open_workers(workers: str | None) -> Iterator[int | None]:
-    """Yield the number of workers for ``workers=``; on a Dask cluster, with its joblib backend.
-
-    Raises:
-        OptionError: It is neither a number nor the address of a Dask scheduler, or the scheduler does not answer.
-        MissingExtraError: Dask is not installed.
-    """
+    """Yield the number of workers for ``workers=``; on a Dask cluster, with its joblib backend."""
     if workers is None or re.fullmatch(r"-?\d+", workers):
         yield None if workers is None else int(workers)
         return

@@ -10,7 +10,7 @@ import typer
 from evenhand import auditing
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import PageOptions, check_files
+from evenhand.cli.options import PageOptions, check_file
 from evenhand.core.files import write_atomically
 
 SETTINGS: ConfigOptions[auditing.CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", ("confidence",))
@@ -22,7 +22,9 @@ def compare(
     gating: GateOptions,
     before: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
     after: Annotated[str, typer.Argument(help="report.json of another audit, or its folder.")],
-    markdown: Path | None = typer.Option(None, help="Write the comparison as Markdown, for a pull request."),
+    markdown: Path | None = typer.Option(
+        None, callback=check_file, help="Write the comparison as Markdown, for a pull request."
+    ),
 ) -> None:
     """Compare two audits, of two models, releases or periods.
 
@@ -30,7 +32,6 @@ def compare(
     """
     from evenhand.auditing.comparison import own_metrics
 
-    check_files(markdown=markdown)
     config = SETTINGS.read(settings)
     audits = [auditing.read_audit(path) for path in (before, after)]
     own = {name for audit in audits for name in own_metrics(audit)}

@@ -10,10 +10,7 @@ import typer
 from evenhand import auditing, groups, schema
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import (
-    MembershipOption,
-    MetricOption,
     ReportOptions,
-    WeightOption,
     read_membership,
 )
 from evenhand.cli.factory import ConfigOptions, Settings
@@ -54,8 +51,12 @@ class DecisionOptions(RoleOptions, SourceOptions):
         False, "--low-is-good", help="Low scores are favourable, as for risks: scores up to --threshold are selected."
     )
     accept_proposals: AcceptOption = False
-    weight: WeightOption = None
-    membership: MembershipOption = None
+    weight: str | None = typer.Option(None, help="Column of sample weights, for numbers of groups and subgroups.")
+    membership: list[str] | None = typer.Option(
+        None,
+        metavar="NAME=GROUP:COLUMN,...",
+        help="Columns of group probabilities, e.g. race=white:p_white,black:p_black; may be repeated.",
+    )
 
     @property
     def roles(self) -> groups.DecisionRoles:
@@ -99,7 +100,12 @@ def audit_decisions(
     columns: DecisionOptions,
     output: ReportOptions,
     gating: GateOptions,
-    metric: MetricOption = None,
+    metric: list[str] | None = typer.Option(
+        None,
+        metavar="NAME=MODULE:FUNCTION",
+        help="Custom metric: function of y_true and y_pred (or y_score), e.g. cost=mymodule:cost. The module is "
+        "imported. May be repeated.",
+    ),
 ) -> None:
     """Audit recorded decisions, without a model."""
     from evenhand.groups.custom import read_metrics

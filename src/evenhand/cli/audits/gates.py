@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from evenhand import auditing, view
-from evenhand.cli.options import check_files
+from evenhand.cli.options import check_writable
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import OptionError
@@ -49,9 +49,6 @@ class GateOptions:
 
         Args:
             metrics: Names of custom metrics.
-
-        Raises:
-            OptionError: A condition is invalid, a report is requested without conditions, or its format is unknown.
         """
         files = [path for path in self.gate_report or () if path != GITHUB]
         for path in files:
@@ -59,7 +56,7 @@ class GateOptions:
                 raise OptionError(
                     f"expected a file that ends in .sarif or .xml, or github, got {path}", location="--gate-report"
                 )
-            check_files(gate_report=path)
+            check_writable(path, "--gate-report")
         if files and not self.fail_on:
             raise OptionError(
                 "expected conditions, got none", location="--gate-report", hint="add --fail-on, e.g. 'flip_rate > 0.01'"

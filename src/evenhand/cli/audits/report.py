@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,25 +15,6 @@ from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.groups.rankings.result import RankingResult
-
-WeightOption = Annotated[
-    str | None, typer.Option(help="Column of sample weights, for numbers of groups and subgroups.")
-]
-MembershipOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=GROUP:COLUMN,...",
-        help="Columns of group probabilities, e.g. race=white:p_white,black:p_black; may be repeated.",
-    ),
-]
-MetricOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=MODULE:FUNCTION",
-        help="Custom metric: function of y_true and y_pred (or y_score), e.g. cost=mymodule:cost. The module is "
-        "imported. May be repeated.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -51,7 +32,6 @@ class ReportOptions(OutputOptions):
 
     def check(self) -> None:
         """Refuse outputs that cannot be written."""
-        super().check()
         choose_folder(self.out, self.json, "evenhand-report")
 
     def publish(self, result: auditing.AuditResult | RankingResult) -> None:
@@ -61,11 +41,7 @@ class ReportOptions(OutputOptions):
 
 
 def read_membership(texts: Sequence[str] | None) -> dict[str, dict[str, str]]:
-    """Parse texts such as ``race=white:p_white,black:p_black`` to the column of each group, by attribute.
-
-    Raises:
-        OptionError: A text has another form, or repeats an attribute.
-    """
+    """Parse texts such as ``race=white:p_white,black:p_black`` to the column of each group, by attribute."""
     memberships: dict[str, dict[str, str]] = {}
     for text in texts or ():
         name, _, listed = text.partition("=")

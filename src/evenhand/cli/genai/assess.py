@@ -63,11 +63,7 @@ class PromptOptions:
     )
 
     def read(self) -> list[str]:
-        """Collect the prompts of both options, without empty lines.
-
-        Raises:
-            OptionError: The file cannot be read, or an option has no prompt.
-        """
+        """Collect the prompts of both options, without empty lines."""
         path = self.prompts
         try:
             text = "" if path is None else sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
@@ -94,11 +90,7 @@ class LiveOptions(PromptOptions):
     out: Path | None = typer.Option(None, help="Folder of the items; the same command continues an interrupted run.")
 
     def refuse(self, needed: str, prompts: list[str], **others: object) -> None:
-        """Refuse options of new items.
-
-        Raises:
-            OptionError: An option is set.
-        """
+        """Refuse options of new items."""
         options = {"prompt": prompts, "out": self.out, "requests": self.requests, **others}
         for option, value in options.items():
             if value:
@@ -231,11 +223,7 @@ class _ConfiguredAssessment:
     def _find_bias(
         self, configuration: genai.GenerationConfig, answered: Mapping[str, Any], sequence: Path
     ) -> PromptBias:
-        """Find the prompts of a table that fix a value.
-
-        Raises:
-            OptionError: The table has no prompts.
-        """
+        """Find the prompts of a table that fix a value."""
         from evenhand.genai.assessment.evaluation import read_fixed_groups
         from evenhand.genai.assessment.prompts import judge_prompt_bias
 
@@ -264,11 +252,7 @@ class _ConfiguredAssessment:
 
 
 def split_pair(text: str, option: str) -> tuple[str, str]:
-    """Return both sides of ``NAME=VALUE``.
-
-    Raises:
-        OptionError: The text has another form.
-    """
+    """Return both sides of ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not (equals and name and value):
         raise OptionError(f"expected NAME=VALUE, got {text!r}", location=option)
@@ -281,11 +265,7 @@ def split_words(text: str) -> list[str]:
 
 
 def parse_deadlines(text: str) -> int | tuple[int, ...]:
-    """Parse one deadline for all values, or one for each: ``6``, or ``5,6,6,9``.
-
-    Raises:
-        OptionError: The text has another form.
-    """
+    """Parse one deadline for all values, or one for each: ``6``, or ``5,6,6,9``."""
     try:
         numbers = tuple(int(number) for number in text.split(","))
     except ValueError:
