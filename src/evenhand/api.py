@@ -17,9 +17,11 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
+from evenhand import auditing, certification, genai, llm, mitigation, models, shields, subgroups, view
 from evenhand.core.text import suggest_name
 from evenhand.core.typing import ignore_progress
 from evenhand.errors import OptionError
+from evenhand.schema.table import check_type, list_names
 
 if TYPE_CHECKING:
     from evenhand.auditing.changes import AuditComparison
@@ -303,8 +305,6 @@ def _verb(settings_type: type) -> Callable[[VerbT], VerbT]:
                 raise OptionError(f"{function.__name__}: {error}", hint=hint) from None
             if not progress and (progress is not None or "IPython" not in sys.modules):
                 return function(*arguments, progress=ignore_progress, **settings)
-            from evenhand import view
-
             with view.follow_progress(progress) as record_progress:
                 return function(*arguments, progress=record_progress, **settings)
 
@@ -363,9 +363,6 @@ def audit(
         >>> [round(certificate.certified, 2) for certificate in result.certificates]
         [0.81]
     """
-    from evenhand import auditing
-    from evenhand.schema.table import check_type
-
     options: dict[str, Any] = {**settings}
     check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
     subject = _read_subject(model, data, y, target, protected, options, weights=sample_weight)
@@ -458,16 +455,13 @@ def audit_predictions(
         >>> result.groups.breakdowns[0].gap("demographic_parity_ratio").value.value
         0.4
     """
-    from evenhand import auditing
     from evenhand.groups.roles import table_of_decisions
-    from evenhand.schema.table import check_type
 
     options: dict[str, Any] = {**settings}
     check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
-    _take_outcome(options)
-    roles = _take(options, "favourable", "unfavourable", "favourable_target", "schema", "accept_proposals", "outcome")
+    roles = _take_roles(options, "unfavourable", "favourable_target", "schema", "accept_proposals")
     if "data" in options:
         roles["data"] = _read_data(options.pop("data"), options, large=True)
     frame, columns = table_of_decisions(
@@ -485,12 +479,7 @@ def audit_predictions(
 
 
 def _name_arrays(arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Combine positional and named arguments into true labels, decisions and sensitive features.
-
-    Raises:
-        OptionError: There are more than three positional arguments, an argument is passed twice, or the sensitive
-            features are missing.
-    """
+    """Combine positional and named arguments into true labels, decisions and sensitive features."""
     if len(arrays) > 3:
         raise OptionError(
             f"expected at most 3 positional arguments, got {len(arrays)}",
@@ -597,9 +586,6 @@ def compare(
         >>> round(line.change.value, 2), line.pairing, line.verdict
         (-0.24, 'paired', 'better')
     """
-    from evenhand import auditing
-    from evenhand.schema.table import check_type
-
     cast("Progress", settings["progress"])("comparing", 0.0)
     pair = []
     for name, source in (("before", before), ("after", after)):
@@ -650,7 +636,6 @@ def certify(
         >>> round(certificate.certified, 2), round(certificate.falsified, 2), round(certificate.undecided, 2)
         (0.8, 0.2, 0.0)
     """
-    from evenhand import certification, models
     from evenhand.population.mixture import PopulationKind, choose_population
     from evenhand.schema.people import change_target
 
@@ -661,8 +646,7 @@ def certify(
     if data is None and schema is not None and population == "uniform":
         if y is not None:
             raise OptionError("expected data if `y=` is passed, got none", hint="pass the data, or leave `y=` out")
-        _take_outcome(options)
-        schema = change_target(options.pop("schema"), target, **_take(options, "favourable", "outcome"))
+        schema = change_target(options.pop("schema"), target, **_take_roles(options))
         schema = schema.with_protected(protected) if protected else schema
         name, trust, output = (options.pop(name, None) for name in ("model_name", "trust", "output"))
         network = models.load_white_box(model, schema, trust=bool(trust), name=name, output=output)
@@ -759,8 +743,6 @@ def find_subgroups(
         >>> evenhand.subgroups.describe_rules(result.findings[0].rules)
         'age 39 or less, sex F'
     """
-    from evenhand import subgroups
-
     options: dict[str, Any] = {**settings}
     subject = _read_subject(model, data, y, target, protected, options, varied=False, weights=sample_weight)
     subject.ledger.budget = options.get("budget")
@@ -810,8 +792,6 @@ def mitigate(
         >>> [(candidate.method, candidate.control) for candidate in mitigation.candidates]
         [('retrain', False), ('refit', True)]
     """
-    from evenhand import mitigation
-
     options: dict[str, Any] = {**settings}
     subject = _read_subject(model, data, y, target, protected, options)
     subject.ledger.budget = options.get("budget")
@@ -849,9 +829,6 @@ def synthesize_shield(
         >>> shield.decide("a", 1).decision
         1
     """
-    from evenhand import shields
-    from evenhand.schema.table import check_type
-
     check_type("config", config, Mapping | str | Path, "a mapping or a file")
     entries: dict[str, Any] = {**settings}
     progress = entries.pop("progress")
@@ -887,9 +864,7 @@ def audit_language_model(
         >>> result.usage.calls
         32
     """
-    from evenhand import llm
     from evenhand.llm.file import ScreeningFile
-    from evenhand.schema.table import check_type
 
     check_type("model", model, Mapping | ScreeningFile | str | Path, "a file or a mapping of its entries")
     options: dict[str, Any] = {**settings}
@@ -934,9 +909,6 @@ def assess_generator(
         >>> [(value.value, value.longest_wait, value.missed) for value in assessment.sequences[0].groups[0].values]
         [('female', 4, (4,)), ('male', 2, ())]
     """
-    from evenhand import genai
-    from evenhand.schema.table import list_names
-
     options: dict[str, Any] = {**settings}
     options.pop("progress")("assessing", 0.0)
     sequences = genai.read_sequences(
@@ -953,24 +925,20 @@ def _take(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
-def _take_outcome(options: dict[str, Any]) -> None:
-    """Combine the options about the target to its role, ``outcome``, and rename ``favorable`` to ``favourable``."""
+def _take_roles(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Remove the options about the target and others by name, and return them, with the role of the target."""
     from evenhand.schema.outcome import OutcomeRole
 
+    roles = _take(options, "favourable", *names)
     if "favorable" in options:
-        options["favourable"] = options.pop("favorable")
-    if role := _take(options, "kind", "order", "unit"):
-        options["outcome"] = OutcomeRole(**role)
+        roles["favourable"] = options.pop("favorable")
+    if outcome := _take(options, "kind", "order", "unit"):
+        roles["outcome"] = OutcomeRole(**outcome)
+    return roles
 
 
 def _select_shown(result: ResultT, show_people: bool) -> ResultT:
-    """Remove records of real people from the result, unless ``show_people`` is True.
-
-    Raises:
-        OptionError: ``show_people`` is not a Boolean.
-    """
-    from evenhand.schema.table import check_type
-
+    """Remove records of real people from the result, unless ``show_people`` is True."""
     check_type("show_people", show_people, bool, "True or False")
     return result if show_people else result.hide_people()
 
@@ -1018,7 +986,6 @@ def _read_subject(
     from evenhand.models.subject import Subject
     from evenhand.schema.arrays import check_index
     from evenhand.schema.people import ColumnRoles, add_sample_columns
-    from evenhand.schema.table import check_type
 
     check_type("budget", options.get("budget"), Integral, "a whole number")
     membership = options.pop("membership", None)
@@ -1028,8 +995,7 @@ def _read_subject(
     if weights is not None or membership is not None:
         check_index(data=data, y=y, sample_weight=weights, membership=membership)
         data, sample = add_sample_columns(data, weights, membership=membership)
-    _take_outcome(options)
-    about = _take(options, "favourable", "unfavourable", "ignore", "schema", "accept_proposals", "outcome")
+    about = _take_roles(options, "unfavourable", "ignore", "schema", "accept_proposals")
     roles = ColumnRoles(target=target, protected=protected, y=y, sample=sample, **about)
     people = replace(roles.read(data, varied=varied), untyped=untyped)
     names = _take(options, "data_name", "model_name", "trust", "output")

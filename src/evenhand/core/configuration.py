@@ -53,20 +53,8 @@ def read_configuration(
 def _parse_yaml(text: str, path: Path) -> Any:
     import yaml
 
-    class Loader(yaml_loader()):  # type: ignore[misc]  # a class made by a function
-        """Loader that rejects duplicate entries."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            names = set()
-            for key, _ in node.value:
-                name = str(key.value)
-                if name in names:
-                    raise yaml.MarkedYAMLError(problem=f"duplicate entry {name!r}", problem_mark=key.start_mark)
-                names.add(name)
-            return super().construct_mapping(node, deep)
-
     try:
-        return yaml.load(text, Loader=Loader)
+        return yaml.load(text, Loader=yaml_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         location = f"{path}, line {mark.line + 1}" if mark is not None else str(path)
@@ -75,7 +63,7 @@ def _parse_yaml(text: str, path: Path) -> Any:
 
 
 def yaml_loader() -> Any:
-    """Build a loader for YAML 1.2, in which ``no``, ``on`` and ``2020-01-01`` are strings."""
+    """Build a loader for YAML 1.2, in which ``no``, ``on`` and ``2020-01-01`` are strings. It rejects duplicates."""
     import yaml
 
     # PyYAML follows YAML 1.1, in which `no` and `on` are Booleans, and 2020-01-01 is a date.
@@ -86,6 +74,15 @@ def yaml_loader() -> Any:
         yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute
             letter: [pair for pair in pairs if pair[0] not in removed] for letter, pairs in resolvers.items()
         }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names = set()
+            for key, _ in node.value:
+                name = str(key.value)
+                if name in names:
+                    raise yaml.MarkedYAMLError(problem=f"duplicate entry {name!r}", problem_mark=key.start_mark)
+                names.add(name)
+            return super().construct_mapping(node, deep)
 
     Loader.add_implicit_resolver(
         "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")

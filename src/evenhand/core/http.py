@@ -279,11 +279,7 @@ _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] =
 
 
 def _loop_session() -> aiohttp.ClientSession:
-    """Return the session of the running event loop.
-
-    Raises:
-        MissingExtraError: aiohttp is not installed.
-    """
+    """Return the session of the running event loop."""
     import asyncio  # only where an event loop runs
 
     try:

@@ -77,11 +77,7 @@ def _open_pool(workers: int, **backend: Any) -> Any:
 
 
 def _run_part(version: str, call: Callable[[P], R], number: int, part: P) -> tuple[int, R]:
-    """Run a call in a worker.
-
-    Raises:
-        OptionError: The worker has another version of Evenhand, whose results may differ.
-    """
+    """Run a call in a worker."""
     if version != evenhand.__version__:
         raise OptionError(
             f"expected Evenhand {version} on all workers, got {evenhand.__version__}",
