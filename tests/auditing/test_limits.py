@@ -169,10 +169,7 @@ FIELDS = {
 
 @pytest.mark.parametrize(
     ("subject", "limit"),
-    [
-        *((label_subject, limit) for limit in (1, 10, 100)),
-        *((network_subject, limit) for limit in (3, 30, 300)),
-    ],
+    [*((label_subject, limit) for limit in (1, 10, 100)), *((network_subject, limit) for limit in (3, 30, 300))],
 )
 def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
     subject: Callable[[], Subject], limit: float, monkeypatch: pytest.MonkeyPatch

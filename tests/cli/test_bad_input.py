@@ -73,18 +73,9 @@ def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
     [
         (["audit"], ["requires MODEL and DATA"]),
         (["audit", "{model}", "{data}"], ["true labels", "--target"]),
-        (
-            ["audit", "{model}", "{data}", "--target", "hired"],
-            ["at least one protected", "--protected"],
-        ),
-        (
-            ["audit", "{model}", "{data}", "--target", "wage", "--protected", "sex"],
-            ["as --target, got 'wage'"],
-        ),
-        (
-            ["audit", "{model}", "{data}", "--target", "hired", "--protected", "race"],
-            ["got 'race'"],
-        ),
+        (["audit", "{model}", "{data}", "--target", "hired"], ["at least one protected", "--protected"]),
+        (["audit", "{model}", "{data}", "--target", "wage", "--protected", "sex"], ["as --target, got 'wage'"]),
+        (["audit", "{model}", "{data}", "--target", "hired", "--protected", "race"], ["got 'race'"]),
         (["audit", "{model}", "absent.csv", "--schema", "{schema}"], ["no file 'absent.csv'", "adult"]),
         (["audit", "absent.npz", "{data}", "--schema", "{schema}"], ["absent.npz"]),
         (["audit", "{data}", "{data}", "--schema", "{schema}"], [".csv"]),

@@ -179,10 +179,7 @@ def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
         (["{table}", "--group-column", "age", "--prompt", "x"], "--prompt requires --config"),
         (["{table}", "--group-column", "age", "--inherent", "judged"], "--inherent requires --config"),
         (["--config", "{config}", "{table}", "--repeated", "4"], "deadlines and values are part of the configuration"),
-        (
-            ["--config", "{config}", "{table}", "--inherent", "guessed"],
-            "--inherent: expected one of: judged",
-        ),
+        (["--config", "{config}", "{table}", "--inherent", "guessed"], "--inherent: expected one of: judged"),
         (
             ["--config", "{config}", "--prompt", "x", "--out", "{out}", "--group-column", "a=b"],
             "columns require SEQUENCE",

@@ -98,11 +98,7 @@ def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
         (("--fail-on", "llm.gapp > 1"), 2, "there is no number called 'llm.gapp'"),
         (("--yes", "--fail-on", "llm.better > 0"), 2, "known: llm.gap, llm.gap_here"),
         (("--yes", "--fail-on", "flip_rate > 0"), 2, "known: llm.gap, llm.gap_here"),
-        (
-            ("--yes", "--fail-on", "llm.gap['white man against green man'] > 0"),
-            2,
-            "known: white man against black man",
-        ),
+        (("--yes", "--fail-on", "llm.gap['white man against green man'] > 0"), 2, "known: white man against black man"),
         (("--yes", "--scenario", "job"), 2, "--scenario"),
         (("--budget", 60), 2, "--budget: expected at least 120 calls"),
         (("--yes", "--at-once", 100), 2, "plan.at_once: expected a whole number between 1 and 64, got 100"),

@@ -92,15 +92,3 @@ def test_bad_options(evenhand, comments, arguments, complaint):
     assert ran.err.startswith("error: ")
     assert complaint in ran.err
     assert sorted(path.name for path in comments.iterdir() if path.name != "__pycache__") == before
-
-
-def test_terms_need_a_column_of_texts(evenhand, comments):
-    ran = evenhand("subgroups", "ruder:model", "comments.csv", "--terms", "jobs.yaml")
-    assert ran.code == 2
-    assert "--text-column NAME" in ran.err
-
-
-def test_a_column_that_is_not_there(evenhand, comments):
-    ran = evenhand("subgroups", "ruder:model", "comments.csv", "--text-column", "wrote")
-    assert ran.code == 2
-    assert "no column 'wrote'" in ran.err

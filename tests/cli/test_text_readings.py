@@ -8,13 +8,13 @@ import pytest
 from evenhand.core.reading import TableReading
 
 
-@pytest.mark.parametrize(("command", "option"), [("search", "--text-column"), ("subgroups", "--text-column")])
-def test_texts_say_which_rows_have_none(evenhand, command, option, tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["search", "subgroups"])
+def test_texts_say_which_rows_have_none(evenhand, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "judge.py").write_text("def judge(texts):\n    return [int(' she ' in text) for text in texts]\n")
     texts = ["Yes, she did it.", "Yes, he did it.", None, "Nobody."] * 40
     pd.DataFrame({"text": texts, "id": range(160)}).to_csv("texts.csv", index=False)
-    arguments = ("judge:judge", "texts.csv", option, "text", "--protected", "gender", "--json", "out.json")
+    arguments = ("judge:judge", "texts.csv", "--text-column", "text", "--protected", "gender", "--json", "out.json")
     ran = evenhand(command, *arguments)
     assert ran.code == 0, ran.err
     reading = TableReading.model_validate(json.loads((tmp_path / "out.json").read_text())["table_reading"])
