@@ -11,8 +11,9 @@ from sources import PATHS, name_of, tree_of
 from support import ROOT
 
 HEAVY = ("torch", "pandas", "sklearn", "numba", "altair", "scipy", "onnx", "h5py", "polars", "pyarrow", "fastapi")
-ENGINES = ("numpy", "narwhals", "evenhand.models", "evenhand.schema", "evenhand.datasets", "evenhand.stats")
-"""What answering needs, and asking for help does not."""
+MODULES = ("models.subject", "schema.schema", "datasets.catalogue", "stats.level", "view.terminal", "auditing.analysis")
+ENGINES = ("numpy", "narwhals", "evenhand.stats", *(f"evenhand.{name}" for name in MODULES))
+"""Libraries and modules that analyses need, and help does not. The packages of these modules import them lazily."""
 
 
 def loaded_after(code: str, names: tuple[str, ...] = HEAVY) -> list[str]:
