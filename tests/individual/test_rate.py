@@ -102,25 +102,9 @@ def test_same_seed_same_result():
     assert individual.IndividualResult.from_json(runs[0].to_json()) == runs[0]
 
 
-class Counting:
-    """A scorer that interrupts after so many calls and counts who it was asked about."""
-
-    def __init__(self, inner: AdditiveNetwork, calls: int) -> None:
-        self.inner, self.calls = inner, calls
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
-
-    def predict(self, individuals: np.ndarray) -> np.ndarray:
-        if self.calls == 0:
-            raise KeyboardInterrupt
-        self.calls -= 1
-        return self.inner.predict(individuals)
-
-
 @pytest.mark.parametrize("calls", [0, 3])
 def test_an_interrupt_keeps_what_was_found(calls):
-    model = Counting(linear([1.0, 2.0, 0.0], -2.5), calls)
+    model = Asked(linear([1.0, 2.0, 0.0], -2.5), calls=calls)
     result = individual.measure_flips(
         model, people(everybody()), population.uniform_population(SCHEMA), config(examples=0)
     )
@@ -188,15 +172,24 @@ def test_census_network_rate_agrees_with_the_published_sample():
 
 
 class Asked:
-    """A scorer that decides like another one, unless told otherwise, and counts about how many it was asked."""
+    """A scorer that decides like another one, unless told otherwise, counts its questions, and may interrupt."""
 
-    def __init__(self, inner: AdditiveNetwork, differs: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
-        self.inner, self.differs, self.labels, self.scored = inner, differs, 0, 0
+    def __init__(
+        self,
+        inner: AdditiveNetwork,
+        differs: Callable[[np.ndarray], np.ndarray] | None = None,
+        calls: int | None = None,
+    ) -> None:
+        self.inner, self.differs, self.calls, self.labels, self.scored = inner, differs, calls, 0, 0
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
     def predict(self, individuals: np.ndarray) -> np.ndarray:
+        if self.calls == 0:
+            raise KeyboardInterrupt
+        if self.calls is not None:
+            self.calls -= 1
         self.labels += len(individuals)
         labels = self.inner.predict(individuals)
         return labels if self.differs is None else np.where(self.differs(individuals), 1 - labels, labels)

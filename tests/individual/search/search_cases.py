@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.individual.search.oracle import ModelAnswers, Oracle
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, Scorer, load_model
@@ -108,6 +109,18 @@ class BlackBox(LabelOnly):
 
     def scores(self, individuals: np.ndarray) -> np.ndarray:
         return self.inner.scores(individuals)
+
+
+class Watching(Oracle):
+    """An oracle that notes the profiles of every question."""
+
+    def __init__(self, model: Scorer, space: ProfileSpace, visited: list[list[list[float]]]) -> None:
+        super().__init__(model, space)
+        self.visited = visited
+
+    def ask(self, unprotected: np.ndarray) -> ModelAnswers:
+        self.visited.append(unprotected.tolist())
+        return super().ask(unprotected)
 
 
 def flipping(model: Scorer, space: ProfileSpace) -> set[tuple[float, ...]]:

@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, network, people, profiles, published_network, tree
+from search_cases import (
+    DOMAIN,
+    SCHEMA,
+    BlackBox,
+    LabelOnly,
+    Watching,
+    network,
+    people,
+    profiles,
+    published_network,
+    tree,
+)
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.errors import OptionError
@@ -87,10 +98,6 @@ def test_methods_with_gradients_refuse_models_without():
         assert "maft" in str(caught.value.hint)
 
 
-def asked(model, space, **more):
-    return Oracle(model, space, **more)
-
-
 HAND = small_schema(a=(0, 9), b=(0, 9), sex="f m *")
 
 
@@ -111,7 +118,7 @@ def test_queries_the_outcome_of_the_last_move(monkeypatch):
     model = network_from_dense(HAND, [(np.array([[1.0], [-2.0], [1.0]]), np.array([3.5]))])
     config = SearchConfig(method="eidig", local=0)
     for moves, findings in ((1, 0), (2, 1)):
-        oracle = asked(model, ProfileSpace(HAND))
+        oracle = Oracle(model, ProfileSpace(HAND))
         monkeypatch.setattr(gradient, "MAX_MOVES", moves)
         load_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), config)
         assert len(oracle.findings) == findings
@@ -122,7 +129,7 @@ def test_attributes_on_which_both_assignments_disagree_stay():
     first = np.array([[1.0, -1.0], [1.0, 1.0], [-30.0, 30.0]])
     model = network_from_dense(HAND, [(first, np.array([10.0, -10.0])), (np.array([[1.0], [1.0]]), np.array([-2.0]))])
     space = ProfileSpace(HAND)
-    oracle = asked(model, space)
+    oracle = Oracle(model, space)
 
     def slopes(rows, which, scores):
         found = oracle.gradient(rows, which)
@@ -168,16 +175,6 @@ class Noting(Oracle):
     def scores_at(self, unprotected, which):
         self.questions.append(unprotected.copy())
         return super().scores_at(unprotected, which)
-
-
-class Watching(Oracle):
-    def __init__(self, model, space, visited):
-        super().__init__(model, space)
-        self.visited = visited
-
-    def ask(self, unprotected):
-        self.visited.append(unprotected.tolist())
-        return super().ask(unprotected)
 
 
 def test_partners_by_hand():

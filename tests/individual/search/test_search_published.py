@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from search_cases import DOMAIN, network, people, published_network
+from search_cases import DOMAIN, Watching, network, people, published_network
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.individual import search
@@ -139,14 +139,8 @@ def lone() -> AdditiveNetwork:
 def test_a_walk_of_aequitas_that_loses_the_discrimination_goes_back_to_its_beginning():
     model = lone()
     space = ProfileSpace(model.schema)
-    visited: list[np.ndarray] = []
-
-    class Watching(Oracle):
-        def ask(self, unprotected):
-            visited.append(unprotected.copy())
-            return super().ask(unprotected)
-
-    oracle = Watching(model, space)
+    visited: list[list[list[float]]] = []
+    oracle = Watching(model, space, visited)
     rng = np.random.default_rng(0)
     load_method("aequitas")(oracle, np.zeros((2000, 4)), rng, SearchConfig(local=40))
     assert oracle.findings.reportable().unprotected.tolist() == [[2, 2, 2]]
@@ -154,7 +148,7 @@ def test_a_walk_of_aequitas_that_loses_the_discrimination_goes_back_to_its_begin
     assert len(visited[0]) == 2000
     # A walk begins once at each profile found, and every step from it is one away.
     assert all(len(step) == 1 for step in visited[1:])
-    assert all(np.abs(step - 2).sum() == 1 for step in visited[1:])
+    assert all(np.abs(np.array(step) - 2).sum() == 1 for step in visited[1:])
     assert len(np.unique(np.concatenate(visited[1:]), axis=0)) == 6
 
 
