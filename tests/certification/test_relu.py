@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from evenhand.certification.bounds.relu import relax_constant, relax_relu, relax_weights
+from evenhand.certification.bounds.relu import relax_relu, relax_sums
 
 ENDS = [-3.0, -2.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 2.0, 3.0]
 INTERVALS = np.array([pair for pair in itertools.product(ENDS, ENDS) if pair[0] <= pair[1]])
@@ -42,8 +42,7 @@ def test_relaxed_weights_bound_every_point(up: bool, line: str) -> None:
         low, high = chosen[..., 0], chosen[..., 1]
         weights = rng.integers(-2, 3, (40, units)).astype(np.float64)
         lines = relax_relu(low, high)
-        relaxed = relax_weights(weights, lines.slope, getattr(lines, line), up=up)
-        constant = relax_constant(weights, lines.shift, up=up)
+        relaxed, constant = relax_sums(weights, lines.slope, lines.shift, getattr(lines, line), up=up)
         for share in itertools.product(np.linspace(0, 1, 9), repeat=units):
             z = low + np.array(share) * (high - low)
             exact, bound = (weights * np.maximum(z, 0)).sum(axis=1), (relaxed * z).sum(axis=1) + constant

@@ -56,27 +56,20 @@ def relax_relu(low: Floats, high: Floats) -> ReluRelaxation:
     )
 
 
-def relax_weights(weights: Floats, slope: Floats, below: Floats, *, up: bool) -> Floats:
-    """Compute the weights of ``z`` that replace weights of ``relu(z)``, by the chord or the line below.
+def relax_sums(weights: Floats, slope: Floats, shift: Floats, below: Floats, *, up: bool) -> tuple[Floats, Floats]:
+    """Compute the weights of ``z`` and the constants that bound weighted sums of ``relu(z)``.
 
     Args:
         weights: Weights of the units after ReLU, shape (..., units).
-        slope: Slopes of the lines above ReLU, see ``ReluRelaxation``.
+        slope, shift: Lines above ReLU, see ``ReluRelaxation``.
         below: Slopes of the lines below ReLU: ``adaptive`` or ``flat``.
         up: Whether to bound from above instead of from below.
-    """
-    return weights * np.where(weights > 0 if up else weights < 0, slope, below)
 
-
-def relax_constant(weights: Floats, shift: Floats, *, up: bool) -> Floats:
-    """Compute the constants of the chords for the bound of ``relax_weights``, shape (...).
-
-    Args:
-        weights, up: See ``relax_weights``.
-        shift: Shifts of the lines above ReLU, at least 0, so that the constant only loosens the bound.
+    Returns:
+        Weights, shape (..., units), and constants, shape (...).
     """
     chord = np.maximum(weights, 0.0) if up else np.minimum(weights, 0.0)
-    return np.asarray(np.sum(chord * shift, -1))
+    return weights * np.where(chord != 0, slope, below), np.asarray(np.sum(chord * shift, -1))
 
 
 def multiply_units(functions: Floats, weights: Floats) -> Floats:

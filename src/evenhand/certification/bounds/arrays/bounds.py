@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.certification.bounds.arrays.network import WORK_BYTES, ArrayNetwork
-from evenhand.certification.bounds.relu import ReluRelaxation, multiply_units, relax_constant, relax_relu, relax_weights
+from evenhand.certification.bounds.relu import ReluRelaxation, multiply_units, relax_relu, relax_sums
 from evenhand.core.typing import Floats, Integers
 
 
@@ -274,16 +274,6 @@ class BatchBounds:
             return np.asarray(np.amax(constants, 1) + self._upper_extreme(coefficients, boxes))
         return np.asarray(np.amin(constants, 1) + self.lower_extreme(coefficients, boxes))
 
-    def _through_relu(
-        self, layer: LayerBounds, weights: Floats, up: bool, below: Floats, boxes: Integers | None
-    ) -> tuple[Floats, Floats]:
-        """Replace mixed ReLUs by the lines that match the signs of their weights; return weights and constants."""
-        slope, shift = layer.lines.slope, layer.lines.shift
-        if boxes is not None:
-            slope, shift, below = slope[boxes], shift[boxes], below[boxes]
-        carried = relax_weights(weights, slope, below, up=up)
-        return carried, relax_constant(weights, shift, up=up)
-
     def _substitute_backward(
         self, weights: Floats, constant: Floats, up: bool, below: list[Floats], boxes: Integers | None
     ) -> tuple[Floats, Floats]:
@@ -295,7 +285,9 @@ class BatchBounds:
         for k in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[k]
             m = layer.mixed
-            part, moved = self._through_relu(layer, weights[:, :m], up, below[k], boxes)
+            lines = (layer.lines.slope, layer.lines.shift, below[k])
+            chosen = lines if boxes is None else tuple(line[boxes] for line in lines)
+            part, moved = relax_sums(weights[:, :m], *chosen, up=up)
             always_on, constant = weights[:, m:], constant + moved
             if k:
                 inner, offsets = self.inner[k - 1].T, net.offsets[k - 1][layer.live]
