@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.certification.bounds.compiled.problem import CompiledProblem
-from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.question import Query
 
 
@@ -110,7 +110,7 @@ def status(query: Query, lo: np.ndarray, hi: np.ndarray) -> int:
     """What symbolic intervals prove of a box, without rounding slack."""
     possible = []
     for p in range(len(query.biases)):
-        labels = set(range(len(query.network.classes)))
+        labels = set(range(len(query.classes)))
         for (a, b), (low, high) in zip(query.pairs, bounds(query, p, lo, hi)[0], strict=True):
             if low > 0:
                 labels.discard(int(a))

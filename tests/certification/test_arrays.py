@@ -191,7 +191,7 @@ def test_a_box_decided_as_a_whole_is_decided_at_every_point(seed: int, together:
     for box in np.flatnonzero(kinds != OPEN):
         cells = np.array(list(itertools.product(*map(range, low[box], high[box] + 1))))
         wins = margins_at(query, cells, np.zeros(cells.shape), np.float64)
-        above = np.zeros((len(cells), len(query.assignments), len(query.network.classes)), dtype=np.int64)
+        above = np.zeros((len(cells), len(query.assignments), len(query.classes)), dtype=np.int64)
         for (a, b), margin in zip(query.pairs, wins, strict=True):
             above[:, :, b] += (margin > 0).T
             above[:, :, a] += (margin <= 0).T

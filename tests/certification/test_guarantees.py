@@ -394,7 +394,7 @@ def test_more_than_two_labels_are_decided_in_the_end() -> None:
         result = prove(case.network, population=case.population, method="linear", enumeration=False, samples=16)
         assert result.certified <= fair + 1e-12
         assert result.falsified <= unfair + 1e-12
-        if query_of(case.network).exact:
+        if query_of(case.network).enumerable:
             asked = prove(case.network, population=case.population, samples=16)
             assert result.undecided <= asked.undecided + 1e-9
             assert result.method == "linear" or len(query_of(case.network).assignments) == 1

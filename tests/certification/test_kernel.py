@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from reference import bounds, smears, status
 
 from evenhand.certification.bounds.interval.propagation import SymbolicBounder
-from evenhand.certification.query.boxes import FAIR, UNDECIDED, Boxes, BoxSplitter, whole_domain
+from evenhand.certification.query.boxes import Boxes, BoxSplitter, whole_domain
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED
 from evenhand.certification.query.question import Query, query_of
 from evenhand.models.additive.network import network_from_dense
 from evenhand.population import ProductPopulation

@@ -15,8 +15,8 @@ from evenhand import certification
 from evenhand.certification import Certificate
 from evenhand.certification.bounds.compiled.engine import compile_bounder
 from evenhand.certification.query.bands import ScoreBands
-from evenhand.certification.query.differences import difference_query_of, network_numbers, rewrite_differences
-from evenhand.certification.query.enumeration import count_outcomes
+from evenhand.certification.query.differences import difference_query_of, rewrite_differences
+from evenhand.certification.query.outcomes import count_outcomes
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, TreeEnsemble
 from evenhand.models.additive.network import AffineLayer, network_from_dense
@@ -50,10 +50,8 @@ def answers_of_all(model, population: ProductPopulation | None, answer) -> tuple
 
 def numbers_of(model, rows: np.ndarray) -> np.ndarray:
     """What a model's tolerance is about: its output, or the margin of its second label."""
-    if isinstance(model, TreeEnsemble):
-        raw = model.raw(rows)
-        return raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
-    return network_numbers(model, rows)
+    raw = model.raw(rows) if isinstance(model, TreeEnsemble) else model.logits(rows)
+    return raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
 
 
 def check_shares(found: Certificate, mass: np.ndarray, unfair: np.ndarray, close: np.ndarray, *, whole: bool) -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from evenhand.certification import Certificate, Counterexample
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
-from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
-from evenhand.certification.query.enumeration import classify_points
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR, classify_points
 from evenhand.certification.query.question import predict_float32, query_of
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, PROBABILITY_ERROR, log_odds, resolution_of
 from evenhand.errors import OptionError

@@ -66,7 +66,7 @@ def test_slices_cover_everybody_and_agree_with_the_truth(seed, real):
     query = query_of(case.network, None, case.population)
     names = [cells.attribute.name for cells in query.cells]
     unfair = None
-    if query.exact and query.points < 10_000:
+    if query.enumerable and query.points < 10_000:
         status, mass, points = (
             enumerate_domain(query).status,
             point_masses(query),

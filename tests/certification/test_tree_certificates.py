@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import certification, datasets, models
-from evenhand.certification.bounds.trees.differences import tree_difference_query_of
 from evenhand.certification.bounds.trees.engine import TreeEngine
-from evenhand.certification.bounds.trees.question import enumerate_cells, tree_query_of
+from evenhand.certification.bounds.trees.question import tree_query_of
 from evenhand.certification.bounds.trees.search import SETTLED
 from evenhand.certification.bounds.trees.tails import TAILS
-from evenhand.certification.query.enumeration import FAIR, UNFAIR
+from evenhand.certification.query.enumeration import enumerate_domain
+from evenhand.certification.query.outcomes import FAIR, UNFAIR
 from evenhand.errors import OptionError
 from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
 from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
@@ -232,10 +232,10 @@ def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
     query = tree_query_of(model, protected, population, least=int(rng.choice([2, 2, 3])))
     if len(model.base) < 3 and rng.random() < 0.3:
         limit = float(rng.choice([0.0, rng.exponential(), 1e9]))
-        query = tree_difference_query_of(model, limit, protected, population)
+        query = tree_query_of(model, protected, population, limit=limit)
     if not query.cells or query.constant:
         return
-    truth = enumerate_cells(query)
+    truth = enumerate_domain(query)
     mass = truth.mass / truth.mass.sum()
     fair, unfair = mass[truth.status == FAIR].sum(), mass[truth.status == UNFAIR].sum()
     for points, tails, recording in ((1.0, TAILS, False), (12.0, TAILS[:0], False), (1e4, TAILS, True)):
@@ -276,8 +276,8 @@ def test_proves_nothing_false_of_tiny_and_huge_leaves(size):
         described([AGE, SEX]), grown, base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
     )
     decided = size > 1e-300
-    assert whole_proof(tree_difference_query_of(model, 3 * size)) == (float(decided or size == 0), 0.0)
-    assert whole_proof(tree_difference_query_of(model, size)) == (float(size == 0), float(decided))
+    assert whole_proof(tree_query_of(model, limit=3 * size)) == (float(decided or size == 0), 0.0)
+    assert whole_proof(tree_query_of(model, limit=size)) == (float(size == 0), float(decided))
 
 
 @pytest.mark.parametrize("size", [1e-312, 1e-12])

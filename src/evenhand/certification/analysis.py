@@ -232,14 +232,18 @@ def _question_of(
         if config.tolerance is not None:
             return difference_query_of(model, config.tolerance, config.protected, population, where=config.where)
         return query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]
-    from evenhand.certification.bounds.trees.differences import tree_difference_query_of
     from evenhand.certification.bounds.trees.question import tree_query_of
 
     if config.arrays:
         raise OptionError("trees cannot be certified on arrays", hint="leave `arrays=` out")
-    if config.tolerance is not None:
-        return tree_difference_query_of(model, config.tolerance, config.protected, population, where=config.where)
-    return tree_query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]
+    return tree_query_of(
+        model,
+        config.protected,
+        population,
+        where=config.where,
+        limit=config.tolerance,
+        **labels,  # type: ignore[arg-type]
+    )
 
 
 def _choose_proof(
@@ -257,7 +261,7 @@ def _choose_proof(
     method: str = config.method if isinstance(question, Query) else "trees"
     if question.constant:
         return method, lambda run: run.prove_constant(method, recorder)
-    if _may_enumerate_points(question, config):
+    if not question.cells or (may_enumerate(question, config) and can_enumerate(question, config.seconds)):
         return "enumeration", lambda run: run.prove_by_enumeration(recorder)
     threads = config.jobs or count_processors()
     if not isinstance(question, Query):
@@ -289,20 +293,6 @@ def _choose_proof(
         return ProofOutcome(undecided, None, stop, "interval")
 
     return "interval", prove_by_intervals
-
-
-def _may_enumerate_points(question: Question, config: CertifyConfig) -> bool:
-    """Check whether every point of the domain may be decided. Without cells there is a single point."""
-    if not question.cells:
-        return True
-    if not may_enumerate(question, config):
-        return False
-    if isinstance(question, Query):
-        return can_enumerate(question, config.seconds)
-    from evenhand.certification.bounds.trees.question import can_enumerate_cells
-
-    # A tolerance of zero is proved by the leaves, because sums of leaves are rounded.
-    return config.tolerance != 0 and can_enumerate_cells(question, config.seconds)  # type: ignore[arg-type]
 
 
 def _refine(

@@ -22,9 +22,10 @@ from evenhand.certification.proof_run import (
     count_processors,
     may_enumerate,
 )
-from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
+from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
 from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.proved_mass import Stop
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.time_limit import Clock

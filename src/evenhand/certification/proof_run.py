@@ -17,9 +17,10 @@ from evenhand.certification.certificate.counterexamples import CounterexampleFin
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate
 from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
-from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole_domain
-from evenhand.certification.query.enumeration import Enumeration, boxes_of, enumerate_domain
+from evenhand.certification.query.boxes import Boxes, whole_domain
+from evenhand.certification.query.enumeration import boxes_of, enumerate_domain
 from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
 from evenhand.core import kernels
@@ -172,7 +173,7 @@ class QueryRun(ProofRun):
         """Decide all points in one step. After an interrupt, no point is decided."""
         query, proved_mass, domain = self.query, self.proved_mass, whole_domain(self.query)
         try:
-            answer = _enumerate(query)
+            answer = enumerate_domain(query)
         except KeyboardInterrupt:
             if recorder is not None:
                 recorder.record_boxes(domain, np.array([UNDECIDED], dtype=np.int8))
@@ -195,14 +196,6 @@ class QueryRun(ProofRun):
         if len(unfair):
             self.finder.unfair(query.entries(unfair.lo))
         return ProofOutcome(undecided, None, "done", "enumeration", subregions_of(query, answer))
-
-
-def _enumerate(query: Question) -> Enumeration:
-    if isinstance(query, Query):
-        return enumerate_domain(query)
-    from evenhand.certification.bounds.trees.question import enumerate_cells
-
-    return enumerate_cells(query)  # type: ignore[arg-type]
 
 
 def choose_bounder(query: Query, arrays: bool, jobs: int) -> ReusableBounder:

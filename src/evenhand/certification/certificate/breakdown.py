@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.result import AttributeSlice, Estimate, Subregion
-from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes, BoxSet
+from evenhand.certification.query.boxes import Boxes, BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import Enumeration, boxes_of
+from evenhand.certification.query.outcomes import FAIR, UNFAIR
 from evenhand.certification.query.proved_mass import REGION_DEPTH
 from evenhand.certification.query.question import Question
 from evenhand.core.interrupts import is_interrupted

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import __version__
-from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes
+from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import decode_points
+from evenhand.certification.query.outcomes import FAIR, UNFAIR
 from evenhand.certification.query.question import Question
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT, BINARY64_UNIT
 from evenhand.core.typing import Floats

@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from evenhand.certification.query.question import Question
 from evenhand.core.typing import Booleans, Floats, Integers
 
-UNDECIDED, FAIR, UNFAIR = 0, 1, 2
-"""State of a whole box: undecided, same label under all assignments, different labels."""
-
 
 @dataclass(frozen=True)
 class ArrayRows:

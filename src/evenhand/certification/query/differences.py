@@ -24,65 +24,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.question import AskedDomain, Query, fold_term
 from evenhand.certification.query.rounding import RoundingError, rounding_error_of
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm
 from evenhand.population.independent import ProductPopulation
-from evenhand.schema.attribute import Value
 
 MOST_ASSIGNMENTS = 32
 """Maximum number of joint protected values whose numbers are compared. Each pair has two margins."""
 COVERED = 1.01
 """Factor on the error of the deployed model that covers the rounding of the rewriting."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DifferenceQuery(Query):
-    """Question whether the model's numbers under any two protected assignments differ by at most a limit.
-
-    Attributes:
-        limit: Permitted difference, in the unit of the model's output.
-        reach: Bound on the error of one number of the deployed model.
-    """
-
-    limit: float
-    reach: float
-    demanded: ClassVar[int | None] = 0
-
-    @property
-    def classes(self) -> tuple[Value, ...]:
-        """Labels: within the limit, then one for each ordered pair of assignments."""
-        return ("within", *(f"beyond {m}" for m in range(len(self.pairs))))
-
-    def answers(self, individuals: Floats) -> Floats:
-        """Compute the model's numbers, shape (n,)."""
-        return network_numbers(self.network, individuals)
-
-    def differ(self, answers: Integers | Floats) -> Booleans:
-        """Check whose numbers, shape (assignments, n), differ by more than the limit, shape (n,)."""
-        return np.asarray(np.ptp(answers, axis=0) > self.limit)
-
-    def confirms(self, pair: Floats) -> bool:
-        """Check whether the numbers of two people differ by more than the limit, in the deployed model too."""
-        return bool(np.ptp(self.answers(pair)) > self.limit + 2 * self.reach)
-
-    def answer_texts(self, individuals: Floats) -> list[str]:
-        """Format the model's numbers."""
-        return [f"{number:,.6g}" for number in self.answers(individuals)]
-
-
-def network_numbers(network: AdditiveNetwork, individuals: Floats) -> Floats:
-    """Compute the single output of a network, or the margin of its second label, shape (n,)."""
-    outputs = network.logits(individuals)
-    return np.asarray(outputs[:, -1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs[:, 0])
 
 
 def difference_query_of(
@@ -92,7 +50,7 @@ def difference_query_of(
     population: ProductPopulation | None = None,
     *,
     where: Sequence[str] = (),
-) -> DifferenceQuery:
+) -> Query:
     """Bring the question to normal form; arguments and errors as for ``query_of``, with a network of one output.
 
     Args:
@@ -132,8 +90,8 @@ def difference_query_of(
         twin = DifferenceNetwork(np.zeros(len(pairs), dtype=np.int64), constant, ())
         cells = cells_by(np.zeros((len(first_bias), len(pairs))))
     offset = sum((each.offset for each in cells), np.zeros(len(twin.units)))
-    return DifferenceQuery(
-        network=network,
+    return Query(
+        model=network,
         protected=domain.protected,
         assignments=assignments,
         cells=cells,
@@ -145,7 +103,7 @@ def difference_query_of(
         pairs=np.stack([np.zeros(len(pairs), dtype=np.int64), 1 + np.arange(len(pairs))], axis=1),
         slack=_rewritten_rounding(twin, cells, 2 * reach),
         limit=limit,
-        reach=reach,
+        number_error=reach,
     )
 
 

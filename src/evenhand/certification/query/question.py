@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.cells import Cells, cells_of
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR, classify_points, possible_labels
 from evenhand.certification.query.rounding import (
     ACTIVATION_ERROR,
     RoundingError,
@@ -31,75 +32,129 @@ from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
 
+if TYPE_CHECKING:
+    from evenhand.models.trees.ensemble import TreeEnsemble
+
+OPERATIONS_PER_SECOND = 2e9
+"""Conservative estimate, so that the time limit holds on a slow machine."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question(ABC):
     """Question whether the label is the same under every protected assignment.
 
     Attributes:
+        model: Model.
         protected: Names of the attributes that are varied.
         assignments: Their joint values, shape (assignments, protected). Assignments with equal effect are kept once.
         cells: Cells of the other attributes, in schema order.
+        pairs: Labels (a, b) of each margin, shape (margins, 2).
         population: Name of the distribution of the masses.
         threshold: With two labels, the second is predicted if its probability exceeds this. None with more labels.
         where: Conditions that restrict the domain.
         least: Minimum number of different labels that counts as unfair treatment.
-        demanded: Index of the label that is required, if not any constant label is fair.
         bands: Bands of a score, if these are the labels.
-        limit: Permitted change of a number. None for labels.
+        limit: Permitted change of the model's number. None for labels. Label 0, within the limit, is then required.
+        number_error: Bound on the error of one number of the deployed model.
+        max_enumeration: Maximum seconds of an enumeration.
     """
 
+    model: AdditiveNetwork | TreeEnsemble
     protected: tuple[str, ...]
     assignments: Floats
     cells: tuple[Cells, ...]
+    pairs: Integers
     population: str
     threshold: float | None
     where: tuple[str, ...] = ()
     least: int = 2
-    demanded: ClassVar[int | None] = None
     bands: ScoreBands | None = None
     limit: float | None = None
+    number_error: float = 0.0
     moved: ClassVar[tuple[str, ...] | None] = None
     no_counterpart: ClassVar[float] = 0.0
+    max_enumeration: ClassVar[float]
 
     @property
-    @abstractmethod
     def schema(self) -> Schema:
         """Schema of the model's individuals."""
+        return self.model.schema
 
     @property
-    @abstractmethod
     def classes(self) -> tuple[Value, ...]:
-        """Labels of the model."""
+        """Labels of the model, bands of its score or number, or within the limit and each pair of compared numbers."""
+        if self.limit is not None:
+            return ("within", *(f"beyond {m}" for m in range(len(self.pairs))))
+        return self.model.classes if self.bands is None else self.bands.names
+
+    @property
+    def demanded(self) -> int | None:
+        """Index of the label that is required. None: any label is fair that is the same under all assignments."""
+        return None if self.limit is None else 0
 
     @property
     @abstractmethod
     def model_size(self) -> int:
         """Number of weights or tree nodes of the model."""
 
+    @property
     @abstractmethod
-    def labels(self, individuals: Floats) -> Integers:
-        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
+    def enumerable(self) -> bool:
+        """Whether all individuals of a cell combination get the same answers."""
+
+    @property
+    @abstractmethod
+    def point_seconds(self) -> float:
+        """Cautious estimate of the seconds that deciding a point takes."""
+
+    @property
+    @abstractmethod
+    def point_size(self) -> int:
+        """Number of entries of an intermediate array per point."""
+
+    @abstractmethod
+    def decide_points(self, points: Integers) -> NDArray[np.int8]:
+        """Compute the outcomes of points, as cells (n, attributes)."""
 
     @abstractmethod
     def deployed(self, individuals: Floats) -> Integers:
         """Compute the labels in the precision of the deployed model."""
 
+    @abstractmethod
+    def numbers(self, individuals: Floats) -> Floats:
+        """Compute the number that a limit is about, shape (n,)."""
+
+    def labels(self, individuals: Floats) -> Integers:
+        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
+        if self.bands is not None and self.bands.of_number:
+            return self.bands.of_scores(self.model.predict_numbers(individuals))
+        if self.bands is not None:
+            return self.bands.of_scores(self.model.scores(individuals)[:, self.bands.favourable])
+        if self.threshold is None or self.threshold == 0.5:
+            return self.model.predict(individuals)
+        return np.asarray(self.model.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
+
     def answers(self, individuals: Floats) -> Integers | Floats:
         """Compute the outputs that are compared, shape (n,): labels, or numbers."""
-        return self.labels(individuals)
+        return self.labels(individuals) if self.limit is None else self.numbers(individuals)
 
     def differ(self, answers: Integers | Floats) -> Booleans:
         """Check who is treated unfairly, shape (n,), from the answers under each assignment, shape (assignments, n)."""
+        if self.limit is not None:
+            return np.asarray(np.ptp(answers, axis=0) > self.limit)
         return np.asarray(count_different(answers) >= self.least)
 
     def confirms(self, pair: Floats) -> bool:
-        """Check whether two people (2, attributes) get different labels, in the deployed model too."""
+        """Check whether two people (2, attributes) are treated differently, by the deployed model too."""
+        if self.limit is not None:
+            return bool(np.ptp(self.numbers(pair)) > self.limit + 2 * self.number_error)
         labels = self.labels(pair)
         return bool(labels[0] != labels[1] and np.array_equal(labels, self.deployed(pair)))
 
     def answer_texts(self, individuals: Floats) -> list[str]:
         """Describe the model's answers."""
+        if self.limit is not None:
+            return [f"{number:,.6g}" for number in self.numbers(individuals)]
         return [str(self.classes[int(label)]) for label in self.labels(individuals)]
 
     @cached_property
@@ -213,28 +268,16 @@ class Query(Question):
     class that beats all others.
 
     Attributes:
-        network: Model.
         biases: Biases of the first-layer units, shape (assignments, first-layer units).
         layers: Later affine maps. Without any, the first-layer units are the margins.
-        pairs: Classes (a, b) of each margin, shape (margins, 2).
         slack: Rounding error on the whole domain.
     """
 
-    network: AdditiveNetwork
+    model: AdditiveNetwork
     biases: Floats
     layers: tuple[AffineLayer, ...]
-    pairs: Integers
     slack: RoundingError
-
-    @property
-    def schema(self) -> Schema:
-        """Schema of the network's individuals."""
-        return self.network.schema
-
-    @property
-    def classes(self) -> tuple[Value, ...]:
-        """Labels of the network, or the bands of its score or number."""
-        return self.network.classes if self.bands is None else self.bands.names
+    max_enumeration: ClassVar[float] = 20.0
 
     @property
     def model_size(self) -> int:
@@ -242,9 +285,20 @@ class Query(Question):
         return int(self.biases.shape[1]) * len(self.cells) + sum(layer.weights.size for layer in self.layers)
 
     @cached_property
-    def exact(self) -> bool:
+    def enumerable(self) -> bool:
         """Whether all individuals of a cell combination are equal to the network."""
         return all(cells.exact for cells in self.cells)
+
+    @property
+    def point_seconds(self) -> float:
+        """Cautious estimate of the seconds that deciding a point takes."""
+        work = sum(layer.weights.size for layer in self.layers) + self.biases.shape[1] * (len(self.cells) + 1)
+        return float(4 * len(self.assignments) * work / OPERATIONS_PER_SECOND)
+
+    @property
+    def point_size(self) -> int:
+        """Number of entries of an intermediate array per point."""
+        return max(self.biases.shape[1], *(len(layer.bias) for layer in self.layers), len(self.assignments), 1)
 
     @cached_property
     def columns(self) -> int:
@@ -265,24 +319,43 @@ class Query(Question):
             units = np.maximum(units, 0.0) @ layer.weights + layer.bias
         return np.asarray(units)
 
-    def labels(self, individuals: Floats) -> Integers:
-        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
-        if self.bands is not None and self.bands.of_number:
-            return self.bands.of_scores(self.network.predict_numbers(individuals))
-        if self.bands is not None:
-            return self.bands.of_scores(self.network.scores(individuals)[:, self.bands.favourable])
-        if self.threshold is None or self.threshold == 0.5:
-            return self.network.predict(individuals)
-        return np.asarray(self.network.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
+    def decide_points(self, points: Integers) -> NDArray[np.int8]:
+        """Compute the outcomes of points; undecided are those with a margin within its rounding error."""
+        margins = list(self._rounded_margins(points))
+        if self.limit is not None:
+            ((units, reach),) = margins
+            within, beyond = (units < -reach).all(axis=1), (units > reach).any(axis=1)
+            return np.where(beyond, UNFAIR, np.where(within, FAIR, UNDECIDED)).astype(np.int8)
+        count = len(self.classes)
+        possible = [possible_labels(count, self.pairs, units > reach, units < -reach) for units, reach in margins]
+        return classify_points(np.stack(possible), self.least)
+
+    def _rounded_margins(self, points: Integers) -> Iterator[tuple[Floats, Floats]]:
+        """Yield the margins under each assignment and their minimum distances from zero, both of shape (n, margins)."""
+        terms = self.first(points)
+        sizes = np.zeros_like(terms)
+        for i, cells in enumerate(self.cells):
+            sizes += np.abs(cells.cell_contributions(points[:, i]))
+        for bias in self.biases:
+            units, error = terms + bias, self.slack.first(sizes)
+            for number, layer in enumerate(self.layers):
+                error = self.slack.after(number, units, error)
+                units = np.maximum(units, 0.0) @ layer.weights + layer.bias
+            yield units, self.slack.decision(error)
 
     def deployed(self, individuals: Floats) -> Integers:
         """Compute the labels by a forward pass in float32."""
         if self.bands is not None and self.bands.of_number:
-            return self.bands.of_scores(_outputs_float32(self.network, individuals)[:, 0])
+            return self.bands.of_scores(_outputs_float32(self.model, individuals)[:, 0])
         if self.bands is not None:
-            second = _probability_float32(self.network, individuals)
+            second = _probability_float32(self.model, individuals)
             return self.bands.of_scores(second if self.bands.favourable == 1 else np.float32(1) - second)
-        return predict_float32(self.network, individuals, self.threshold)
+        return predict_float32(self.model, individuals, self.threshold)
+
+    def numbers(self, individuals: Floats) -> Floats:
+        """Compute the single output of the network, or the margin of its second label, shape (n,)."""
+        outputs = self.model.logits(individuals)
+        return np.asarray(outputs[:, -1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs[:, 0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -480,7 +553,7 @@ class NormalForm:
         distinct = np.sort(np.unique(terms, axis=0, return_index=True)[1])
         biases = biases[distinct] + sum((each.offset for each in cells), np.zeros(len(self.bias)))
         return Query(
-            network=self.network,
+            model=self.network,
             protected=names,
             assignments=assignments[distinct],
             cells=cells,

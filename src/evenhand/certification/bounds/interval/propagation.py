@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.relu import multiply_units
-from evenhand.certification.query.boxes import UNDECIDED
-from evenhand.certification.query.enumeration import classify_points, possible_labels
+from evenhand.certification.query.outcomes import UNDECIDED, classify_points, possible_labels
 from evenhand.certification.query.question import Query
 from evenhand.core.typing import Booleans, Floats, Integers
 
@@ -122,7 +121,7 @@ class SymbolicBounder:
         # is FairQuant's Algorithm 2 with sets of labels instead of the sign of a single output.
         for p, (lowest, highest, distance, phase) in enumerate(self._bound_margins(ranges)):
             above, below = lowest > distance, highest < -distance
-            labels[p] = possible_labels(query, above, below)
+            labels[p] = possible_labels(len(query.classes), query.pairs, above, below)
             unclear |= ~(above | below)
             phases.append(phase)
         status = classify_points(labels)

@@ -19,7 +19,8 @@ from threadpoolctl import threadpool_limits
 from evenhand.certification.bounds.interval.propagation import SymbolicBounder
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
-from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
+from evenhand.certification.query.boxes import Boxes, BoxSplitter, whole_domain
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.proved_mass import REGION_DEPTH, ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.core.interrupts import InterruptCounter

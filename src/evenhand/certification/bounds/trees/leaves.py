@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.trees.differences import TreeDifferenceQuery
 from evenhand.certification.bounds.trees.question import TreeQuery, protected_flags
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
@@ -120,7 +119,7 @@ def leaf_table_of(query: TreeQuery) -> LeafTable:
     Raises:
         ModelError: The leaves are too many to hold.
     """
-    nodes = query.ensemble.nodes
+    nodes = query.model.nodes
     tests, is_set = _cell_tests(query)
     flags = protected_flags(query.tests, query.schema, query.protected, query.assignments)
     masks: dict[bytes, int] = {np.ones(flags.shape[1], dtype=np.bool_).tobytes(): 0}
@@ -139,7 +138,7 @@ def leaf_table_of(query: TreeQuery) -> LeafTable:
         if total + len(paths.node) > MAX_LEAVES:
             raise ModelError(
                 f"the trees have more than {MAX_LEAVES:,} leaves",
-                location=query.ensemble.name,
+                location=query.model.name,
                 hint="train fewer or smaller trees",
             )
     return _build_table(query, Paths(*map(np.concatenate, zip(*leaves, strict=True))), is_set, _members_of(masks))
@@ -163,7 +162,7 @@ def _extend_paths(
         masks: Numbers of the sets of assignments, which receive new sets.
         paths: Paths that end at inner nodes.
     """
-    nodes, test = query.ensemble.nodes, query.tests.of[paths.node]
+    nodes, test = query.model.nodes, query.tests.of[paths.node]
     axis = tests.about[test]
     in_range = (axis >= 0) & ~np.append(is_set, False)[axis]
     # A path continues both left and right, and more than once where a test changes its answer at several cells.
@@ -233,7 +232,7 @@ def _cell_tests(query: TreeQuery) -> tuple[CellTests, Booleans]:
 
 
 def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Booleans) -> LeafTable:
-    nodes, margins = query.ensemble.nodes, len(query.base)
+    nodes, margins = query.model.nodes, len(query.base)
     tree = np.searchsorted(nodes.offsets, leaves.node, side="right") - 1
     outputs, width = nodes.output[tree], nodes.values.shape[1]
     terms = np.zeros((len(tree), margins))
@@ -243,7 +242,7 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
     order = np.lexsort((terms[:, 0], tree))
     name = np.unique(nodes.values[leaves.node[order]], axis=0, return_inverse=True)[1]
     values, base, above, below, scale = _scale_margins(query, terms[order], nodes.trees)
-    limits = _scale_limit(query, scale, nodes.trees) if isinstance(query, TreeDifferenceQuery) else (0, 0)
+    limits = (0, 0) if query.limit is None else _scale_limit(query, query.limit, scale, nodes.trees)
     offsets = np.concatenate([[0], np.cumsum(query.counts + 1)]).astype(np.int64)
     cumulative = [cells.before(np.arange(cells.count + 1)).astype(np.float64) for cells in query.cells]
     set_weights = np.zeros((len(query.cells), 8, 256))
@@ -270,7 +269,7 @@ def _build_table(query: TreeQuery, leaves: Paths, is_set: Booleans, members: Boo
         pairs=query.pairs,
         classes=len(query.classes),
         least=query.least,
-        is_difference=isinstance(query, TreeDifferenceQuery),
+        is_difference=query.limit is not None,
         within=limits[0],
         beyond=limits[1],
     )
@@ -312,9 +311,9 @@ def _folding_error(query: TreeQuery, trees: int) -> Floats:
     return np.asarray(2.0**-52 * (trees + 64) * query.sizes)
 
 
-def _scale_limit(query: TreeDifferenceQuery, scale: Floats, trees: int) -> tuple[int, int]:
-    reach = 2 * float(query.slack[0] + _folding_error(query, trees)[0]) + 2.0**-50 * query.limit
-    low, high = (query.limit - reach) * scale[0], (query.limit + reach) * scale[0]
+def _scale_limit(query: TreeQuery, limit: float, scale: Floats, trees: int) -> tuple[int, int]:
+    reach = 2 * float(query.slack[0] + _folding_error(query, trees)[0]) + 2.0**-50 * limit
+    low, high = (limit - reach) * scale[0], (limit + reach) * scale[0]
     # A number may be larger than all sums of the leaves.
     low, high = min(low, 2.0**62), min(high, 2.0**62)
     return int(np.floor(low)) - trees - 2, int(np.ceil(high)) + trees + 2

@@ -11,14 +11,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypedDict
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.cells import Cells, cells_of
-from evenhand.certification.query.enumeration import Enumeration, classify_points, decode_points, point_masses
+from evenhand.certification.query.differences import check_assignments
+from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR, classify_points, possible_labels
 from evenhand.certification.query.question import MAX_CLASSES, AskedDomain, Question
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
 from evenhand.core.time_limit import check_time
@@ -37,12 +38,14 @@ from evenhand.models.additive.network import StepTerm, TableTerm
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, goes_left
 from evenhand.models.trees.nodes import TreeNodes
 from evenhand.population.independent import Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import Runs
 
 MAX_FLAGS = 2**28
 """Maximum number of tests times values of one attribute, to limit memory."""
+WALKS_PER_SECOND = 5e6
+"""Cautious estimate of the number of trees times rows evaluated per second."""
 MIN_SIZE = 2.0**-900
 """Minimum bound on a sum of leaves, so that neither its rounding error nor its inverse leaves the range of float64."""
 
@@ -248,9 +251,7 @@ class TreeQuery(Question):
     plus the sum over the trees of ``fold`` of the reached leaves.
 
     Attributes:
-        ensemble: Model.
         tests: Tests of its nodes.
-        pairs: Classes (a, b) of each margin, shape (margins, 2).
         fold: Factor of each output in each margin, shape (outputs, margins).
         base: Constants of the margins, shape (margins,).
         slack: Minimum distance from zero at which the sign of each margin determines the decision of the deployed
@@ -258,38 +259,29 @@ class TreeQuery(Question):
         sizes: Bound on the sum of the absolute values of all terms of a margin, shape (margins,).
     """
 
-    ensemble: TreeEnsemble
+    model: TreeEnsemble
     tests: NodeTests
-    pairs: Integers
     fold: Floats
     base: Floats
     slack: Floats
     sizes: Floats
-
-    @property
-    def schema(self) -> Schema:
-        """Schema of the model's individuals."""
-        return self.ensemble.schema
-
-    @property
-    def classes(self) -> tuple[Value, ...]:
-        """Labels of the model, or bands of its score."""
-        return self.ensemble.classes if self.bands is None else self.bands.names
+    max_enumeration: ClassVar[float] = 10.0
+    point_size: ClassVar[int] = 64
 
     @property
     def model_size(self) -> int:
         """Number of nodes of all trees."""
-        return len(self.ensemble.nodes.feature)
+        return len(self.model.nodes.feature)
 
-    def labels(self, individuals: Floats) -> Integers:
-        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
-        if self.bands is not None and self.bands.of_number:
-            return self.bands.of_scores(self.ensemble.predict_numbers(individuals))
-        if self.bands is not None:
-            return self.bands.of_scores(self.ensemble.scores(individuals)[:, self.bands.favourable])
-        if self.threshold is None or self.threshold == 0.5:
-            return self.ensemble.predict(individuals)
-        return np.asarray(self.ensemble.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
+    @property
+    def enumerable(self) -> bool:
+        """Whether outputs decide. A limit of zero is proved by the leaves, because sums of leaves are rounded."""
+        return self.limit != 0
+
+    @property
+    def point_seconds(self) -> float:
+        """Cautious estimate of the seconds that evaluating the trees at a point takes."""
+        return len(self.assignments) * self.model.nodes.trees / WALKS_PER_SECOND
 
     def deployed(self, individuals: Floats) -> Integers:
         """Compute the labels where rounding cannot change the sign of a margin, -1 elsewhere."""
@@ -299,25 +291,29 @@ class TreeQuery(Question):
 
     def margins(self, individuals: Floats) -> Floats:
         """Compute the margins of rows of the schema, shape (n, margins)."""
-        ensemble = self.ensemble
-        return np.asarray((ensemble.raw(individuals) - ensemble.base) @ (self.fold * ensemble.divisor) + self.base)
+        model = self.model
+        return np.asarray((model.raw(individuals) - model.base) @ (self.fold * model.divisor) + self.base)
+
+    def numbers(self, individuals: Floats) -> Floats:
+        """Compute the only margin, shape (n,)."""
+        return self.margins(individuals)[:, 0]
 
     def possible(self, individuals: Floats) -> Integers:
         """Compute the sets of labels that the deployed model may predict, as bits, shape (n,)."""
         margins = self.margins(individuals)
-        labels = np.full(len(margins), (1 << len(self.classes)) - 1, dtype=np.int64)
-        for m, (a, b) in enumerate(self.pairs):
-            second_label, first_label = margins[:, m] > self.slack[m], margins[:, m] < -self.slack[m]
-            # Without rounding, a margin of zero gives the first label.
-            first_label |= (self.slack[m] == 0) & ~second_label
-            labels &= ~np.where(second_label, 1 << int(a), 0)
-            labels &= ~np.where(first_label, 1 << int(b), 0)
-        return labels
+        above, below = margins > self.slack, margins < -self.slack
+        # Without rounding, a margin of zero gives the first label.
+        return possible_labels(len(self.classes), self.pairs, above, below | ((self.slack == 0) & ~above))
 
-    def classify(self, entries: Floats) -> NDArray[np.int8]:
-        """Compute the outcomes of people (n, unprotected attributes), shape (n,)."""
-        possible = [self.possible(self.individuals(entries, p)) for p in range(len(self.assignments))]
-        return classify_points(np.stack(possible), self.least)
+    def decide_points(self, points: Integers) -> NDArray[np.int8]:
+        """Compute the outcomes of combinations of cells by evaluating the model at one individual of each."""
+        entries = self.entries(points)
+        people = [self.individuals(entries, p) for p in range(len(self.assignments))]
+        if self.limit is None:
+            return classify_points(np.stack([self.possible(individuals) for individuals in people]), self.least)
+        change, reach = np.ptp([self.numbers(individuals) for individuals in people], axis=0), 2 * self.number_error
+        outcomes = np.where(change > self.limit + reach, UNFAIR, np.where(change < self.limit - reach, FAIR, UNDECIDED))
+        return outcomes.astype(np.int8)
 
 
 def tree_query_of(
@@ -329,19 +325,46 @@ def tree_query_of(
     threshold: float | None = None,
     bands: Sequence[float] = (),
     least: int = 2,
+    limit: float | None = None,
 ) -> TreeQuery:
-    """Bring a question about trees to normal form; arguments and errors as for ``query.query_of``."""
+    """Bring a question about trees to normal form; see ``query.query_of``.
+
+    Args:
+        ensemble: Model.
+        protected, population, where, threshold, bands, least: As for ``query_of``.
+        limit: Permitted change of the model's number, instead of labels. The number is then the only margin.
+
+    Raises:
+        OptionError: As for ``query_of``, or a limit is given and the trees compute labels from more than one number.
+    """
     if len(ensemble.classes) > MAX_CLASSES:
         raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}")
     cut = ScoreBands.of(bands, ensemble.classes, ensemble.favourable, threshold) if bands else None
-    if cut is None:
-        pairs, fold, base, threshold = _margin_map(ensemble, threshold)
-        slack, sizes = _rounding_error(ensemble, fold, base, threshold)
-    else:
+    if limit is not None:
+        pairs, fold, base, slack, sizes = _number_map(ensemble)
+    elif cut is not None:
         pairs, fold, base = _band_map(ensemble, cut)
         slack, sizes = _band_rounding(ensemble, cut, fold, base)
+    else:
+        pairs, fold, base, threshold = _margin_map(ensemble, threshold)
+        slack, sizes = _rounding_error(ensemble, fold, base, threshold)
+    schema, tests = ensemble.schema, node_tests_of(ensemble)
+    domain = AskedDomain.of(schema, protected, population, where)
+    cells = tuple(
+        cells_between_cuts(tests, np.flatnonzero(tests.attribute == i), attribute, i, marginal, runs)
+        for i, attribute, marginal, runs in domain.free
+    )
+    distinct = _distinct_assignments(tests, schema, domain.protected, domain.assignments)
+    if limit is not None:
+        check_assignments(len(distinct))
     return TreeQuery(
-        **tree_question(ensemble, protected, population, where=where),
+        model=ensemble,
+        protected=domain.protected,
+        assignments=domain.assignments[distinct],
+        cells=cells,
+        population=domain.population,
+        where=domain.where,
+        tests=tests,
         threshold=threshold,
         least=least,
         bands=cut,
@@ -350,44 +373,8 @@ def tree_query_of(
         base=base,
         slack=slack,
         sizes=sizes,
-    )
-
-
-class TreeQuestion(TypedDict):
-    """Common fields of all questions about trees; see ``TreeQuery``."""
-
-    protected: tuple[str, ...]
-    assignments: Floats
-    cells: tuple[Cells, ...]
-    population: str
-    where: tuple[str, ...]
-    ensemble: TreeEnsemble
-    tests: NodeTests
-
-
-def tree_question(
-    ensemble: TreeEnsemble,
-    protected: Sequence[str] | None,
-    population: ProductPopulation | None,
-    *,
-    where: Sequence[str] = (),
-) -> TreeQuestion:
-    """Determine the domain of a question about trees; arguments and errors as for ``query.query_of``."""
-    schema = ensemble.schema
-    domain, tests = AskedDomain.of(schema, protected, population, where), node_tests_of(ensemble)
-    cells = tuple(
-        cells_between_cuts(tests, np.flatnonzero(tests.attribute == i), attribute, i, marginal, runs)
-        for i, attribute, marginal, runs in domain.free
-    )
-    distinct = _distinct_assignments(tests, schema, domain.protected, domain.assignments)
-    return TreeQuestion(
-        protected=domain.protected,
-        assignments=domain.assignments[distinct],
-        cells=cells,
-        population=domain.population,
-        where=domain.where,
-        ensemble=ensemble,
-        tests=tests,
+        limit=limit,
+        number_error=0.0 if limit is None else float(slack[0]),
     )
 
 
@@ -436,6 +423,22 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
         else:
             shift = log_odds(limit) / ensemble.steepness
     return pairs, fold / ensemble.divisor, ensemble.base @ fold - shift, limit
+
+
+def _number_map(ensemble: TreeEnsemble) -> tuple[Integers, Floats, Floats, Floats, Floats]:
+    """Compute the factors of outputs in the model's number, its constant, and bounds on its error and its size."""
+    outputs = len(ensemble.base)
+    if outputs > 2:
+        raise OptionError(
+            f"a tolerance requires a model that predicts a number, but this one predicts one of {outputs} labels",
+            hint="leave it out to compare the labels",
+        )
+    fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
+    sizes = leaf_sizes(ensemble) @ np.abs(fold) / ensemble.divisor + np.abs(ensemble.base) @ np.abs(fold)
+    unit = BINARY32_UNIT if ensemble.single else BINARY64_UNIT
+    # Rounding of a sum of the leaves and the base in any order, and of our own computation.
+    slack = summation_error(ensemble.nodes.trees + 16, unit) * sizes + summation_error(64, BINARY64_UNIT) * sizes
+    return np.array([[0, 1]], dtype=np.int64), fold / ensemble.divisor, ensemble.base @ fold, slack, sizes
 
 
 def _band_map(ensemble: TreeEnsemble, cut: ScoreBands) -> tuple[Integers, Floats, Floats]:
@@ -492,28 +495,3 @@ def _rounding_error(
         resolution = resolution_of(limit) if ensemble.single else 2.0**-46 * (1 + sizes + abs(math.log(1 / limit - 1)))
         slack = slack + resolution / min(limit, 1 - limit) / ensemble.steepness
     return slack, sizes
-
-
-# Evaluating every combination of cells.
-
-MAX_POINTS = 2**21
-WALKS_PER_SECOND = 5e6
-"""Cautious estimate of the number of trees times rows evaluated per second."""
-MAX_SECONDS = 10.0
-BATCH = 2**16
-
-
-def can_enumerate_cells(query: TreeQuery, time_limit: float | None) -> bool:
-    """Check whether evaluating every combination of cells takes at most a few seconds and half the time limit."""
-    walks = query.points * len(query.assignments) * query.ensemble.nodes.trees
-    limit = MAX_SECONDS if time_limit is None else min(MAX_SECONDS, time_limit / 2)
-    return query.points <= MAX_POINTS and walks <= limit * WALKS_PER_SECOND
-
-
-def enumerate_cells(query: TreeQuery) -> Enumeration:
-    """Decide every combination of cells by evaluating the model at one point of each."""
-    status = np.empty(query.points, dtype=np.int8)
-    for begin in range(0, query.points, BATCH):
-        points = decode_points(query, np.arange(begin, min(begin + BATCH, query.points)))
-        status[begin : begin + len(points)] = query.classify(query.entries(points))
-    return Enumeration(status=status, mass=point_masses(query))
