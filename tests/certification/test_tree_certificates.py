@@ -235,9 +235,9 @@ def test_never_proves_more_than_enumeration_and_in_the_end_as_much(seed):
         query = tree_query_of(model, protected, population, limit=limit)
     if not query.cells or query.constant:
         return
-    truth = enumerate_domain(query)
-    mass = truth.mass / truth.mass.sum()
-    fair, unfair = mass[truth.status == FAIR].sum(), mass[truth.status == UNFAIR].sum()
+    truth, mass = enumerate_domain(query), query.point_masses()
+    mass = mass / mass.sum()
+    fair, unfair = mass[truth == FAIR].sum(), mass[truth == UNFAIR].sum()
     for points, tails, recording in ((1.0, TAILS, False), (12.0, TAILS[:0], False), (1e4, TAILS, True)):
         tails = tails if len(query.base) == 1 and query.demanded is None else TAILS[:0]
         proved = (0.0, 0.0)

@@ -21,7 +21,7 @@ from evenhand.certification.counterparts import AS_PUBLISHED, certify_counterpar
 from evenhand.certification.proof_run import (
     DEFAULT_BOXES,
     Compilation,
-    QueryRun,
+    ProofRun,
     boxes_per_second,
     choose_bounder,
     count_processors,
@@ -119,7 +119,7 @@ def certify(
     writer = None if certificate is None else CertificateWriter(Path(certificate), [2, *counts])
     clock, efforts = Clock(), [0.0]
 
-    def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
+    def prove(least: int) -> tuple[ProofRun, ProofOutcome]:
         # Each number of outcomes is a separate question. The remaining ones share the rest of the limits.
         questions = 3 + len(counts) - least
         share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
@@ -209,12 +209,12 @@ def _prove(
     recorder: CertificateWriter | None,
     compilation: Compilation,
     workers: int | None,
-) -> tuple[QueryRun, ProofOutcome]:
+) -> tuple[ProofRun, ProofOutcome]:
     """Prove the shares of one question, in which ``least`` different outcomes count as unfair treatment."""
     started, processor = time.perf_counter(), time.process_time()
     question = _question_of(model, population, config, least)
     method, prove = _choose_proof(question, config, compilation, recorder, workers)
-    run = QueryRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
+    run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
     if recorder is not None:
         recorder.begin(question, model, method)
     outcome = prove(run)
@@ -252,7 +252,7 @@ def _choose_proof(
     compilation: Compilation,
     recorder: CertificateWriter | None,
     workers: int | None,
-) -> tuple[str, Callable[[QueryRun], ProofOutcome]]:
+) -> tuple[str, Callable[[ProofRun], ProofOutcome]]:
     """Select the method of a proof, and compile its kernels.
 
     Returns:
@@ -271,7 +271,7 @@ def _choose_proof(
         engine = compile_tree_engine(question, threads, recording=recorder is not None)  # type: ignore[arg-type]
         return method, lambda run: _refine(run, engine, refine_trees, method, False, recorder, workers)
     if recorder is None and method == "linear" and not config.arrays and has_one_score(question):
-        return method, lambda run: run.prove_by_score(method)
+        return method, lambda run: run.prove_by_scores(method)
     reason = unsupported_reason(question)
     if method == "linear" and reason is None:
         arrays = compilation.uses_arrays(question, config.arrays)
@@ -280,11 +280,11 @@ def _choose_proof(
     if config.tolerance is not None or question.least > 2:
         raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
 
-    def prove_by_intervals(run: QueryRun) -> ProofOutcome:
+    def prove_by_intervals(run: ProofRun) -> ProofOutcome:
         undecided, stop = search.refine_by_intervals(
             question,
             run.proved_mass,
-            run.counterexamples,
+            run.finder,
             run.limits(None),
             jobs=threads,
             say=run.report_progress,
@@ -296,7 +296,7 @@ def _choose_proof(
 
 
 def _refine(
-    run: QueryRun,
+    run: ProofRun,
     bounder: Any,
     refine: Callable[..., tuple[BoxSet, Floats, Stop]],
     method: str,

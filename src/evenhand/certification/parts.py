@@ -21,7 +21,7 @@ from evenhand.certification.bounds.linear import LinearBounder, refine_boxes, sp
 from evenhand.certification.bounds.trees.engine import TreeEngine, TreeFrontier, compile_tree_engine, refine_trees
 from evenhand.certification.bounds.trees.engine import split_boxes as split_tree_boxes
 from evenhand.certification.bounds.trees.question import TreeQuery
-from evenhand.certification.proof_run import DEFAULT_BOXES, QueryRun, choose_bounder
+from evenhand.certification.proof_run import DEFAULT_BOXES, ProofRun, choose_bounder
 from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query, Question
@@ -125,7 +125,7 @@ def count_parts(limits: SearchLimits) -> int:
 
 
 def refine_in_parts(
-    run: QueryRun,
+    run: ProofRun,
     bounder: LinearBounder | TreeEngine,
     *,
     workers: int,
@@ -161,7 +161,7 @@ def refine_in_parts(
     ends = None if limits.deadline is None else time.time() + limits.deadline - limits.clock.now()
     parts = [
         Part(
-            run.query,
+            run.question.query,
             arrays,
             part,
             proved_mass.fork(),
@@ -184,7 +184,7 @@ def refine_in_parts(
     return undecided, np.concatenate([result.shares for result in results]), stop
 
 
-def _run_all(parts: list[Part], workers: int, run: QueryRun, *, interrupted: bool) -> list[PartResult]:
+def _run_all(parts: list[Part], workers: int, run: ProofRun, *, interrupted: bool) -> list[PartResult]:
     """Return the results of the parts, in order."""
     results: dict[int, PartResult] = {}
     try:

@@ -8,16 +8,17 @@ import time
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.certification.bounds.linear import ReusableBounder
-from evenhand.certification.bounds.scores import prove_score
+from evenhand.certification.bounds.scores import prove_scores
 from evenhand.certification.certificate.breakdown import SamplingPlan, subregions_of
-from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, build_certificate
-from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
+from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, build_certificate, everybody
+from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
-from evenhand.certification.certificate.result import Certificate
+from evenhand.certification.certificate.result import Certificate, Subregion
 from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
-from evenhand.certification.query.boxes import Boxes, whole_domain
+from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.enumeration import boxes_of, enumerate_domain
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
@@ -55,11 +56,8 @@ def boxes_per_second(question: Question | OrbitQuestion) -> float:
 
     The estimate depends on the question alone, so that limits of work are the same on every machine.
     """
-    classes = 1
-    if isinstance(question, OrbitQuestion):
-        classes = max(len(orbit.classes) for orbit in question.orbits)
-        question = question.query
-    work = classes * len(question.assignments) * (BOX_OVERHEAD + question.model_size)
+    classes, query = max((len(orbit.classes) for orbit in question.orbits), default=1), question.query
+    work = classes * len(query.assignments) * (BOX_OVERHEAD + query.model_size)
     return 1.0 / (BOX_SECONDS * work)
 
 
@@ -73,22 +71,16 @@ class ProofRun:
 
     Args:
         question: Question.
-        finder: Finder of counterexamples.
         config: Settings.
         clock: Start of the run.
         say: Callback for progress.
     """
 
     def __init__(
-        self,
-        question: Question | OrbitQuestion,
-        finder: CounterexampleFinder | OrbitCounterexampleFinder,
-        config: CertifyConfig,
-        clock: RunClock,
-        say: Progress,
+        self, question: Question | OrbitQuestion, config: CertifyConfig, clock: RunClock, say: Progress
     ) -> None:
         self.question = question
-        self.finder = finder
+        self.finder = CounterexampleFinder(question, config.counterexamples)
         self.config = config
         self.clock = clock
         self.say = say
@@ -132,70 +124,80 @@ class ProofRun:
             )
         return certificate.model_copy(update={"stopped_by": "interrupt"}) if interrupts.count else certificate
 
+    def count_constant(self) -> NDArray[np.intp]:
+        """Count orbits, or the population, as certified if the compared values have equal terms in the model.
 
-class QueryRun(ProofRun):
-    """Run in which all people are compared under the same protected assignments.
-
-    Args:
-        query: Question.
-        config: Settings.
-        clock: Start of the run.
-        say: Callback for progress.
-    """
-
-    def __init__(self, query: Question, config: CertifyConfig, clock: RunClock, say: Progress) -> None:
-        self.query = query
-        self.counterexamples = CounterexampleFinder(query, config.counterexamples)
-        super().__init__(query, self.counterexamples, config, clock, say)
+        Returns:
+            Indices of the other orbits; index 0 for the population.
+        """
+        everyone = everybody(self.question)
+        constant = np.array([part.query.constant for part in self.question.orbits or (self.question.query,)])
+        for at in np.flatnonzero(constant):
+            self.proved_mass.add(int(everyone.region[at]), float(everyone.mass[at]), 0.0)
+            self.proved_mass.boxes += 1
+        return np.flatnonzero(~constant)
 
     def prove_constant(self, method: str, recorder: CertificateWriter | None = None) -> ProofOutcome:
-        """Count the whole population as certified, because all assignments add the same to the model."""
-        domain = whole_domain(self.query)
-        self.proved_mass.boxes = 1
-        self.proved_mass.prove(domain, fair=True)
+        """Count everyone as certified, because all compared values add the same to the model."""
+        everyone = everybody(self.question)
+        self.count_constant()
         self.proved_mass.moment(last=True)
         if recorder is not None:
-            recorder.record_boxes(domain, np.array([FAIR], dtype=np.int8))
-        return ProofOutcome(domain[:0], None, "done", method)
+            recorder.record_boxes(everyone, np.array([FAIR], dtype=np.int8))
+        return ProofOutcome(everyone[:0], None, "done", method)
 
-    def prove_by_score(self, method: str) -> ProofOutcome:
+    def prove_by_scores(self, method: str) -> ProofOutcome:
         """Prove all shares from the distribution of the score, which takes less than a second."""
-        query, proved_mass = self.query, self.proved_mass
-        assert isinstance(query, Query)
-        everyone = proved_mass.assign_regions(whole_domain(query), np.ones(1, dtype=np.bool_))
-        proved = prove_score(query)
-        proved_mass.boxes = 1
-        proved_mass.add(int(everyone.region[0]), *proved, rest=max(0.0, 1.0 - sum(proved)))
+        question, proved_mass = self.question, self.proved_mass
+        assert isinstance(question, Query | OrbitQuestion)
+        open_parts = self.count_constant()
+        everyone = everybody(question)[open_parts]
+        everyone = proved_mass.assign_regions(everyone, np.ones(len(everyone), dtype=np.bool_))
+        with InterruptCounter() as interrupts:
+            proved = prove_scores(question)[open_parts]
+        for region, mass, (fair, unfair) in zip(everyone.region, everyone.mass, proved.tolist(), strict=True):
+            proved_mass.add(int(region), fair, unfair, rest=max(0.0, float(mass) - fair - unfair))
+            proved_mass.boxes += 1
         proved_mass.moment(last=True)
-        return ProofOutcome(everyone, np.array([proved]), "done", method)
+        return ProofOutcome(everyone, proved, "interrupt" if interrupts.count else "done", method)
 
     def prove_by_enumeration(self, recorder: CertificateWriter | None = None) -> ProofOutcome:
-        """Decide all points in one step. After an interrupt, no point is decided."""
-        query, proved_mass, domain = self.query, self.proved_mass, whole_domain(self.query)
-        try:
-            answer = enumerate_domain(query)
-        except KeyboardInterrupt:
+        """Decide every point, orbit by orbit. After an interrupt, the remaining orbits are undecided."""
+        proved_mass, orbits, everyone = self.proved_mass, self.question.orbits, everybody(self.question)
+        undecided = [everyone[:0]]
+        regions: tuple[Subregion, ...] | None = None if orbits else ()
+        for at, part in enumerate(orbits or (self.question.query,)):
+            query = part.query
+            try:
+                status = enumerate_domain(query)
+            except KeyboardInterrupt:
+                if recorder is not None:
+                    recorder.record_boxes(everyone[at:], np.array([UNDECIDED], dtype=np.int8))
+                proved_mass.add_undecided(everyone[at:])
+                return ProofOutcome(
+                    Boxes.concatenate([*undecided, everyone[at:]]), None, "interrupt", "enumeration", regions
+                )
             if recorder is not None:
-                recorder.record_boxes(domain, np.array([UNDECIDED], dtype=np.int8))
-            proved_mass.add_undecided(domain)
-            return ProofOutcome(domain, None, "interrupt", "enumeration", ())
-        if recorder is not None:
-            recorder.record_points(answer.status)
-        proved_mass.boxes = query.points
-
-        def with_status(status: int) -> Boxes:
-            return boxes_of(query, np.flatnonzero(answer.status == status), answer.mass)
-
-        for status, fair in ((FAIR, True), (UNFAIR, False)):
-            proved_mass.prove(with_status(status), fair=fair)
-        undecided, unfair = with_status(UNDECIDED), with_status(UNFAIR)
-        proved_mass.add_undecided(undecided)
+                recorder.record_points(status)
+            mass = part.point_masses()
+            fair, unfair, unsure = (
+                boxes_of(query, np.flatnonzero(status == outcome), mass, int(everyone.region[at]))
+                for outcome in (FAIR, UNFAIR, UNDECIDED)
+            )
+            proved_mass.boxes += query.points
+            proved_mass.prove(fair, fair=True)
+            proved_mass.prove(unfair, fair=False)
+            proved_mass.add_undecided(unsure)
+            undecided.append(unsure)
+            # Individuals without mass may be invalid inputs of trees, or have no counterpart.
+            if orbits or not isinstance(query, Query):
+                unfair = unfair[unfair.mass > 0]
+            if len(unfair):
+                entries = query.entries(unfair[: 4 * self.finder.limit].lo)
+                self.finder.unfair(np.column_stack([entries, np.full(len(entries), float(at))]) if orbits else entries)
+            regions = regions if orbits else subregions_of(query, status, mass)
         proved_mass.moment(last=True)
-        # Individuals without mass may be invalid inputs of trees.
-        unfair = (unfair if isinstance(query, Query) else unfair[unfair.mass > 0])[: 4 * self.finder.limit]
-        if len(unfair):
-            self.finder.unfair(query.entries(unfair.lo))
-        return ProofOutcome(undecided, None, "done", "enumeration", subregions_of(query, answer))
+        return ProofOutcome(Boxes.concatenate(undecided), None, "done", "enumeration", regions)
 
 
 def choose_bounder(query: Query, arrays: bool, jobs: int) -> ReusableBounder:

@@ -55,13 +55,10 @@ def has_one_score(query: Query) -> bool:
     return not query.layers and len(query.pairs) == 1 and supported and few
 
 
-def prove_score(query: Query) -> tuple[float, float]:
-    """Prove the fair and unfair mass."""
-    return _prove_table(query, ScoreTable.of(query.cells))
-
-
-def prove_scores(question: OrbitQuestion) -> Floats:
-    """Prove the fair and unfair mass of each orbit that is not constant, shape (orbits, 2)."""
+def prove_scores(question: Query | OrbitQuestion) -> Floats:
+    """Prove the fair and unfair mass of the population, or of each orbit that is not constant, shape (parts, 2)."""
+    if isinstance(question, Query):
+        return np.array([_prove_table(question, ScoreTable.of(question.cells))])
     tables: dict[int, ScoreTable] = {}
     proved = np.zeros((len(question.orbits), 2))
     for number, orbit in enumerate(question.orbits):

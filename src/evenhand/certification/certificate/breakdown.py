@@ -11,7 +11,7 @@ from evenhand.certification.certificate.counterexamples import CounterexampleFin
 from evenhand.certification.certificate.result import AttributeSlice, Estimate, Subregion
 from evenhand.certification.query.boxes import Boxes, BoxSet
 from evenhand.certification.query.cells import Cells
-from evenhand.certification.query.enumeration import Enumeration, boxes_of
+from evenhand.certification.query.enumeration import boxes_of
 from evenhand.certification.query.outcomes import FAIR, UNFAIR
 from evenhand.certification.query.proved_mass import REGION_DEPTH
 from evenhand.certification.query.question import Question
@@ -217,13 +217,18 @@ def _undecided_by_group(
 # Parts of an enumerated domain whose unfair shares differ most.
 
 
-def subregions_of(query: Question, answer: Enumeration) -> tuple[Subregion, ...]:
+def subregions_of(query: Question, status: NDArray[np.int8], mass: Floats) -> tuple[Subregion, ...]:
     """Compute the parts of the domain with unfair or undecided points, in decreasing order of their mass.
 
     The parts are the leaves of a regression tree.
+
+    Args:
+        query: Question.
+        status: Outcome of each point, shape (points,).
+        mass: Share of the population of each point, shape (points,).
     """
-    affected = boxes_of(query, np.flatnonzero(answer.status != FAIR), answer.mass)
-    unfair = answer.status[answer.status != FAIR] == UNFAIR
+    affected = boxes_of(query, np.flatnonzero(status != FAIR), mass)
+    unfair = status[status != FAIR] == UNFAIR
     lo, hi = np.zeros(len(query.cells), dtype=np.int64), query.counts - 1
     subregions: list[Subregion] = []
     _split_region(query, lo, hi, 1.0, affected, unfair, REGION_DEPTH, subregions)

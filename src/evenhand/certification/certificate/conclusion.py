@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.certification.certificate.breakdown import SamplingPlan, attribute_breakdown
-from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
+from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.result import AttributeSlice, Certificate, Estimate, Evidence, Subregion
 from evenhand.certification.query.boxes import Boxes, BoxSet, whole_domain
 from evenhand.certification.query.orbits import OrbitQuestion
@@ -52,7 +52,7 @@ class RunClock(NamedTuple):
 def build_certificate(
     query: Question | OrbitQuestion,
     tally: ProvedMass,
-    finder: CounterexampleFinder | OrbitCounterexampleFinder,
+    finder: CounterexampleFinder,
     outcome: ProofOutcome,
     sampling: SamplingPlan,
     clock: RunClock,
@@ -81,16 +81,10 @@ def build_certificate(
     certified, falsified, undecided = shares
     slices: tuple[AttributeSlice, ...] = ()
     walked = Draws()
-    if isinstance(query, Question) and isinstance(finder, CounterexampleFinder):
-        slices, walked = attribute_breakdown(
-            query,
-            outcome.undecided,
-            np.maximum(outcome.undecided.mass - proved.sum(axis=1), 0.0),
-            undecided,
-            finder,
-            sampling,
-        )
-    question = query if isinstance(query, Question) else query.query
+    if isinstance(query, Question):
+        open_mass = np.maximum(outcome.undecided.mass - proved.sum(axis=1), 0.0)
+        slices, walked = attribute_breakdown(query, outcome.undecided, open_mass, undecided, finder, sampling)
+    question = query.query
     outside = max(0.0, falsified - float(proved[:, 1].sum()))
     compared = 1.0 - query.no_counterpart
     part = OpenPart(float(left.mass.sum()), outside, falsified, max(falsified, compared - certified))
@@ -184,7 +178,7 @@ def everybody(query: Question | OrbitQuestion) -> Boxes:
 def ask_undecided(
     query: Question | OrbitQuestion,
     undecided: BoxSet,
-    finder: CounterexampleFinder | OrbitCounterexampleFinder,
+    finder: CounterexampleFinder,
     sampling: SamplingPlan,
 ) -> Draws:
     """Draw people from the boxes that are not decided as a whole, and count those treated unfairly.
@@ -198,7 +192,7 @@ def ask_undecided(
     questions = query.questions
     # Draws that are combined must be independent: flip rates are drawn with the seed alone, slices with (seed, 1).
     rng = np.random.default_rng([sampling.seed, 2])
-    batch_size = SAMPLE_BATCH if isinstance(query, Question) else ORBITS_BATCH
+    batch_size = ORBITS_BATCH if query.orbits else SAMPLE_BATCH
     samples = min(sampling.samples, max(batch_size, MAX_SAMPLE_QUERIES // questions))
     size = max(16, min(batch_size, MAX_SAMPLE_QUERIES // (16 * questions)))
     count = unfair = 0

@@ -14,17 +14,16 @@ class CounterexampleFinder:
     """Collector of distinct counterexamples.
 
     Args:
-        query: Question.
+        question: Question.
         limit: Maximum number of counterexamples.
-        found: List of counterexamples, if several finders share it together with the limit.
     """
 
-    def __init__(self, query: Question, limit: int, found: list[Counterexample] | None = None) -> None:
-        self._query = query
+    def __init__(self, question: Question | OrbitQuestion, limit: int) -> None:
+        self._question = question
         self.limit = limit
         # All people examined: in a small domain almost every sample contains the same few.
-        self._known: set[bytes] = set()
-        self.found: list[Counterexample] = [] if found is None else found
+        self._known: set[tuple[int, bytes]] = set()
+        self.found: list[Counterexample] = []
 
     @property
     def full(self) -> bool:
@@ -32,10 +31,22 @@ class CounterexampleFinder:
         return len(self.found) >= self.limit
 
     def unfair(self, entries: Floats) -> Booleans:
-        """Find the people (n, unprotected attributes) who get different labels, shape (n,), and keep some of them."""
-        query = self._query
+        """Find the people who are treated unfairly, shape (n,), and keep some of them.
+
+        Args:
+            entries: Unprotected entries, shape (n, cells); with orbits, the last column is the number of the orbit.
+        """
+        if isinstance(self._question, Question):
+            return self._unfair_in(self._question, 0, entries)
+        unfair = np.zeros(len(entries), dtype=np.bool_)
+        for number in np.unique(entries[:, -1]).astype(np.int64).tolist():
+            rows = np.flatnonzero(entries[:, -1] == number)
+            unfair[rows] = self._unfair_in(self._question.orbits[number].query, number, entries[rows, :-1])
+        return unfair
+
+    def _unfair_in(self, query: Question, orbit: int, entries: Floats) -> Booleans:
         if query.demanded is not None or query.least > 2:
-            return self._unfair_among_all(entries)
+            return self._unfair_among_all(query, orbit, entries)
         labels = query.labels(query.individuals(entries, 0))
         # First assignment under which each person gets another label.
         other = np.full(len(entries), -1, dtype=np.int64)
@@ -49,24 +60,23 @@ class CounterexampleFinder:
         for row in np.flatnonzero(unfair):
             if self.full:
                 break
-            self._keep(entries[row : row + 1], 0, int(other[row]))
+            self._keep(query, orbit, entries[row : row + 1], 0, int(other[row]))
         return np.asarray(unfair)
 
-    def _unfair_among_all(self, entries: Floats) -> Booleans:
+    def _unfair_among_all(self, query: Question, orbit: int, entries: Floats) -> Booleans:
         """Find the people who are treated unfairly by all their answers together, and keep some of them."""
-        query = self._query
         each = [query.answers(query.individuals(entries, p)) for p in range(len(query.assignments))]
         answers: Floats = np.stack(each).astype(np.float64)
         unfair = query.differ(answers)
         for row in np.flatnonzero(unfair):
             if self.full:
                 break
-            self._keep(entries[row : row + 1], int(np.argmin(answers[:, row])), int(np.argmax(answers[:, row])))
+            first, second = int(np.argmin(answers[:, row])), int(np.argmax(answers[:, row]))
+            self._keep(query, orbit, entries[row : row + 1], first, second)
         return unfair
 
-    def _keep(self, person: Floats, own: int, other: int) -> None:
-        query = self._query
-        key = (person + 0.0).tobytes()  # minus zero is zero
+    def _keep(self, query: Question, orbit: int, person: Floats, own: int, other: int) -> None:
+        key = orbit, (person + 0.0).tobytes()  # minus zero is zero
         if key in self._known:
             return
         self._known.add(key)
@@ -88,29 +98,3 @@ class CounterexampleFinder:
                 second_label=texts[1],
             )
         )
-
-
-class OrbitCounterexampleFinder:
-    """Collector of distinct counterexamples of several orbits.
-
-    Args:
-        question: Question about counterparts.
-        limit: Maximum number of counterexamples.
-    """
-
-    def __init__(self, question: OrbitQuestion, limit: int) -> None:
-        self.limit = limit
-        self.found: list[Counterexample] = []
-        self._finders = [CounterexampleFinder(orbit.query, limit, self.found) for orbit in question.orbits]
-
-    def unfair(self, entries: Floats) -> Booleans:
-        """Find the people whose label differs from that of a counterpart, shape (n,), and keep some of them.
-
-        Args:
-            entries: Entries outside the hub, and the number of the orbit, shape (n, cells + 1).
-        """
-        unfair = np.zeros(len(entries), dtype=np.bool_)
-        for number in np.unique(entries[:, -1]):
-            rows = np.flatnonzero(entries[:, -1] == number)
-            unfair[rows] = self._finders[int(number)].unfair(entries[rows, :-1])
-        return unfair

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from evenhand.core.document import (
     Block,
@@ -25,6 +25,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.result import Result, ResultNumber
+from evenhand.core.result_part import ResultPart
 from evenhand.core.text import (
     SIMULATED,
     format_count,
@@ -80,13 +81,11 @@ LEFT_OUT = {
 """Provers that may be left out of a run."""
 
 
-class Estimate(BaseModel):
+class Estimate(ResultPart):
     """Two-sided confidence interval for the share of unfairly treated people, from n random draws.
 
     The estimate of a whole certificate combines the draws with the proofs (``evenhand.stats.combined_share``).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     unfair: float
     low: float
@@ -95,7 +94,7 @@ class Estimate(BaseModel):
     n: int
 
 
-class Evidence(BaseModel):
+class Evidence(ResultPart):
     """Random draws behind the estimate of a certificate.
 
     Attributes:
@@ -107,18 +106,14 @@ class Evidence(BaseModel):
         n: Number of draws.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     source: Literal["undecided", "breakdown", "flip rate"]
     mass: float
     unfair: int
     n: int
 
 
-class Counterexample(BaseModel):
+class Counterexample(ResultPart):
     """Person of the domain whose label differs between two protected assignments, confirmed by the model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     unprotected: dict[str, str]
     first: dict[str, str]
@@ -127,10 +122,8 @@ class Counterexample(BaseModel):
     second_label: str
 
 
-class ProgressPoint(BaseModel):
+class ProgressPoint(ResultPart):
     """Proved shares at one moment of a run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seconds: float
     boxes: int
@@ -138,13 +131,11 @@ class ProgressPoint(BaseModel):
     falsified: float
 
 
-class Subregion(BaseModel):
+class Subregion(ResultPart):
     """Part of the domain, as ranges or values of attributes, with its mass in the population.
 
     ``falsified`` and ``undecided`` are the parts of that mass that are proved unfair, and undecided.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     where: dict[str, str]
     mass: float
@@ -152,7 +143,7 @@ class Subregion(BaseModel):
     undecided: float
 
 
-class AttributeSlice(BaseModel):
+class AttributeSlice(ResultPart):
     """People with one value, or a range of values, of one attribute.
 
     Attributes:
@@ -164,8 +155,6 @@ class AttributeSlice(BaseModel):
             like its population.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     attribute: str
     values: str
     mass: float
@@ -173,7 +162,7 @@ class AttributeSlice(BaseModel):
     undecided: float
 
 
-class OutcomeShare(BaseModel):
+class OutcomeShare(ResultPart):
     """Bounds on the share of the population that can get at least ``least`` different labels or bands.
 
     Attributes:
@@ -181,8 +170,6 @@ class OutcomeShare(BaseModel):
         proved: Proved lower bound.
         possible: Proved upper bound.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     least: int
     proved: float

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,19 +14,6 @@ BATCH = 2**22
 """Maximum number of entries of an intermediate array."""
 
 
-@dataclass(frozen=True)
-class Enumeration:
-    """Outcome of each point.
-
-    Attributes:
-        status: FAIR, UNFAIR or UNDECIDED (only where a margin lies within the rounding slack), shape (points,).
-        mass: Share of the population, shape (points,).
-    """
-
-    status: NDArray[np.int8]
-    mass: Floats
-
-
 def can_enumerate(query: Question, time_limit: float | None) -> bool:
     """Check whether enumeration takes at most a few seconds and at most half the time limit."""
     if not query.enumerable or query.points > MAX_POINTS:
@@ -37,14 +22,14 @@ def can_enumerate(query: Question, time_limit: float | None) -> bool:
     return bool(query.points * query.point_seconds <= limit)
 
 
-def enumerate_domain(query: Question) -> Enumeration:
-    """Decide every point of the domain."""
+def enumerate_domain(query: Question) -> NDArray[np.int8]:
+    """Compute the outcome of every point of the domain, shape (points,)."""
     batch = max(1, BATCH // query.point_size)
     status = np.empty(query.points, dtype=np.int8)
     for begin in range(0, query.points, batch):
         points = decode_points(query, np.arange(begin, min(begin + batch, query.points)))
         status[begin : begin + len(points)] = query.decide_points(points)
-    return Enumeration(status=status, mass=point_masses(query))
+    return status
 
 
 def decode_points(query: Question, numbers: Integers) -> Integers:
@@ -56,17 +41,8 @@ def decode_points(query: Question, numbers: Integers) -> Integers:
     return points
 
 
-def boxes_of(query: Question, numbers: Integers, mass: Floats) -> Boxes:
+def boxes_of(query: Question, numbers: Integers, mass: Floats, region: int = 0) -> Boxes:
     """Build a box from each point."""
     points = decode_points(query, numbers).astype(np.int32)
-    blank = np.zeros(len(numbers), dtype=np.int16)
-    return Boxes(lo=points, hi=points, mass=mass[numbers], depth=blank, region=blank)
-
-
-def point_masses(query: Question) -> Floats:
-    """Compute the population share of each point, shape (points,)."""
-    masses = np.ones(1)
-    for cells in query.cells:
-        weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
-        masses = (masses[:, None] * weights).ravel()
-    return masses
+    depth = np.zeros(len(numbers), dtype=np.int16)
+    return Boxes(lo=points, hi=points, mass=mass[numbers], depth=depth, region=depth + np.int16(region))

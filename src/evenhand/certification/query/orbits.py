@@ -110,6 +110,11 @@ class Orbit:
         """Share of all people."""
         return float(self.weights.sum())
 
+    def point_masses(self) -> Floats:
+        """Compute the share of all people of each point, shape (points,)."""
+        masses = (w * query.point_masses() for w, query in zip(self.weights, self.classes, strict=True))
+        return np.asarray(sum(masses))
+
 
 @dataclass(frozen=True)
 class OrbitQuestion:

@@ -133,10 +133,10 @@ class ProvedMass:
         self._falsified: list[float] = []
         self._open: list[float] = []
         self._sums = [0.0, 0.0]
-        self._regions: list[tuple[Mapping[str, str], float, list[float]]] = []
         self._whole = 1.0 - query.no_counterpart
-        if isinstance(query, OrbitQuestion):
-            self._regions = [(orbit.where, orbit.mass, [0.0, 0.0]) for orbit in query.orbits]
+        self._regions: list[tuple[Mapping[str, str], float, list[float]]] = [
+            (orbit.where, orbit.mass, [0.0, 0.0]) for orbit in query.orbits
+        ]
         self._next = 1
         self.boxes = 0
         self.history: list[ProgressPoint] = []
@@ -155,11 +155,8 @@ class ProvedMass:
 
     def prove(self, boxes: Boxes, *, fair: bool) -> None:
         """Count whole boxes as certified or falsified."""
-        if not len(boxes):
-            return
         mass = float(boxes.mass.sum())
-        (self._certified if fair else self._falsified).append(mass)
-        self._sums[0 if fair else 1] += mass
+        self.add(0, mass if fair else 0.0, 0.0 if fair else mass)
         if not fair:
             self._add_by_region(boxes, 0)
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,9 +71,15 @@ class Question(ABC):
     bands: ScoreBands | None = None
     limit: float | None = None
     number_error: float = 0.0
+    orbits: ClassVar[tuple[()]] = ()
     moved: ClassVar[tuple[str, ...] | None] = None
     no_counterpart: ClassVar[float] = 0.0
     max_enumeration: ClassVar[float]
+
+    @property
+    def query(self) -> Self:
+        """The question itself. For a question about orbits, that of the heaviest orbit."""
+        return self
 
     @property
     def schema(self) -> Schema:
@@ -185,6 +191,14 @@ class Question(ABC):
     def entries(self, points: NDArray[np.integer]) -> Floats:
         """Select an entry of each cell of the points, shape (n, cells)."""
         return np.array([cells.entry(points[:, i]) for i, cells in enumerate(self.cells)]).reshape(-1, len(points)).T
+
+    def point_masses(self) -> Floats:
+        """Compute the population share of each point, shape (points,)."""
+        masses = np.ones(1)
+        for cells in self.cells:
+            weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
+            masses = (masses[:, None] * weights).ravel()
+        return masses
 
     def individuals(self, entries: Floats, assignment: int) -> Floats:
         """Build rows of the schema from unprotected entries (n, attributes) and one protected assignment."""
@@ -298,7 +312,7 @@ class Query(Question):
     @property
     def point_size(self) -> int:
         """Number of entries of an intermediate array per point."""
-        return max(self.biases.shape[1], *(len(layer.bias) for layer in self.layers), len(self.assignments), 1)
+        return max(len(self.biases[0]), *(len(layer.bias) for layer in self.layers), len(self.assignments), 1)
 
     @cached_property
     def columns(self) -> int:
