@@ -20,12 +20,12 @@ from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functions
 from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares
 from evenhand.checker.floats.network import float_network_of
+from evenhand.checker.floats.proofs import NetworkProver
 from evenhand.checker.form import form_of
 from evenhand.checker.network import recorded_question_of
 from evenhand.checker.partition import count_cells, is_partition
 from evenhand.checker.question import AskedQuestion
 from evenhand.checker.reading import ClaimedBoxes
-from evenhand.checker.reprove import BoxProver
 from evenhand.errors import DataError, OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import network_fingerprint, network_from_dense
@@ -101,17 +101,17 @@ def test_what_the_checker_proves_is_true(seed: int, tmp_path_factory: pytest.Tem
             if label == b:
                 assert (least[:, m, 1] <= 0).all()
     fair_here = (labels == labels[0]).all(axis=0)
-    proofs = BoxProver(question).prove(ClaimedBoxes(low, high, np.full(4, WHOLE), np.zeros(4)))
-    for k, proof in enumerate(proofs):
+    proofs = NetworkProver(question).prove(ClaimedBoxes(low, high, np.full(4, WHOLE), np.zeros(4)))
+    for k, (confirmed, _, fair, unfair) in enumerate(zip(*proofs, strict=True)):
         inside = np.ones(len(people), dtype=bool)
         weight = np.ones(len(people))
         for i, axis in enumerate(question.axes):
             entries = [axis.entries(np.arange(low[k, i], high[k, i] + 1))[j] for j in (0, 1)]
             inside &= ((people[:, i, None] >= entries[0]) & (people[:, i, None] <= entries[1])).any(axis=1)
         share = float((fair_here & inside).sum() / (inside * weight).sum())
-        assert proof.fair <= share + 1e-12
-        assert proof.unfair <= 1 - share + 1e-12
-        assert proof.confirmed <= (share == 1)
+        assert fair <= share + 1e-12
+        assert unfair <= 1 - share + 1e-12
+        assert confirmed <= (share == 1)
 
 
 @settings(max_examples=scaled(60))

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from evenhand import certification, checker
 from evenhand.checker import verification
 from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functions
-from evenhand.checker.floats.network import box_question_of, float_network_of
-from evenhand.checker.floats.proofs import BoxClaims, prove_claims
+from evenhand.checker.floats.network import float_network_of
+from evenhand.checker.floats.proofs import NetworkProver
 from evenhand.checker.form import form_of
 from evenhand.checker.network import RecordedQuestion, recorded_question_of
 from evenhand.checker.question import AskedQuestion
+from evenhand.checker.reading import WHOLE, ClaimedBoxes
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import network_from_dense
@@ -63,10 +64,6 @@ def test_what_is_proved_quickly_is_true(seed: int, most: int, tmp_path_factory: 
     """Of random boxes all is claimed that is true and a little more: what is proved is never above what is true."""
     case = random_case(seed)
     question = question_about(case.network, tmp_path_factory.mktemp("quick"), case.population)
-    form = form_of(question)
-    if question.constant:
-        return
-    net = float_network_of(question, form)
     cells, mass, fair = everybody_in(question)
     rng = np.random.default_rng(seed)
     counts = np.array([axis.count for axis in question.axes], dtype=np.int64)
@@ -76,10 +73,10 @@ def test_what_is_proved_quickly_is_true(seed: int, most: int, tmp_path_factory: 
     high[0] = counts - 1
     inside = [((cells >= a) & (cells <= b)).all(axis=1) for a, b in zip(low, high, strict=True)]
     true = np.array([mass[here & fair].sum() / mass[here].sum() for here in inside])
-    claims = BoxClaims(np.minimum(1, true + 1e-9), np.minimum(1, 1 - true + 1e-9), *np.zeros((2, 5)))
-    prove_claims(net, box_question_of(form, 2, separate=seed % 2 == 0), low, high, claims, most)
-    assert (claims.proved_fair <= true + 1e-12).all(), seed
-    assert (claims.proved_unfair <= 1 - true + 1e-12).all(), seed
+    claims = (np.minimum(WHOLE, np.ceil((share + 1e-9) * WHOLE)) for share in (true, 1 - true))
+    proofs = NetworkProver(question).prove(ClaimedBoxes(low, high, *claims), most, quickly=seed % 2 == 1)
+    assert (proofs.fair <= true + 1e-12).all(), seed
+    assert (proofs.unfair <= 1 - true + 1e-12).all(), seed
 
 
 def small_network(rng: np.random.Generator, size: float) -> AdditiveNetwork:
@@ -214,13 +211,11 @@ def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
     """The hiring network's 30 people as one box: what is proved is what enumerating them finds."""
     network = worked_example()
     question = question_about(network, tmp_path)
-    form = form_of(question)
-    net = float_network_of(question, form)
     answer = certification.certify(network, samples=5)
-    claims = BoxClaims(np.array([answer.certified + 1e-6]), np.array([answer.falsified + 1e-6]), *np.zeros((2, 1)))
-    prove_claims(net, box_question_of(form, 2), np.zeros((1, 2), dtype=np.int64), np.array([[4, 5]]), claims, 64)
-    assert claims.proved_fair[0] == pytest.approx(answer.certified, abs=1e-9)
-    assert claims.proved_unfair[0] == pytest.approx(answer.falsified, abs=1e-9)
+    claims = (np.array([(share + 1e-6) * WHOLE]) for share in (answer.certified, answer.falsified))
+    proofs = NetworkProver(question).prove(ClaimedBoxes(np.array([[0, 0]]), np.array([[4, 5]]), *claims), 64)
+    assert proofs.fair[0] == pytest.approx(answer.certified, abs=1e-9)
+    assert proofs.unfair[0] == pytest.approx(answer.falsified, abs=1e-9)
 
 
 def test_an_interrupted_check_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +226,7 @@ def test_an_interrupted_check_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
         case.network, certificate=path, jobs=1, samples=5, method="interval", enumeration=False, max_boxes=400
     )
     monkeypatch.setattr(verification, "QUICK_BATCH", 4)
-    monkeypatch.setattr(verification, "_processors", lambda: 1)
+    monkeypatch.setattr(verification.joblib, "cpu_count", lambda: 1)
     counters: list[verification.InterruptCounter] = []
 
     class Counter(verification.InterruptCounter):

@@ -187,10 +187,10 @@ def test_honest_certificates_hold_and_no_box_is_proved_beyond_the_truth(tmp_path
         fair, unfair = truth(question, *ends, part.least)
         for claim in ([WHOLE, 0], [0, WHOLE], [1, 1]):
             box = (ends[:1], ends[1:], np.array(claim[:1]), np.array(claim[1:]))
-            proof = TreeProver(question, part.least).prove(ClaimedBoxes(*box))[0]
-            assert proof.fair <= fair
-            assert proof.unfair <= unfair
-            assert not (proof.confirmed and (claim[0] > fair * WHOLE or claim[1] > unfair * WHOLE))
+            proof = TreeProver(question, part.least).prove(ClaimedBoxes(*box))
+            assert proof.fair[0] <= fair
+            assert proof.unfair[0] <= unfair
+            assert not (proof.confirmed[0] and (claim[0] > fair * WHOLE or claim[1] > unfair * WHOLE))
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -217,8 +217,8 @@ def test_margins_close_to_zero_are_decided_only_if_every_order_of_adding_up_agre
         certification.certify(model, certificate=path, enumeration=False, jobs=1, samples=5)
         question = recorded_trees_of(checker.read_certificate(path), model)
         box = np.array([[question.axes[0].count - 1]])
-        proof = TreeProver(question).prove(ClaimedBoxes(box, box, np.array([WHOLE]), np.array([0])))[0]
-        if proof.fair < 1:
+        proof = TreeProver(question).prove(ClaimedBoxes(box, box, np.array([WHOLE]), np.array([0])))
+        if proof.fair[0] < 1:
             continue
         decided += 1
         terms = np.concatenate([leaves[:, 1], model.base]).astype(kind)

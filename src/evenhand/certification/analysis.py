@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import joblib
+
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.interval import search
 from evenhand.certification.bounds.linear import refine_boxes
@@ -24,7 +26,6 @@ from evenhand.certification.proof_run import (
     ProofRun,
     boxes_per_second,
     choose_bounder,
-    count_processors,
     may_enumerate,
 )
 from evenhand.certification.query.boxes import BoxSet
@@ -263,7 +264,7 @@ def _choose_proof(
         return method, lambda run: run.prove_constant(method, recorder)
     if not question.cells or (may_enumerate(question, config) and can_enumerate(question, config.seconds)):
         return "enumeration", lambda run: run.prove_by_enumeration(recorder)
-    threads = config.jobs or count_processors()
+    threads = config.jobs or joblib.cpu_count()
     if not isinstance(question, Query):
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import joblib
+
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.bounds.scores import has_one_score
@@ -16,7 +18,6 @@ from evenhand.certification.proof_run import (
     Compilation,
     ProofRun,
     choose_bounder,
-    count_processors,
     may_enumerate,
 )
 from evenhand.certification.query.enumeration import can_enumerate
@@ -73,7 +74,7 @@ def certify_counterparts(
         from evenhand.certification.bounds.orbits import OrbitBounder
 
         arrays = compilation.uses_arrays(question.query, config.arrays)
-        threads = config.jobs or count_processors()
+        threads = config.jobs or joblib.cpu_count()
         bounder = OrbitBounder(question, lambda query: choose_bounder(query, arrays, threads))
     run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
     if enumerated or question.constant:

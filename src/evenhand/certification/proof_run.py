@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from evenhand.certification.certificate.result import Certificate, Subregion
 from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
 from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.enumeration import boxes_of, enumerate_domain
-from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.orbits import Orbit, OrbitQuestion
 from evenhand.certification.query.outcomes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
@@ -166,7 +166,8 @@ class ProofRun:
         proved_mass, orbits, everyone = self.proved_mass, self.question.orbits, everybody(self.question)
         undecided = [everyone[:0]]
         regions: tuple[Subregion, ...] | None = None if orbits else ()
-        for at, part in enumerate(orbits or (self.question.query,)):
+        parts: Sequence[Orbit | Question] = orbits or (self.question.query,)
+        for at, part in enumerate(parts):
             query = part.query
             try:
                 status = enumerate_domain(query)
@@ -206,11 +207,6 @@ def choose_bounder(query: Query, arrays: bool, jobs: int) -> ReusableBounder:
     from evenhand.certification.bounds.compiled.engine import compile_bounder
 
     return compile_array_engine(query, jobs) if arrays else compile_bounder(query, jobs)
-
-
-def count_processors() -> int:
-    """Count the processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Compilation:

@@ -25,9 +25,9 @@ from evenhand.checker.reading import (
     read_certificate,
     reject_malformed,
 )
-from evenhand.checker.reprove import BoxProof, BoxProver
+from evenhand.checker.reprove import Prover
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
-from evenhand.checker.verification import CheckState, Prover, verify_boxes
+from evenhand.checker.verification import CheckState, verify_boxes
 from evenhand.core.typing import Floats, Progress
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork
@@ -173,7 +173,9 @@ def _rebuild_question(
     """
     if isinstance(model, AdditiveNetwork):
         recorded = recorded_question_of(statement, model, question)
-        return recorded, [BoxProver(recorded, part.least) for part in statement.partitions]
+        from evenhand.checker.floats.proofs import NetworkProver
+
+        return recorded, [NetworkProver(recorded, part.least) for part in statement.partitions]
     from evenhand.checker.trees.proofs import TreeProver
     from evenhand.checker.trees.question import recorded_trees_of
 
@@ -247,7 +249,7 @@ def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.i
     return np.bincount(draws, minlength=len(claimed)).astype(np.int64)
 
 
-def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proof: BoxProof) -> UnconfirmedBox:
+def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proved: tuple[float, float]) -> UnconfirmedBox:
     low, high = box.low, box.high
     where = {
         axis.attribute.name: axis.words(int(low[i]), int(high[i]))
@@ -258,6 +260,6 @@ def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proof: BoxPro
         where=where,
         fair=int(box.fair) / WHOLE,
         unfair=int(box.unfair) / WHOLE,
-        proved_fair=proof.fair,
-        proved_unfair=proof.unfair,
+        proved_fair=proved[0],
+        proved_unfair=proved[1],
     )

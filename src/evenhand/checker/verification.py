@@ -5,19 +5,18 @@ An interrupt ends the verification and keeps its results. A file saves them for 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.reading import ClaimedBoxes
-from evenhand.checker.reprove import BoxProof
+from evenhand.checker.reprove import BoxProofs, Prover
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Progress
@@ -28,24 +27,6 @@ SLOW_FAILURES = 100
 """Maximum number of boxes that slow proofs fail to confirm before the remaining doubtful boxes count as failed."""
 SAVING_SECONDS = 20.0
 STATE_MAGIC = b"EVENHAND checked boxes 1\n"
-
-
-class Prover(Protocol):
-    """Prover of claims about boxes."""
-
-    @property
-    def quick(self) -> bool:
-        """Whether all boxes are checked by default."""
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the kernels are compiled."""
-
-    def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Prove the claims of boxes."""
-
-    def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Prove the claims of boxes with less work for each box."""
 
 
 @dataclass
@@ -107,11 +88,11 @@ class Verification:
     """Result of a verification.
 
     Attributes:
-        failed: Proofs of the boxes that were not confirmed, by box.
+        failed: Proved fair and unfair shares of the boxes that were not confirmed, by box.
         interrupted: Whether an interrupt left boxes unverified.
     """
 
-    failed: dict[int, BoxProof] = field(default_factory=dict)
+    failed: dict[int, tuple[float, float]] = field(default_factory=dict)
     interrupted: bool = False
 
 
@@ -133,57 +114,53 @@ def verify_boxes(
         state: Boxes confirmed in earlier runs. Newly confirmed boxes are added.
         say: Callback for the share of verified boxes.
     """
-    verification = Verification()
+    verification, threads = Verification(), joblib.cpu_count()
     todo = chosen[~state.done[chosen]]
-    doubtful: list[tuple[int, BoxProof]] = []
+    doubtful: list[tuple[int, tuple[float, float]]] = []
     looked = len(chosen) - len(todo)
     # Two passes: quick proofs of all boxes, then slow proofs of the boxes that remain in doubt.
-    with InterruptCounter() as interrupts, ThreadPoolExecutor(_processors()) as pool:
+    with InterruptCounter() as interrupts, ThreadPoolExecutor(threads) as pool:
         for number, prover in enumerate(provers):
             mine = todo[owner[todo] == number]
             if not prover.compiled:
                 say("compiling the checker, once on this machine (up to a minute of processor time)", 0.0)
+
+            def prove_quickly(piece: NDArray[np.intp], prover: Prover = prover) -> BoxProofs:
+                return prover.prove(boxes.of(piece), prover.quick_parts, quickly=True)
+
             pieces = [mine[at : at + QUICK_BATCH] for at in range(0, len(mine), QUICK_BATCH)]
             # Groups are small, because interrupts are handled and the state is saved between two groups.
-            for begin in range(0, len(pieces), 2 * _processors()):
+            for begin in range(0, len(pieces), 2 * threads):
                 if interrupts.count:
                     break
-                group = pieces[begin : begin + 2 * _processors()]
-                for piece, proofs in zip(
-                    group, pool.map(lambda piece, by=prover: by.prove_quickly(boxes.of(piece)), group), strict=True
-                ):
-                    for k, proof in zip(piece.tolist(), proofs, strict=True):
-                        if proof.confirmed:
-                            state.done[k] = True
-                        elif proof.refuted:
-                            verification.failed[k] = proof
+                group = pieces[begin : begin + 2 * threads]
+                for piece, proofs in zip(group, pool.map(prove_quickly, group), strict=True):
+                    state.done[piece[proofs.confirmed]] = True
+                    for at in np.flatnonzero(~proofs.confirmed):
+                        k, shares = int(piece[at]), (float(proofs.fair[at]), float(proofs.unfair[at]))
+                        if proofs.refuted[at]:
+                            verification.failed[k] = shares
                         else:
-                            doubtful.append((k, proof))
+                            doubtful.append((k, shares))
                     looked += len(piece)
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
         # Boxes in doubt are counted in the second pass.
         looked -= len(doubtful)
         slow = 0
-        for k, proof in doubtful:
+        for k, shares in doubtful:
             if interrupts.count:
                 break
-            if slow >= SLOW_FAILURES:
-                verification.failed[k] = proof
-            else:
-                again = provers[owner[k]].prove(boxes.of(np.array([k])))[0]
-                if again.confirmed:
-                    state.done[k] = True
-                else:
-                    verification.failed[k] = again
-                    slow += 1
+            if slow < SLOW_FAILURES:
+                again = provers[owner[k]].prove(boxes.of(np.array([k])))
+                shares = float(again.fair[0]), float(again.unfair[0])
+                state.done[k] = bool(again.confirmed[0])
+                slow += not state.done[k]
+            if not state.done[k]:
+                verification.failed[k] = shares
             looked += 1
             say("proving the remaining boxes again", looked / max(1, len(chosen)))
             state.save()
         verification.interrupted = bool(interrupts.count)
     state.save(now=True)
     return verification
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
