@@ -50,8 +50,8 @@ def everybody_in(question: RecordedQuestion) -> tuple[np.ndarray, np.ndarray, np
         rows[:, axis.position] = axis.entries(cells[:, i])[0]
         mass *= axis.before(cells[:, i] + 1) - axis.before(cells[:, i])
     labels = []
-    names = list(question.statement.protected)
-    for values in itertools.product(*question.statement.protected.values()):
+    names = list(question.statement.header.protected)
+    for values in itertools.product(*question.statement.header.protected.values()):
         for name, value in zip(names, values, strict=True):
             rows[:, network.schema.position(name)] = value
         labels.append(network.predict(rows))

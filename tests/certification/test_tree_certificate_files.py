@@ -125,7 +125,7 @@ def test_forgeries_are_refused(lie, hand_file):
 def truth(question, low, high, least):
     """Which part of a box is treated fairly, and which unfairly, by asking the trees about everybody in it."""
     model, axes = question.ensemble, question.axes
-    named = question.statement.protected
+    named = question.statement.header.protected
     free = [axis.position for axis in axes]
     held = [model.schema.position(name) for name in named]
     fair = unfair = total = Fraction(0)
@@ -146,10 +146,10 @@ def truth(question, low, high, least):
 
 def outcomes(question, rows):
     statement, model = question.statement, question.ensemble
-    if statement.bands:
-        return np.searchsorted(statement.bands, model.scores(rows)[:, model.favourable], side="right").tolist()
-    if statement.threshold not in (None, 0.5):
-        return (model.scores(rows)[:, 1] > statement.threshold).tolist()
+    if statement.header.bands:
+        return np.searchsorted(statement.header.bands, model.scores(rows)[:, model.favourable], side="right").tolist()
+    if statement.header.threshold not in (None, 0.5):
+        return (model.scores(rows)[:, 1] > statement.header.threshold).tolist()
     return model.predict(rows).tolist()
 
 

@@ -128,23 +128,23 @@ def check_certificate(
     if failures or verification.interrupted:
         verdict = "not confirmed" if failures else "unfinished"
     shares = [[max(Fraction(0), share - recorded.distance) for share in both] for both in totals]
-    certified, falsified = shares[0]
+    (certified, falsified), header = shares[0], statement.header
     return CertificateCheck(
         verdict=verdict,
         model=box.name,
-        protected=tuple(statement.protected),
+        protected=tuple(header.protected),
         population=recorded.population,
         restricted=recorded.restricted,
-        where=statement.where,
-        threshold=statement.threshold,
-        tolerance=statement.tolerance,
-        bands=statement.bands,
+        where=header.where,
+        threshold=header.threshold,
+        tolerance=header.tolerance,
+        bands=header.bands,
         outcomes=tuple(
             CheckedOutcome(least=part.least, proved=float_below(unfair), possible=-float_below(fair - 1))
             for part, (fair, unfair) in zip(statement.partitions, shares, strict=True)
             if len(shares) > 1
         ),
-        method=statement.method,
+        method=header.method,
         certified=float_below(certified),
         falsified=float_below(falsified),
         undecided=float(1 - certified - falsified),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.form import log_odds
-from evenhand.checker.network import CellAxis, RecordedQuestion
+from evenhand.checker.network import RecordedQuestion
 from evenhand.checker.reading import CertificateError
 from evenhand.models.additive.network import LineTerm
 
@@ -35,7 +35,7 @@ def number_error_of(question: RecordedQuestion) -> float:
     sizes = question.sizes.max(axis=0)
     for axis in question.axes:
         if isinstance(axis.part, LineTerm):
-            largest = max(abs(end) for end in strip_reach(axis))
+            largest = max(abs(end) for end in axis.cells.extent)
             sizes = sizes + np.abs(axis.part.slope) * largest + np.abs(axis.part.intercept)
         else:
             sizes = sizes + np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])).max(axis=0)
@@ -53,17 +53,9 @@ def number_error_of(question: RecordedQuestion) -> float:
     return total
 
 
-def strip_reach(axis: CellAxis) -> tuple[float, float]:
-    """Compute the smallest and largest entry of an axis."""
-    if axis.cells.starts is not None:
-        ends = axis.cells.starts if axis.cells.ends is None else axis.cells.ends
-        return float(axis.cells.starts.min()), float(ends.max())
-    return axis.cells.first, axis.cells.last
-
-
 def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.float64]:
     """Compute the distance from zero at which the sign of each exact margin determines the decision."""
-    threshold, bands = question.statement.threshold, question.statement.bands
+    threshold, bands = question.statement.header.threshold, question.statement.header.bands
     if bands:
         # Twice, as the first label's score is one minus the second's, which rounds once more.
         return np.array([2 * probability_margin(edge) for edge in bands])

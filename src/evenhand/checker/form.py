@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.network import CellAxis, RecordedQuestion, count_outputs
+from evenhand.checker.question import margin_pairs
 from evenhand.checker.reading import CertificateError
 from evenhand.models.additive.network import AffineLayer, AttributeTerm, LineTerm
 
@@ -70,9 +71,8 @@ def form_of(question: RecordedQuestion) -> LayeredForm:
     Raises:
         CertificateError: There are too many joint protected values to compare numbers.
     """
-    if question.statement.tolerance is not None:
-        return _difference_form(question, question.statement.tolerance)
-    return _label_form(question)
+    tolerance = question.statement.header.tolerance
+    return _label_form(question) if tolerance is None else _difference_form(question, tolerance)
 
 
 def log_odds(threshold: float) -> float:
@@ -81,22 +81,18 @@ def log_odds(threshold: float) -> float:
 
 
 def _label_form(question: RecordedQuestion) -> LayeredForm:
-    network, statement = question.network, question.statement
+    network, header = question.network, question.statement.header
     single = count_outputs(network) == 1
-    if statement.bands:
-        # The edge between two neighbouring bands is a threshold on the margin of the second label. If the score is that
-        # of the first label, the lower band has the greater margin.
-        second = network.favourable == 1
-        ends = [log_odds(edge) for edge in statement.bands]
-        labels = len(ends) + 1
-        pairs = tuple((k, k + 1) if second else (k + 1, k) for k in range(len(ends)))
+    # If the score is that of the first label, the lower band has the greater margin.
+    second = network.favourable == 1
+    pairs = margin_pairs(header, len(network.classes), rising=second)
+    if header.bands:
+        ends = [log_odds(edge) for edge in header.bands]
         margins = [(0, -1) if single else (1, 0)] * len(ends)
         shifts = np.array(ends if second else [-end for end in ends])
     else:
-        labels = len(network.classes)
-        pairs = tuple(itertools.combinations(range(labels), 2))
         margins = [(0, -1)] if single else [(b, a) for a, b in pairs]
-        shifts = np.full(len(pairs), 0.0 if statement.threshold is None else log_odds(statement.threshold))
+        shifts = np.full(len(pairs), 0.0 if header.threshold is None else log_odds(header.threshold))
     return LayeredForm(
         axes=question.axes,
         bases=question.bases,
@@ -107,7 +103,7 @@ def _label_form(question: RecordedQuestion) -> LayeredForm:
         margins=margins,
         shifts=shifts,
         pairs=pairs,
-        labels=labels,
+        labels=len(header.bands) + 1 if header.bands else len(network.classes),
     )
 
 

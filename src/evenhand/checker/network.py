@@ -16,6 +16,7 @@ from evenhand.checker.question import (
     AskedQuestion,
     DomainAxis,
     RecordedDomain,
+    margin_pairs,
     recorded_domain_of,
     require_fingerprint,
 )
@@ -66,7 +67,7 @@ class RecordedQuestion(RecordedDomain):
         schema, parts = self.network.schema, self.network.parts
         return all(
             len({exact_terms(parts[schema.position(name)], entry)[0] for entry in entries}) == 1
-            for name, entries in self.statement.protected.items()
+            for name, entries in self.statement.header.protected.items()
         )
 
 
@@ -106,13 +107,10 @@ def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> N
             "computed in fractions: no certificate of such a model can be checked"
         )
     require_fingerprint(statement, "network", network_fingerprint(network))
-    if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
-        raise CertificateError(f"a threshold of {statement.threshold:g} does not fit this model")
-    if statement.bands and len(network.classes) != 2:
-        raise CertificateError(f"bands of a score do not fit a model of {len(network.classes)} labels")
-    if not network.classes and statement.tolerance is None:
+    margin_pairs(statement.header, len(network.classes), rising=True)
+    if not network.classes and statement.header.tolerance is None:
         raise CertificateError("a certificate of a model that predicts a number needs a tolerance, and it has none")
-    if statement.tolerance is not None and count_outputs(network) > 2:
+    if statement.header.tolerance is not None and count_outputs(network) > 2:
         raise CertificateError(f"a tolerance does not fit a model of {count_outputs(network)} outputs")
 
 
@@ -149,14 +147,14 @@ def _assignment_bases(
     statement: CertificateClaim, network: AdditiveNetwork
 ) -> tuple[tuple[tuple[Fraction, ...], ...], NDArray[np.float64]]:
     """Compute the different exact sums of the bias and the protected terms, and the sizes of their terms."""
-    names = list(statement.protected)
-    if math.prod(len(statement.protected[name]) for name in names) > MAX_ASSIGNMENTS:
+    names = list(statement.header.protected)
+    if math.prod(len(statement.header.protected[name]) for name in names) > MAX_ASSIGNMENTS:
         raise CertificateError(f"more than {MAX_ASSIGNMENTS:,} joint values of the protected attributes")
     bias = tuple(Fraction(float(x)) for x in network.bias)
     rows: dict[tuple[Fraction, ...], NDArray[np.float64]] = {bias: np.abs(network.bias)}
     for name in names:
         position = network.schema.position(name)
-        added = [exact_terms(network.parts[position], entry) for entry in statement.protected[name]]
+        added = [exact_terms(network.parts[position], entry) for entry in statement.header.protected[name]]
         rows = _add_terms(rows, added)
     return tuple(rows), np.array(list(rows.values()))
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.checker.reading import CertificateClaim, CertificateError, CertificateHeader, RecordedCells
 from evenhand.errors import OptionError
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute
@@ -86,14 +86,7 @@ class DomainAxis:
     def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute the smallest and largest entry of each cell, up to rounding for real attributes."""
         cells = cells.astype(np.int64) if self.kept is None else self.kept[cells]
-        form = self.cells
-        if form.starts is not None:
-            return form.starts[cells], form.starts[cells] if form.ends is None else form.ends[cells]
-        if form.form == "runs":
-            begins = form.first + cells.astype(np.float64) * form.values
-            return begins, np.minimum(begins + (form.values - 1), form.last)
-        width = form.last - form.first
-        return form.first + width * (cells / form.count), form.first + width * ((cells + 1) / form.count)
+        return self.cells.entries(cells)
 
     def words(self, low: int, high: int) -> str:
         """Describe a range of cells by the values of the data."""
@@ -178,14 +171,14 @@ def recorded_domain_of(
     if population is not None and not isinstance(population, ProductPopulation):
         population = population(schema)
     requested = _parse_conditions(schema, question.where)
-    stated = _parse_conditions(schema, statement.where, fault="the conditions stated in the certificate are invalid")
-    restricted = _other_settings(statement, question, schema)
+    stated = _parse_conditions(schema, statement.header.where, fault="the stated conditions are invalid")
+    restricted = _other_settings(statement.header, question, schema)
     axes = []
     distance = Fraction(0)
     by_name = {cells.name: cells for cells in statement.cells}
     for i, attribute in enumerate(schema.attributes):
-        if attribute.name in statement.protected:
-            entries = statement.protected[attribute.name]
+        if attribute.name in statement.header.protected:
+            entries = statement.header.protected[attribute.name]
             if attribute.size is None:
                 raise CertificateError(f"the protected attribute {attribute.name!r} is a real number")
             entry_runs = _runs_of(np.array(sorted(entries)))
@@ -195,22 +188,22 @@ def recorded_domain_of(
                 restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
             continue
         cells = by_name[attribute.name]
-        low, high = _cell_extent(attribute, cells)
+        _check_cells(attribute, cells)
         check_cells(attribute, i, cells)
         with_mass = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
         axis = DomainAxis(attribute, i, cells, with_mass)
         axes.append(axis)
         marginal = None if population is None else population.marginals[i]
-        distance += _population_distance(axis, low, high, marginal)
+        distance += _population_distance(axis, marginal)
         # Values that no one has may be left out of a population; of a uniform one there are none.
-        runs = ((low, high),) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
+        runs = (cells.extent,) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
         for part_of, fault in ((stated, True), (requested, False)):
             missing, more = _compare_runs(attribute, part_of(attribute), runs)
             if more or (missing and (fault is False or cells.weights is None) and _has_mass(marginal, missing)):
                 if fault:
                     raise CertificateError(f"the cells of {attribute.name!r} are not those of the stated conditions")
                 restricted[attribute.name] = axis.words(0, axis.count - 1)
-    if all(len(entries) == 1 for entries in statement.protected.values()):
+    if all(len(entries) == 1 for entries in statement.header.protected.values()):
         raise CertificateError("the certificate compares nothing: each protected attribute has one value in it")
     name = UNIFORM_POPULATION if population is None else population.name
     if distance > MASS_TOLERANCE:
@@ -233,17 +226,40 @@ def require_fingerprint(statement: CertificateClaim, kind: str, digest: str) -> 
     Raises:
         CertificateError: The certificate is about another model.
     """
-    if statement.kind != kind:
-        raise CertificateError(f"the certificate is about {statement.kind}, and this model is {kind}")
-    if digest != statement.fingerprint:
+    if statement.header.model.kind != kind:
+        raise CertificateError(f"the certificate is about {statement.header.model.kind}, and this model is {kind}")
+    if digest != statement.header.model.fingerprint:
         raise CertificateError(
-            f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
+            f"the certificate is about another model: its digest is {statement.header.model.fingerprint[:16]}..., "
             f"this model's {digest[:16]}...",
             hint="give the file that was certified",
         )
 
 
-def _other_settings(statement: CertificateClaim, question: AskedQuestion, schema: Schema) -> dict[str, str]:
+def margin_pairs(header: CertificateHeader, labels: int, *, rising: bool) -> tuple[tuple[int, int], ...]:
+    """List the labels or bands (a, b) of each margin: b beats a if it is positive.
+
+    Two neighbouring bands have a margin at the edge between them, and each pair of labels has one.
+
+    Args:
+        header: Question of the certificate.
+        labels: Number of labels of the model.
+        rising: Whether the upper band has the greater margin.
+
+    Raises:
+        CertificateError: A threshold or bands do not fit the number of labels.
+    """
+    threshold, count = header.threshold, len(header.bands)
+    if threshold is not None and (labels != 2 or not 0 < threshold < 1):
+        raise CertificateError(f"a threshold of {threshold:g} does not fit this model")
+    if count and labels != 2:
+        raise CertificateError(f"bands of a score do not fit a model of {labels} labels")
+    if count:
+        return tuple((k, k + 1) if rising else (k + 1, k) for k in range(count))
+    return tuple(itertools.combinations(range(labels), 2))
+
+
+def _other_settings(header: CertificateHeader, question: AskedQuestion, schema: Schema) -> dict[str, str]:
     """Describe the settings of a certificate that differ from the question."""
     differences = {}
     if not question.domain_given:
@@ -252,14 +268,14 @@ def _other_settings(statement: CertificateClaim, question: AskedQuestion, schema
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise OptionError(f"there is no attribute {unknown[0]!r}", location="protected")
-    if set(names) != set(statement.protected):
-        differences["protected"] = f"{', '.join(statement.protected)} (asked about: {', '.join(names) or 'nothing'})"
-    if (statement.threshold or 0.5) != (question.threshold or 0.5):
-        differences["threshold"] = f"{statement.threshold or 0.5:g}"
-    if statement.tolerance != question.tolerance:
-        differences["tolerance"] = "labels, no numbers" if statement.tolerance is None else f"{statement.tolerance:g}"
-    if statement.bands != tuple(question.bands):
-        differences["bands"] = ", ".join(f"{edge:g}" for edge in statement.bands) or "labels, no bands"
+    if set(names) != set(header.protected):
+        differences["protected"] = f"{', '.join(header.protected)} (asked about: {', '.join(names) or 'nothing'})"
+    if (header.threshold or 0.5) != (question.threshold or 0.5):
+        differences["threshold"] = f"{header.threshold or 0.5:g}"
+    if header.tolerance != question.tolerance:
+        differences["tolerance"] = "labels, no numbers" if header.tolerance is None else f"{header.tolerance:g}"
+    if header.bands != tuple(question.bands):
+        differences["bands"] = ", ".join(f"{edge:g}" for edge in header.bands) or "labels, no bands"
     return differences
 
 
@@ -344,14 +360,13 @@ def _mass_function(
     return lambda start, end: below(Fraction(end)) - below(Fraction(start))
 
 
-def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, float]:
-    """Compute the first and last entry of all cells, and check that the cells are disjoint parts of the domain."""
-    name = attribute.name
+def _check_cells(attribute: Attribute, cells: RecordedCells) -> None:
+    """Require cells that are disjoint parts of the domain."""
+    name, (low, high) = attribute.name, cells.extent
     real = attribute.size is None
     if cells.form in (("runs", "listed") if real else ("even",)):
         raise CertificateError(f"cells of the form {cells.form!r} do not fit the attribute {name!r}")
     if cells.starts is None:
-        low, high = cells.first, cells.last
         ends = np.array([low, high])
         if low > high or (not real and (ends != np.floor(ends)).any()):
             raise CertificateError(f"the cells of {name!r} are invalid")
@@ -359,11 +374,9 @@ def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, flo
         if cells.form == "runs" and (cells.values < 1 or cells.count != -(-holding // cells.values)):
             raise CertificateError(f"the cells of {name!r} leave gaps")
     elif cells.ends is None:
-        low, high = float(cells.starts.min()), float(cells.starts.max())
         if len(np.unique(cells.starts)) != cells.count or (cells.starts != np.floor(cells.starts)).any():
             raise CertificateError(f"the cells of {name!r} are not different values")
     else:
-        low, high = float(cells.starts[0]), float(cells.ends[-1])
         gap = 0 if real else 1
         if (cells.starts > cells.ends).any() or (cells.starts[1:] != cells.ends[:-1] + gap).any():
             raise CertificateError(f"the cells of {name!r} leave gaps or overlap")
@@ -371,14 +384,11 @@ def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, flo
             raise CertificateError(f"the cells of {name!r} are invalid")
     if low < attribute.first or high > attribute.last:
         raise CertificateError(f"the cells of {name!r} reach beyond its domain")
-    return low, high
 
 
-def _population_distance(
-    axis: DomainAxis, low: float, high: float, marginal: Marginal | UniformMarginal | None
-) -> Fraction:
-    """Compute the exact total variation distance between the cells' masses and a population on a range."""
-    cells, attribute = axis.cells, axis.attribute
+def _population_distance(axis: DomainAxis, marginal: Marginal | UniformMarginal | None) -> Fraction:
+    """Compute the exact total variation distance between the cells' masses and a population on their range."""
+    cells, attribute, (low, high) = axis.cells, axis.attribute, axis.cells.extent
     if isinstance(marginal, UniformMarginal):
         marginal = None
     if cells.weights is None and marginal is None:
@@ -391,7 +401,7 @@ def _population_distance(
         borders = [Fraction(cells.first) + span * i / cells.count for i in range(cells.count + 1)]
         each = [mass(a, b) for a, b in itertools.pairwise(borders)]
     else:
-        starts, ends = (array.tolist() for array in _all_entries(axis))
+        starts, ends = (array.tolist() for array in cells.entries(np.arange(cells.count)))
         each = [mass(start, end) for start, end in zip(starts, ends, strict=True)]
     # In integer multiples of 2**-128, each rounded by less than one: exact sums of all fractions would take minutes.
     parts = [int(part * SCALE) for part in each]
@@ -407,8 +417,3 @@ def _population_distance(
         abs(weight * SCALE // total - part * SCALE // part_sum) for weight, part in zip(weights, parts, strict=True)
     )
     return Fraction(difference + 8 * (len(parts) + 1) ** 2, 2 * SCALE)
-
-
-def _all_entries(axis: DomainAxis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    full_axis = DomainAxis(axis.attribute, axis.position, axis.cells, None)
-    return full_axis.entries(np.arange(axis.cells.count))

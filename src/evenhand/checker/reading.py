@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.core.typing import Booleans
 from evenhand.errors import DataError, EvenhandError, SchemaError
@@ -22,29 +23,12 @@ from evenhand.schema.schema import Schema
 
 MAGIC = b"EVENHAND certificate "
 FORMAT = b"5\n"
-WHOLE: int = 2**32 - 1
+WHOLE = 4294967295
+"""Shares are multiples of 1 / ``WHOLE``."""
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
 MAX_BOXES = 65_536
 MAX_BANDS = 62
-FIELDS = {
-    "format",
-    "evenhand",
-    "method",
-    "model",
-    "schema",
-    "protected",
-    "where",
-    "threshold",
-    "tolerance",
-    "bands",
-    "outcomes",
-    "population",
-    "slack",
-    "whole",
-    "attributes",
-}
-METHODS = ("linear", "interval", "enumeration", "trees")
 SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
 SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
 """Permitted assumptions about the deployed model's arithmetic: see ``deployed`` and ``trees.margins``."""
@@ -70,8 +54,75 @@ def reject_malformed(part: str) -> Iterator[None]:
         yield
     except EvenhandError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CertificateError(f"{part} is malformed: {place or 'text'}: {first['msg']}") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise CertificateError(f"{part} is malformed: {type(error).__name__}: {error}") from error
+
+
+class _Claim(BaseModel):
+    """Part of the header. Fields have exactly these types, and numbers are finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ModelClaim(_Claim):
+    """Name, kind and digest of the model."""
+
+    name: str
+    kind: Literal["network", "trees"]
+    fingerprint: str
+
+
+class CellsClaim(_Claim):
+    """Description of the cells of one attribute; see ``RecordedCells``."""
+
+    name: str
+    cells: int = Field(ge=1, lt=2**31)
+    form: Literal["listed", "bins", "runs", "even"]
+    weights: Literal["entries", "listed"]
+    first: float = 0.0
+    last: float = 0.0
+    values: int = 1
+
+
+class CertificateHeader(_Claim):
+    """Header of a certificate.
+
+    Attributes:
+        format, whole: Versions of the format and of shares.
+        evenhand: Version that wrote the file.
+        method: Method of the proof.
+        model: Model.
+        described_schema: Schema of the model, not parsed.
+        protected: Compared entries of each attribute.
+        where: Conditions on the people.
+        threshold: Threshold on the second label's probability, for two labels.
+        tolerance: Permitted change of a number. None for labels and bands.
+        bands: Scores that separate bands of the favourable label's score. Empty for labels.
+        outcomes: Numbers of different outcomes that are counted: two, and possibly larger numbers.
+        population: Name of the population.
+        slack: Assumptions about the deployed model's arithmetic.
+        attributes: Cells of the other attributes.
+    """
+
+    format: Literal[5]
+    whole: Literal[4294967295]
+    evenhand: str
+    method: Literal["linear", "interval", "enumeration", "trees"]
+    model: ModelClaim
+    described_schema: dict[str, Any] = Field(alias="schema")
+    protected: dict[str, tuple[float, ...]]
+    where: tuple[str, ...]
+    threshold: float | None
+    tolerance: float | None = Field(ge=0)
+    bands: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(max_length=MAX_BANDS - 1)
+    outcomes: tuple[int, ...] = Field(min_length=1)
+    population: str
+    slack: dict[str, float]
+    attributes: tuple[CellsClaim, ...]
 
 
 @dataclass(frozen=True)
@@ -96,6 +147,24 @@ class RecordedCells:
     starts: NDArray[np.float64] | None
     ends: NDArray[np.float64] | None
     weights: NDArray[np.int64] | None
+
+    @cached_property
+    def extent(self) -> tuple[float, float]:
+        """Smallest and largest entry."""
+        if self.starts is None:
+            return self.first, self.last
+        ends = self.starts if self.ends is None else self.ends
+        return float(self.starts.min()), float(ends.max())
+
+    def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute the smallest and largest entry of each cell, up to rounding for real attributes."""
+        if self.starts is not None:
+            return self.starts[cells], self.starts[cells] if self.ends is None else self.ends[cells]
+        if self.form == "runs":
+            begins = self.first + cells.astype(np.float64) * self.values
+            return begins, np.minimum(begins + (self.values - 1), self.last)
+        width = self.last - self.first
+        return self.first + width * (cells / self.count), self.first + width * ((cells + 1) / self.count)
 
 
 class ClaimedBoxes(NamedTuple):
@@ -132,31 +201,15 @@ class CertificateClaim:
     """Claims of a certificate.
 
     Attributes:
+        header: Model, question and method.
         schema: Schema of the model.
-        model, kind, fingerprint: Name of the model, ``network`` or ``trees``, and its digest.
-        protected: Compared entries of each attribute.
-        where: Conditions on the people.
-        threshold: Threshold on the second label's probability, for two labels.
-        tolerance: Permitted change of a number. None for labels and bands.
-        bands: Scores that separate bands of the favourable label's score. Empty for labels.
-        single: Whether the deployed model computes in float32.
-        method: Method of the proof.
-        cells: Cells of the other attributes.
+        cells: Cells of the unprotected attributes.
         digest: SHA-256 digest of the file.
         partitions: Boxes for two different outcomes, and for each larger number that was counted.
     """
 
+    header: CertificateHeader
     schema: Schema
-    model: str
-    kind: str
-    fingerprint: str
-    protected: dict[str, tuple[float, ...]]
-    where: tuple[str, ...]
-    threshold: float | None
-    tolerance: float | None
-    bands: tuple[float, ...]
-    single: bool
-    method: str
     cells: tuple[RecordedCells, ...]
     digest: bytes
     partitions: tuple[ClaimedPartition, ...]
@@ -229,76 +282,38 @@ class _SectionReader:
 
 @reject_malformed("the certificate")
 def _read_claim(sections: _SectionReader) -> CertificateClaim:
-    head = _parse_json(sections.expect_section(b"HEAD"))
-    if set(head) != FIELDS:
-        raise CertificateError(f"the header has unknown or missing fields: {sorted(set(head) ^ FIELDS)}")
-    _check_assumptions(head)
-    cells = tuple(_read_cells(described, sections) for described in head["attributes"])
-    outcomes = [int(least) for least in head["outcomes"]]
-    tolerance, bands = _read_comparison(head, outcomes)
-    partitions = tuple(_read_partition(cells, sections, least) for least in outcomes)
+    header = CertificateHeader.model_validate_json(_decompress(sections.expect_section(b"HEAD"), MAX_TEXT))
+    _check_comparison(header)
+    cells = tuple(_read_cells(described, sections) for described in header.attributes)
+    partitions = tuple(_read_partition(cells, sections, least) for least in header.outcomes)
     digest = sections.expect_section(b"DONE")
     try:
-        schema = Schema.parse(head["schema"])
+        schema = Schema.parse(header.described_schema)
     except SchemaError as error:
         raise CertificateError(f"the schema in the certificate is invalid: {error.message}") from None
-    if head["whole"] != WHOLE:
-        raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
-    protected = {str(name): tuple(map(float, entries)) for name, entries in head["protected"].items()}
     names = [attribute.name for attribute in schema.attributes]
-    if sorted([*protected, *(each.name for each in cells)]) != sorted(names):
+    if sorted([*header.protected, *(each.name for each in cells)]) != sorted(names):
         raise CertificateError("the certificate's attributes are not those of its schema")
-    for name, entries in protected.items():
+    for name, entries in header.protected.items():
         inside = schema[name].contains(np.array(entries, dtype=np.float64))
         if not entries or len(set(entries)) != len(entries) or not inside.all():
             raise CertificateError(f"the values of {name!r} that are compared are not different values of its domain")
-    return CertificateClaim(
-        schema=schema,
-        model=str(head["model"]["name"]),
-        kind=str(head["model"]["kind"]),
-        fingerprint=str(head["model"]["fingerprint"]),
-        protected=protected,
-        where=tuple(map(str, head["where"])),
-        threshold=None if head["threshold"] is None else float(head["threshold"]),
-        tolerance=tolerance,
-        bands=bands,
-        single=head["slack"] == SINGLE,
-        method=str(head["method"]),
-        cells=cells,
-        digest=digest,
-        partitions=partitions,
-    )
+    return CertificateClaim(header, schema, cells, digest, partitions)
 
 
-def _check_assumptions(head: dict[str, Any]) -> None:
-    """Require assumptions that the checker shares."""
-    if head["format"] != int(FORMAT):
-        raise CertificateError(f"the header is of format {head['format']}")
-    if head["model"]["kind"] not in SLACK:
-        raise CertificateError(f"certificates about {head['model']['kind']} are not supported", hint="update Evenhand")
-    if head["method"] not in METHODS:
-        raise CertificateError(f"there is no method {head['method']!r}")
-    if head["slack"] not in SLACK[head["model"]["kind"]]:
+def _check_comparison(header: CertificateHeader) -> None:
+    """Require assumptions that the checker shares, and settings that fit each other."""
+    if header.slack not in SLACK[header.model.kind]:
         raise CertificateError(
             "the certificate assumes a rounding of the deployed model that the checker does not support"
         )
-
-
-def _read_comparison(head: dict[str, Any], outcomes: list[int]) -> tuple[float | None, tuple[float, ...]]:
-    """Read the tolerance and the edges of bands, and check them against the numbers of outcomes."""
-    tolerance = None if head["tolerance"] is None else float(head["tolerance"])
-    bands = tuple(map(float, head["bands"]))
-    if tolerance is not None and not 0 <= tolerance < np.inf:
-        raise CertificateError(f"a tolerance of {tolerance:g} is invalid")
-    if len(bands) >= MAX_BANDS or not all(0 < edge < 1 for edge in bands):
-        raise CertificateError("the edges of the bands are not scores between 0 and 1")
-    if any(a >= b for a, b in itertools.pairwise(bands)):
+    numeric, outcomes = header.tolerance is not None, list(header.outcomes)
+    if any(a >= b for a, b in itertools.pairwise(header.bands)):
         raise CertificateError("the edges of the bands do not increase")
-    if sum((tolerance is not None, bool(bands), head["threshold"] is not None)) > 1:
+    if sum((numeric, bool(header.bands), header.threshold is not None)) > 1:
         raise CertificateError("a tolerance, bands and a threshold exclude each other")
-    if not outcomes or outcomes != list(range(2, 2 + len(outcomes))) or (tolerance is not None and len(outcomes) > 1):
+    if outcomes != list(range(2, 2 + len(outcomes))) or (numeric and len(outcomes) > 1):
         raise CertificateError(f"the numbers of different outcomes that are counted, {outcomes}, are invalid")
-    return tolerance, bands
 
 
 def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:
@@ -321,19 +336,8 @@ def _decompress(data: bytes, limit: int) -> bytes:
     return unpacked
 
 
-def _parse_json(data: bytes) -> Any:
-    try:
-        return json.loads(_decompress(data, MAX_TEXT))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"the certificate's text cannot be read: {error}") from None
-
-
-def _read_cells(described: dict[str, Any], sections: _SectionReader) -> RecordedCells:
-    name, count, form = str(described["name"]), int(described["cells"]), str(described["form"])
-    if not 1 <= count < 2**31 or form not in ("listed", "bins", "runs", "even"):
-        raise CertificateError(f"the cells of {name!r} are invalid")
+def _read_cells(described: CellsClaim, sections: _SectionReader) -> RecordedCells:
+    name, count, form = described.name, described.cells, described.form
 
     def read_entries(kind: str) -> NDArray[Any]:
         data = _decompress(sections.expect_section(b"CELL"), 8 * count)
@@ -343,26 +347,14 @@ def _read_cells(described: dict[str, Any], sections: _SectionReader) -> Recorded
 
     starts = read_entries("<f8") if form in ("listed", "bins") else None
     ends = read_entries("<f8") if form == "bins" else None
-    weights = read_entries("<i8") if described["weights"] == "listed" else None
+    weights = read_entries("<i8") if described.weights == "listed" else None
     for array in (starts, ends):
         if array is not None and not np.isfinite(array).all():
             raise CertificateError(f"an entry of {name!r} is not a number")
     if weights is not None and (weights.min() < 0 or not 0 < sum(int(weight) for weight in weights) < 2**62):
         raise CertificateError(f"the masses of {name!r} are invalid")
-    lower, upper = float(described.get("first", 0.0)), float(described.get("last", 0.0))
-    if not (math.isfinite(lower) and math.isfinite(upper)):
-        raise CertificateError(f"the range of {name!r} must be finite, got {lower:g} to {upper:g}")
-    return RecordedCells(
-        name=name,
-        count=count,
-        form=form,
-        first=lower,
-        last=upper,
-        values=int(described.get("values", 1)),
-        starts=starts,
-        ends=ends,
-        weights=weights,
-    )
+    fields = described.model_dump(exclude={"cells", "weights"})
+    return RecordedCells(**fields, count=count, starts=starts, ends=ends, weights=weights)
 
 
 def _read_blocks(
@@ -395,7 +387,7 @@ def _read_blocks(
         if (fair.astype(np.int64) + unfair > WHOLE).any():
             raise CertificateError("the shares of a box add up to more than 1")
         blocks.append((low, low + extent, fair, unfair))
-    totals = _parse_json(payload)
+    totals = json.loads(_decompress(payload, MAX_TEXT))
     if not blocks:
         raise CertificateError("the certificate has no boxes")
     return blocks, totals

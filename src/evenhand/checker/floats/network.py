@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.deployed import fold_columns, number_error_of, strip_reach, telling_margins
+from evenhand.checker.deployed import fold_columns, number_error_of, telling_margins
 from evenhand.checker.form import LayeredForm
 from evenhand.checker.kernels import jit
 from evenhand.checker.network import CellAxis, RecordedQuestion
@@ -153,7 +153,7 @@ def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
     low, high = axis.entries(cells)
     if axis.cells.form == "even":
         # Three roundings of numbers up to the largest entry.
-        off = 2.0**-50 * max(abs(end) for end in strip_reach(axis))
+        off = 2.0**-50 * max(abs(end) for end in axis.cells.extent)
         low, high = low - off, high + off
     return low, high
 
@@ -198,7 +198,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
             folded_rows = fold_columns(np.stack([axis.part.slope, axis.part.intercept]), form.units, -1.0)
             bases = bases + folded_rows[1]
             terms = terms + fold_columns(np.abs(axis.part.intercept[None, :]), form.units, 1.0)[0]
-            largest = max(abs(end) for end in strip_reach(axis))
+            largest = max(abs(end) for end in axis.cells.extent)
             reach = reach + fold_columns(np.abs(axis.part.slope[None, :]), form.units, 1.0)[0] * largest
             parts.append(folded_rows[:1])
             low, high = entry_bounds(axis, cells)

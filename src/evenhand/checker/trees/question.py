@@ -8,7 +8,6 @@ multiples of a small unit, each leaf is between two integers.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,8 +17,14 @@ import numpy as np
 
 from evenhand.checker.deployed import PROBABILITY, TIE, probability_margin
 from evenhand.checker.form import log_odds
-from evenhand.checker.question import AskedQuestion, RecordedDomain, recorded_domain_of, require_fingerprint
-from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.checker.question import (
+    AskedQuestion,
+    RecordedDomain,
+    margin_pairs,
+    recorded_domain_of,
+    require_fingerprint,
+)
+from evenhand.checker.reading import SINGLE, CertificateClaim, CertificateError, RecordedCells
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.additive.cells import Cell, ListedCell, evaluate_cell, plain_inputs
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensemble_fingerprint, goes_left
@@ -100,7 +105,7 @@ def recorded_trees_of(
         OptionError: The question is invalid for this schema.
     """
     require_fingerprint(statement, "trees", ensemble_fingerprint(ensemble))
-    if statement.single != ensemble.single:
+    if (statement.header.slack == SINGLE) != ensemble.single:
         raise CertificateError(
             "the certificate assumes a rounding of the deployed model that the checker does not support"
         )
@@ -225,7 +230,7 @@ def _answers_of_assignments(
     results = np.zeros((len(tests.node), 1), dtype=np.bool_)
     if not len(tests.node):
         return results
-    for name, entries in statement.protected.items():
+    for name, entries in statement.header.protected.items():
         position = schema.position(name)
         mine = np.flatnonzero(tests.position == position)
         values = np.array(entries)
@@ -262,22 +267,18 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
     Raises:
         CertificateError: They are invalid for these trees.
     """
-    link, classes = ensemble.link, len(ensemble.classes)
+    link, header = ensemble.link, statement.header
     if link == "identity":
         raise CertificateError("certificates about numbers of trees are not supported", hint="update Evenhand")
-    threshold, bands = statement.threshold, statement.bands
-    if threshold is not None and (classes != 2 or not 0 < threshold < 1):
-        raise CertificateError(f"a threshold of {threshold:g} does not fit this model")
-    if bands and (classes != 2 or link == "one-vs-rest"):
-        raise CertificateError("bands of a score do not fit this model")
+    threshold, bands = header.threshold, header.bands
     moved = threshold is not None and threshold != 0.5
-    if moved and link == "one-vs-rest":
-        raise CertificateError(f"a threshold of {threshold:g} does not fit this model")
+    if (moved or bands) and link == "one-vs-rest":
+        raise CertificateError("a threshold or bands of a score do not fit this model")
+    rising = link == "frequency" or ensemble.favourable == 1
+    pairs = margin_pairs(header, len(ensemble.classes), rising=rising)
+    labels = len(bands) + 1 if bands else len(ensemble.classes)
     # Each margin is one output minus another (-1: none), minus a shift, or a probability if outputs are probabilities.
     if bands:
-        labels = len(bands) + 1
-        rising = link == "frequency" or ensemble.favourable == 1
-        pairs = tuple((k, k + 1) if rising else (k + 1, k) for k in range(len(bands)))
         columns_of_link = {"frequency": (ensemble.favourable, -1), "logistic": (0, -1)}.get(link, (1, 0))
         columns = [columns_of_link] * len(bands)
         if link == "frequency":
@@ -286,14 +287,8 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
             shifts = [(1 if rising else -1) * log_odds(edge) / ensemble.steepness for edge in bands]
             ties = [2 * _probability_tie(ensemble, edge) for edge in bands]
     else:
-        labels = classes
-        pairs = tuple(itertools.combinations(range(classes), 2))
-        if link == "logistic":
-            columns = [(0, -1)]
-        elif link == "frequency" and moved:
-            columns = [(1, -1)]
-        else:
-            columns = [(b, a) for a, b in pairs]
+        single = link == "logistic" or (link == "frequency" and moved)
+        columns = [(len(ensemble.base) - 1, -1)] if single else [(b, a) for a, b in pairs]
         limit = threshold if moved and threshold is not None else 0.5
         shift = 0.0 if not moved else limit if link == "frequency" else log_odds(limit) / ensemble.steepness
         shifts = [shift] * len(pairs)
