@@ -415,7 +415,7 @@ def test_what_cannot_be_done_is_refused_with_the_way_on() -> None:
     with pytest.raises(OptionError, match="cannot be written to a file") as refusal:
         certification.certify(network, certificate="nowhere.json")
     assert "`as_published=True`" in str(refusal.value.hint)
-    with pytest.raises(OptionError, match="need linear bounds"):
+    with pytest.raises(OptionError, match="needs linear bounds"):
         certification.certify(network, method="interval", enumeration=False)
     with pytest.raises(OptionError, match="does not say how"):
         certification.certify(network, protected=["spouse", "x"], population=uniform_mixture(network.schema))

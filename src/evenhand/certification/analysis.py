@@ -13,13 +13,12 @@ import joblib
 
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.interval import search
-from evenhand.certification.bounds.linear import refine_boxes
+from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
 from evenhand.certification.bounds.scores import has_one_score
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate, OutcomeShare
 from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
-from evenhand.certification.counterparts import AS_PUBLISHED, certify_counterparts
 from evenhand.certification.proof_run import (
     DEFAULT_BOXES,
     Compilation,
@@ -31,6 +30,7 @@ from evenhand.certification.proof_run import (
 from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.differences import difference_query_of
 from evenhand.certification.query.enumeration import can_enumerate
+from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
 from evenhand.certification.query.proved_mass import Stop
 from evenhand.certification.query.question import Query, Question, query_of
 from evenhand.core.parallel import count_workers
@@ -45,6 +45,7 @@ from evenhand.stats.combined import Draws
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
+AS_PUBLISHED = "ask as published, so that only the protected attributes change: `as_published=True`"
 MIN_REST = 0.01
 """Share of a limit that remains for later questions even if earlier ones used up all of it."""
 
@@ -102,10 +103,7 @@ def certify(
     if workers is not None:
         count_workers(workers)
     if isinstance(population, MixturePopulation):
-        _require_independent(config, certificate)
-        with limit.enforced():
-            result = certify_counterparts(network, population, config, drawn or Draws(), compilation)
-        return result.model_copy(update=_stated(result, network, compilation))
+        _require_independent(network, config, certificate)
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError(
             "a certificate file of trees holds labels or bands of a score, not changes of a number",
@@ -172,12 +170,16 @@ def _stated(
     }
 
 
-def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
-    """Check that the options are supported for plausible counterparts.
+def _require_independent(
+    network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig, certificate: Path | str | None
+) -> None:
+    """Check that the model and the options are supported for plausible counterparts.
 
     Raises:
-        OptionError: An option is not supported.
+        OptionError: The model or an option is not supported.
     """
+    if not isinstance(network, AdditiveNetwork):
+        raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     if config.as_published:
         raise OptionError(
             "as_published requires a population of independent attributes, which ignores the rules",
@@ -204,7 +206,7 @@ def _outcome_counts(network: AdditiveNetwork | TreeEnsemble, config: CertifyConf
 
 def _prove(
     model: AdditiveNetwork | TreeEnsemble,
-    population: ProductPopulation | None,
+    population: ProductPopulation | MixturePopulation | None,
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
@@ -217,7 +219,7 @@ def _prove(
     method, prove = _choose_proof(question, config, compilation, recorder, workers)
     run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
     if recorder is not None:
-        recorder.begin(question, model, method)
+        recorder.begin(question.query, model, method)
     outcome = prove(run)
     if recorder is not None:
         recorder.end()
@@ -225,9 +227,22 @@ def _prove(
 
 
 def _question_of(
-    model: AdditiveNetwork | TreeEnsemble, population: ProductPopulation | None, config: CertifyConfig, least: int
-) -> Question:
+    model: AdditiveNetwork | TreeEnsemble,
+    population: ProductPopulation | MixturePopulation | None,
+    config: CertifyConfig,
+    least: int,
+) -> Question | OrbitQuestion:
     """Bring the question to normal form."""
+    if isinstance(population, MixturePopulation):
+        assert isinstance(model, AdditiveNetwork)
+        return orbit_question_of(
+            model,
+            config.protected,
+            population,
+            where=config.where,
+            threshold=config.threshold,
+            bands=config.bands,
+        )
     labels = {"threshold": config.threshold, "bands": config.bands, "least": least}
     if isinstance(model, AdditiveNetwork):
         if config.tolerance is not None:
@@ -248,7 +263,7 @@ def _question_of(
 
 
 def _choose_proof(
-    question: Question,
+    question: Question | OrbitQuestion,
     config: CertifyConfig,
     compilation: Compilation,
     recorder: CertificateWriter | None,
@@ -259,31 +274,43 @@ def _choose_proof(
     Returns:
         The name of the method, and the function that proves.
     """
-    method: str = config.method if isinstance(question, Query) else "trees"
+    query, orbits = question.query, question.orbits
+    parts: list[Question] = [orbit.query for orbit in orbits] or [query]
+    method: str = config.method if isinstance(query, Query) else "trees"
     if question.constant:
         return method, lambda run: run.prove_constant(method, recorder)
-    if not question.cells or (may_enumerate(question, config) and can_enumerate(question, config.seconds)):
+    seconds = None if config.seconds is None else config.seconds / len(parts)
+    if not query.cells or (may_enumerate(question, config) and all(can_enumerate(part, seconds) for part in parts)):
         return "enumeration", lambda run: run.prove_by_enumeration(recorder)
     threads = config.jobs or joblib.cpu_count()
-    if not isinstance(question, Query):
+    if not isinstance(query, Query):
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 
         compilation.require("trees")
-        engine = compile_tree_engine(question, threads, recording=recorder is not None)  # type: ignore[arg-type]
+        engine = compile_tree_engine(query, threads, recording=recorder is not None)  # type: ignore[arg-type]
         return method, lambda run: _refine(run, engine, refine_trees, method, False, recorder, workers)
-    if recorder is None and method == "linear" and not config.arrays and has_one_score(question):
+    if recorder is None and method == "linear" and (orbits or not config.arrays) and has_one_score(query):
         return method, lambda run: run.prove_by_scores(method)
-    reason = unsupported_reason(question)
+    reason = next(filter(None, map(unsupported_reason, parts)), None)  # type: ignore[arg-type]
     if method == "linear" and reason is None:
-        arrays = compilation.uses_arrays(question, config.arrays)
-        bounder = choose_bounder(question, arrays, threads)
+        arrays = compilation.uses_arrays(query, config.arrays)
+        bounder: LinearBounder
+        if isinstance(question, OrbitQuestion):
+            from evenhand.certification.bounds.orbits import OrbitBounder
+
+            bounder, workers = OrbitBounder(question, lambda query: choose_bounder(query, arrays, threads)), None
+        else:
+            bounder = choose_bounder(query, arrays, threads)
         return method, lambda run: _refine(run, bounder, refine_boxes, method, arrays, recorder, workers)
-    if config.tolerance is not None or question.least > 2:
-        raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
+    if config.tolerance is not None or query.least > 2 or orbits:
+        raise OptionError(
+            f"this needs linear bounds{'' if reason is None else f', and {reason}'}",
+            hint=AS_PUBLISHED if orbits else "protect fewer attributes at once",
+        )
 
     def prove_by_intervals(run: ProofRun) -> ProofOutcome:
         undecided, stop = search.refine_by_intervals(
-            question,
+            query,
             run.proved_mass,
             run.finder,
             run.limits(None),
@@ -306,6 +333,7 @@ def _refine(
     workers: int | None,
 ) -> ProofOutcome:
     """Refine boxes in this process, or in parts on workers."""
+    run.count_constant()
     if workers is None:
         limits = run.limits(DEFAULT_BOXES)
         return ProofOutcome(
