@@ -78,24 +78,6 @@ def test_progress_is_told() -> None:
 COLOURS = Attribute(name="colour", kind="categorical", values=("red", "green", "blue", "grey"))
 
 
-def test_categories_stand_in_the_order_of_what_they_add() -> None:
-    cells = cells_of(COLOURS, 0, TableTerm(np.array([[3.0, 6], [1, 2], [4, 8], [0, 0]]), 0.0), None)
-    assert cells.scale is not None
-    assert cells.entries.tolist() == [2, 0, 1, 3]
-    assert cells.offset + cells.cell_contributions(np.arange(4)) == pytest.approx(
-        np.array([[4, 8], [3, 6], [1, 2], [0, 0]])
-    )
-    assert cells.words(2, 3) == "green, grey"
-    assert cells.words(1, 1) == "red"
-
-
-def test_one_hot_categories_keep_one_row_each() -> None:
-    cells = cells_of(COLOURS, 0, TableTerm(np.eye(4)[:, :3], 0.0), None)
-    assert cells.scale is None
-    assert cells.count == 4
-    assert sorted(map(tuple, cells.rows)) == sorted(map(tuple, np.eye(4)[:, :3]))
-
-
 def test_ranges_in_words() -> None:
     age = Attribute(name="age", kind="integer", lower=18, upper=99)
     cells = cells_of(age, 0, LineTerm(np.ones(1), np.zeros(1)), None)

@@ -16,7 +16,6 @@ from evenhand import certification
 from evenhand.certification.bounds.scores import ScoreTable, needs_kernels
 from evenhand.certification.certificate.conclusion import estimate_unfair_mass
 from evenhand.certification.certificate.result import Evidence, estimated_share
-from evenhand.certification.query.boxes import whole_domain
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.orbits import orbit_question_of
 from evenhand.errors import OptionError
@@ -277,23 +276,6 @@ def test_values_that_nobody_has_are_left_out(way: dict[str, Any], hidden: bool) 
     assert question.orbits[0].query.cells[0].words(0, 1) == "3 to 400"
     narrowed = certification.certify(network, population=population, where=["x >= 100", "spouse != none"], **way)
     assert narrowed.falsified == pytest.approx(0.5)
-
-
-@settings(max_examples=scaled(30), deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10**6))
-def test_masses_of_the_classes_add_up(seed: int) -> None:
-    case = ruled_case(seed)
-    try:
-        question = orbit_question_of(case.network, None, case.population)
-    except OptionError:
-        return
-    total = question.no_counterpart
-    for orbit in question.orbits:
-        domain = whole_domain(orbit.query)
-        assert orbit.masses.of(domain.lo, domain.hi).sum() == pytest.approx(orbit.mass)
-        total += orbit.mass
-    assert total == pytest.approx(1)
-    assert question.distance < 1e-12
 
 
 def couple_network(weights: dict[str, float], threshold: float) -> AdditiveNetwork:
