@@ -19,8 +19,9 @@ from sqlalchemy import select
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AnswerStatus
 from evenhand.service.state_machines import GUARD_OPERATIONS
-from evenhand.service.store.ledger import Commit, Ledger
+from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import streams
+from evenhand.service.store.transaction import Commit
 
 if TYPE_CHECKING:
     from evenhand.service.generation.guards import ServedAnswer, ServedGuard

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from evenhand.service.store.ledger import Commit
+    from evenhand.service.store.transaction import Commit
 
 COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """HTTP methods that are used as labels. Other methods are counted together."""

@@ -26,6 +26,7 @@ from evenhand.service.store.database import Database
 from evenhand.service.store.tables import lock_migrations
 from evenhand.service.store.transaction import (
     CHECKPOINT,
+    Commit,
     OperationRequest,
     OperationResult,
     StreamBatch,
@@ -51,23 +52,6 @@ MAX_ROUNDS = 3
 """Maximum number of planning attempts. Other replicas may make a plan obsolete before it is used."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Commit:
-    """Committed transaction of operations.
-
-    Attributes:
-        requests: Requests of the transaction, some of which may still wait for a plan.
-        batches: Effects by stream.
-        count: Number of answered operations.
-        seconds: Duration of the transaction.
-    """
-
-    requests: Sequence[OperationRequest]
-    batches: Mapping[str, StreamBatch]
-    count: int
-    seconds: float
 
 
 Listener: TypeAlias = Callable[[Commit], None]

@@ -104,6 +104,23 @@ class StreamBatch:
     plan_ahead: Callable[[], None] | None = None
 
 
+@dataclass(frozen=True)
+class Commit:
+    """Committed transaction of operations.
+
+    Attributes:
+        requests: Requests of the transaction, some of which may still wait for a plan.
+        batches: Effects by stream.
+        count: Number of answered operations.
+        seconds: Duration of the transaction.
+    """
+
+    requests: Sequence[OperationRequest]
+    batches: Mapping[str, StreamBatch]
+    count: int
+    seconds: float
+
+
 @dataclass
 class LoadedMachine:
     """Machine and the entry that its state belongs to. Without an entry, it must be loaded first."""
