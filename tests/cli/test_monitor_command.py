@@ -136,7 +136,7 @@ def test_lines_that_cannot_be_read_are_said_and_counted(evenhand, folder):
     assert "3 lines that could not be read" in ran.out
 
 
-def write_words(folder, words, *, name="words.jsonl", fields="{favourable: hired}"):
+def write_words(folder, words, *, name="words.jsonl", fields="{favourable: hired, unfavourable: [rejected]}"):
     (folder / "monitor.yaml").write_text(f"{CONFIG}fields: {fields}\n")
     rows = [{"id": i, "sex": ["female", "male"][i % 2], "decision": word} for i, word in enumerate(words)]
     (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -72,7 +72,7 @@ class MonitorRun:
         self.words: dict[tuple[str, str], list[LineFault]] = {}
         """Lines with an unknown decision or label, by field and word."""
         table = data.lower().endswith(".csv")
-        self.reader = LineReader(self.monitor, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
+        self.reader = LineReader(self.monitor.reader, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
         self._note()
 
     def _load(self, config: monitoring.MonitorConfig) -> tuple[monitoring.Monitor, dict[str, Any]]:

@@ -20,7 +20,7 @@ class OutcomeWordError(DataError):
 
     Args:
         field: Name of the field.
-        word: the word.
+        word: The word.
     """
 
     def __init__(self, message: str, *, field: str, word: str, hint: str) -> None:
@@ -37,8 +37,6 @@ class Event(NamedTuple):
         decision, label: 0 or 1, or None if missing.
         score: Number between 0 and 1; None if it is missing or not needed.
         id: ID of the decision, as text.
-        other_decision, other_label: Words of the decision and of the label that the configuration does not list. One
-            such word means 0. A second one is an error.
     """
 
     groups: tuple[str | None, ...] | None
@@ -46,82 +44,52 @@ class Event(NamedTuple):
     label: float | None
     score: float | None
     id: str | None
-    other_decision: str | None = None
-    other_label: str | None = None
 
 
 class AnswerReader:
     """Reads decisions or labels as 1 and 0.
 
     Args:
-        field: name of the field.
-        favourable: the word that means 1. If None, true or 1 means 1.
-        unfavourable: the words that mean 0. If empty, a single other word is read as 0.
-        entries: names of the configuration's entries for these words.
+        field: Name of the field.
+        positive: Word that means 1.
+        negative: Words that mean 0.
+        entries: Names of the configuration's entries for these words.
     """
 
-    def __init__(self, field: str, favourable: Any, unfavourable: Sequence[Any], entries: tuple[str, str]) -> None:
-        self.field = field
-        self._listed = favourable is not None
-        self._favourable = outcome_key(1 if favourable is None else favourable)
-        self._unfavourable = set(map(outcome_key, unfavourable)) or (set() if self._listed else {"0"})
-        self._words = [1 if favourable is None else favourable, *unfavourable]
-        self._entries = entries
+    def __init__(self, field: str, positive: Any, negative: Sequence[Any], entries: tuple[str, str]) -> None:
+        self._field, self._entries = field, entries
+        self._words = [positive, *negative]
+        self._numbers = {**dict.fromkeys(map(outcome_key, negative), 0.0), outcome_key(positive): 1.0}
         self._interpret_cached = lru_cache(MAX_CACHED, typed=True)(self._interpret)
 
-    def read(self, value: Any) -> tuple[float, str | None]:
-        """Return 1 or 0, and the word if the configuration does not list it.
+    def read(self, value: Any) -> float:
+        """Return 1 or 0.
 
         Raises:
-            DataError: the value is not a word, a number or a Boolean.
-            OutcomeWordError: the word has no meaning.
+            DataError: The value is not a word, a number or a Boolean.
+            OutcomeWordError: The word has no meaning.
         """
         if not isinstance(value, str | int | float):
-            raise DataError(f"expected a word or a number in {self.field!r}, got {_describe(value)}")
+            raise DataError(f"expected a word or a number in {self._field!r}, got {_describe(value)}")
         return self._interpret_cached(value)
 
-    def _interpret(self, value: str | float) -> tuple[float, str | None]:
+    def _interpret(self, value: str | float) -> float:
         key = outcome_key(value)
-        if key == self._favourable:
-            return 1.0, None
-        if key in self._unfavourable:
-            return 0.0, None
+        if key in self._numbers:
+            return self._numbers[key]
         near = next((word for word in self._words if folded(word) == folded(value)), None)
-        received = f"{_describe(value)} in {self.field!r}"
+        received = f"{_describe(value)} in {self._field!r}"
         if near is not None:
             message = f"{received} differs from {near!r} only in case or blanks"
             hint = "use one spelling in the data"
         elif means_no_outcome(value):
             message = f"{received} seems to mean that the value is unknown"
             hint = "leave the field empty if it is not known"
-        elif not self._listed and len(self._words) == 1:
-            message = f"expected 1 or 0 in {self.field!r}, got {_describe(value)}"
-            hint = f"name the word that counts as 1: fields: {{{self._entries[0]}: VALUE}}"
-        elif not self._unfavourable:
-            return 0.0, key
         else:
-            message = f"{received} is not among {', '.join(map(repr, self._words))}"
-            hint = f"add it: fields: {{{self._entries[1]}: [..., {key}]}}"
-        raise OutcomeWordError(message, field=self.field, word=key, hint=hint)
-
-    def learn(self, learned: str | None, word: str | None) -> str | None:
-        """Return the word that means 0 without being listed.
-
-        Args:
-            learned: Word for 0 in earlier events.
-            word: Word for 0 in the next event.
-
-        Raises:
-            OutcomeWordError: The words differ.
-        """
-        if word is not None and learned is not None and word != learned:
-            raise OutcomeWordError(
-                f"{word!r} in {self.field!r} is a second word for 0, after {learned!r}; {self._words[0]!r} means 1",
-                field=self.field,
-                word=word,
-                hint=f"list the words that count as 0: fields: {{{self._entries[1]}: [{learned}, {word}]}}",
-            )
-        return word if learned is None else learned
+            message = f"expected {' or '.join(map(repr, self._words))} in {self._field!r}, got {_describe(value)}"
+            hint = f"name the words that count as 1 and 0: fields: {{{self._entries[0]}: WORD, "
+            hint += f"{self._entries[1]}: [WORD, ...]}}"
+        raise OutcomeWordError(message, field=self._field, word=key, hint=hint)
 
 
 class EventReader:
@@ -131,10 +99,10 @@ class EventReader:
         self._by = tuple(config.groups.by)
         self._names = config.fields
         fields = config.fields
-        self.decisions = AnswerReader(
+        self._decisions = AnswerReader(
             fields.decision, fields.favourable, fields.unfavourable, ("favourable", "unfavourable")
         )
-        self.labels = AnswerReader(fields.label, fields.positive, fields.negative, ("positive", "negative"))
+        self._labels = AnswerReader(fields.label, fields.positive, fields.negative, ("positive", "negative"))
         measures = {watch.measure for watch in config.watch}
         self._decided = bool(measures & {"selection_rate", "equal_opportunity"})
         self._labelled = config.needs_labels
@@ -151,11 +119,11 @@ class EventReader:
             raise DataError(f"expected an object with fields, got {_describe(entry)}")
         get, names = entry.get, self._names
         groups = tuple([_read_value(get(name), name) for name in self._by])
-        decision = label = other_decision = other_label = None
+        decision = label = None
         if not _is_empty(value := get(names.decision)):
-            decision, other_decision = self.decisions.read(value)
+            decision = self._decisions.read(value)
         if self._labelled and not _is_empty(value := get(names.label)):
-            label, other_label = self.labels.read(value)
+            label = self._labels.read(value)
         id = None if _is_empty(value := get(names.id)) else str(value)
         grouped = groups.count(None) < len(groups)
         if decision is None and (self._decided or not grouped):
@@ -166,11 +134,11 @@ class EventReader:
                 )
             if id is None:
                 raise DataError(f"a label without {names.id!r} belongs to no decision")
-            return Event(None, None, label, None, id, None, other_label)
+            return Event(None, None, label, None, id)
         if self._audited and id is None:
             raise DataError(f"there is no {names.id!r}", hint="a decision that may be audited needs one")
         score = self._read_share(get(names.score), names.score) if self._scored else None
-        return Event(groups, decision, label, score, id, other_decision, other_label)
+        return Event(groups, decision, label, score, id)
 
     def _read_share(self, value: Any, name: str) -> float:
         number = math.nan if isinstance(value, bool) else read_number(value)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from evenhand.errors import DataError
-from evenhand.monitoring.events import Event
-from evenhand.monitoring.monitor import Monitor
+from evenhand.monitoring.events import Event, EventReader
 
 PIECE = 1 << 20
 """Number of bytes read at once."""
@@ -148,14 +147,14 @@ class LineReader:
     """Reads events from lines: JSON objects, entries of the service's log, or rows of a table below its header.
 
     Args:
-        monitor: Monitor that the events are for.
+        reader: Reader of the events of a monitor.
         table: Whether the lines are rows of a table.
         names: Header, if an earlier run has read it.
         rest: First lines of an incomplete row of an earlier run.
     """
 
-    def __init__(self, monitor: Monitor, *, table: bool, names: Sequence[str] | None = None, rest: str = "") -> None:
-        self._monitor = monitor
+    def __init__(self, reader: EventReader, *, table: bool, names: Sequence[str] | None = None, rest: str = "") -> None:
+        self._reader = reader
         self._table = table
         self.names: list[str] | None = None if names is None else list(names)
         self.rest = rest
@@ -170,7 +169,6 @@ class LineReader:
         """
         events: list[Event] = []
         faults = []
-        other = None
         for line in lines:
             self._line += 1
             if not line or (line.isspace() and not self.rest):
@@ -178,9 +176,7 @@ class LineReader:
             try:
                 entry = self._split(line) if self._table else _parse_line(line)
                 if entry is not None:
-                    event = self._monitor.reader.read(entry)
-                    other = self._monitor.check_words([event], other)
-                    events.append(event)
+                    events.append(self._reader.read(entry))
             except DataError as error:
                 faults.append(LineFault(self._line, error))
         if last and self.rest:

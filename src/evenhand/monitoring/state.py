@@ -13,7 +13,7 @@ from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.monitor import Monitor, MonitorState
 
-VERSION = 4
+VERSION = 5
 DAMAGED = "the state of the monitor is damaged"
 RESTART = "begin with a new file"
 CHANGEABLE = {"webhook"}
