@@ -273,14 +273,7 @@ def _list_numbers(gaps: Gaps) -> list[tuple[float | None, ...]]:
 
 def _make_plan(config: MonitorConfig, watch: Watch, total: int) -> BetPlan:
     rare, ratio = config.false_alarms, watch.ratio is not None
-    if rare.average_run is None:
-        payments = -(-rare.horizon // rare.period)
-        threshold, start, further = 2 * total / rare.probability, START, (1 - START) / payments
-    else:
-        # The expected capital at the first alarm, which is one more than the number of past periods, is at least the
-        # threshold.
-        periods = rare.average_run / rare.period + 1
-        threshold, start, further, payments = 2 * total * periods, 1.0, 1.0, 2**62
+    payments = -(-rare.horizon // rare.period)
     bound = watch.tolerance
     return BetPlan(
         ratio=ratio,
@@ -288,9 +281,9 @@ def _make_plan(config: MonitorConfig, watch: Watch, total: int) -> BetPlan:
         smallest=1 if watch.measure == "calibration" else SMALLEST,
         bound=bound,
         least=1.0 if ratio else 1.0 + bound,
-        threshold=float(threshold),
-        start=start,
-        further=float(further),
+        threshold=2 * total / rare.probability,
+        start=START,
+        further=(1 - START) / payments,
         payments=payments,
         period=rare.period,
         half_life=float(config.recent),

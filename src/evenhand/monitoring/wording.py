@@ -66,7 +66,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         ]
         if len(order) > DRAWN:
             blocks.append(Text(f"Histories of {len(order) - DRAWN} more comparisons are in the JSON.", role="small"))
-    blocks += _explain(result, level)
+    blocks += _explain(level)
     lead = format_count(result.decisions, "decision", "decisions")
     if result.labels:
         lead += f", {format_count(result.labels, 'label', 'labels')}"
@@ -122,20 +122,16 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     )
 
 
-def _explain(result: MonitorResult, level: float) -> list[Block]:
-    rare = result.config["false_alarms"]
-    promise = (
-        f"If no gap exceeds its tolerance, the probability of any alarm in the whole run, over all comparisons, "
-        f"is at most {format_percent(rare['probability'])}, however often the result is inspected."
-        if rare["average_run"] is None
-        else f"If no gap exceeds its tolerance, the first alarm comes after {rare['average_run']:,} decisions or "
-        "more on average, over all comparisons."
-    )
+def _explain(level: float) -> list[Block]:
     return [
         Heading("How to read this", detail=True),
         Facts(
             (
-                ("alarms", promise),
+                (
+                    "alarms",
+                    "If no gap exceeds its tolerance, the probability of any alarm in the whole run, over all "
+                    f"comparisons, is at most {format_percent(1 - level)}, however often the result is inspected.",
+                ),
                 (
                     "intervals",
                     f"With probability {format_level(level)}, every interval contains the mean gap until then, at all "
