@@ -330,17 +330,17 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     if like is None:
         objects = {name: pd.Series(series.to_list(), dtype=object) for name, series in carried.items()}
         return pd.DataFrame(columns | objects)
-    template = nw.from_native(like, eager_only=True)
-    if template.implementation.is_pandas():
-        present = [attribute for attribute in schema.attributes if attribute.name in like.columns]
+    if isinstance(like, pd.DataFrame):
         columns |= {
-            attribute.name: _cast_like(attribute, columns[attribute.name], like[attribute.name])
-            for attribute in present
+            attribute.name: _cast_like(attribute, individuals[:, i], columns[attribute.name], like[attribute.name])
+            for i, attribute in enumerate(schema.attributes)
+            if attribute.name in like.columns
         }
         frame = pd.DataFrame(columns)
         for name, series in carried.items():
             frame[name] = series.to_native().reset_index(drop=True)
         return frame[[name for name in like.columns if name in frame.columns]] if carried else frame
+    template = nw.from_native(like, eager_only=True)
     lists = {name: [None if is_missing(value) else value for value in column] for name, column in columns.items()}
     built = nw.from_dict(lists, backend=template.implementation)
     casts = [nw.col(name).cast(template.schema[name]) for name in built.columns if name in template.columns]
@@ -349,18 +349,22 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     return built.select(names).to_native()
 
 
-def _cast_like(attribute: Attribute, values: NDArray[Any], column: Any) -> Any:
-    """Convert values to the type of a pandas column, unless values would be lost.
+def _cast_like(attribute: Attribute, entries: Floats, values: NDArray[Any], column: Any) -> Any:
+    """Convert the values of entries (n,) to the type of a pandas column, unless values would be lost.
 
     In a column of strings, numbers and Booleans get the spelling of the data, such as ``3.10`` for 3.1.
     """
     import pandas as pd
 
     format_ = attribute.number_format
-    if format_ is not None and format_.model_input == "number":
+    same = values.dtype.kind != "O" and column.dtype == values.dtype
+    if same or (format_ is not None and format_.model_input == "number"):
         return values
     words = all(isinstance(value, str) for value in attribute.values or (0,))
-    if not words and format_ is None and pd.api.types.is_string_dtype(column.dtype):
+    is_text = format_ is None and pd.api.types.is_string_dtype(column.dtype)
+    if words and is_text and attribute.edges is None and not np.isnan(entries).any():
+        return pd.array(list(attribute.values or ()), dtype=column.dtype).take(entries.astype(np.int64))
+    if not words and is_text:
         codes, distinct = pd.factorize(values)
         spellings = {truth_key(word) or read_number(word): word for word in reversed(column.dropna().unique().tolist())}
         spelled = np.empty(len(distinct) + 1, dtype=object)
@@ -372,7 +376,7 @@ def _cast_like(attribute: Attribute, values: NDArray[Any], column: Any) -> Any:
         values = spelled[codes]
     # Integers cannot represent fractional midpoints and missing values.
     fractions = values.dtype.kind == "f" and not (values == np.round(values)).all()
-    return values if fractions and column.dtype.kind in "iub" else pd.Series(values).astype(column.dtype)
+    return values if fractions and column.dtype.kind in "iub" else pd.Series(values).astype(column.dtype).array
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:

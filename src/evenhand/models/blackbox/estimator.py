@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -60,7 +60,8 @@ class EstimatorModel(RowModel, ReplyingScorer):
         if self.label_only:
             return self.reply(individuals).scores
         self.ledger.charge(len(individuals))
-        return self._score(self.input(individuals), len(individuals))
+        scores = self.call(getattr(self.model, self.scored_by), self.input(individuals))
+        return self._read_scores(scores, len(individuals))
 
     def predict(self, individuals: Floats) -> Integers:
         """Predict the estimator's own labels as positions in ``classes``, shape (n,).
@@ -69,7 +70,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
             ModelError: The estimator fails, or returns a label that is not in its ``classes_``.
         """
         self.ledger.charge(len(individuals))
-        return self._label(self.input(individuals), len(individuals))
+        return self._read_labels(self.call(self.model.predict, self.input(individuals)), len(individuals))
 
     def reply(self, individuals: Floats) -> Reply:
         """Query scores and labels for the same rows, which are charged once.
@@ -84,10 +85,19 @@ class EstimatorModel(RowModel, ReplyingScorer):
 
     def _reply_rows(self, rows: Any, n: int) -> Reply:
         self.ledger.charge(n)
-        labels = self._label(rows, n)
         if self.label_only:
-            return replies.label_reply(labels, len(self.classes))
-        return Reply(self._score(rows, n), labels, False)
+            return replies.label_reply(self._read_labels(self.call(self.model.predict, rows), n), len(self.classes))
+        labels, scores = self.call(self._predict_both, rows)
+        return Reply(self._read_scores(scores, n), self._read_labels(labels, n), False)
+
+    def _predict_both(self, rows: Any) -> tuple[Any, Any]:
+        """Predict labels and scores. The steps of a pipeline transform the rows once for both."""
+        model = self.model
+        if is_kind(model, {"Pipeline"}):
+            for _, step in model.steps[:-1]:
+                rows = rows if step is None or step == "passthrough" else step.transform(rows)
+            model = model.steps[-1][1]
+        return model.predict(rows), getattr(model, self.scored_by)(rows)
 
     def probe(self, people: Floats) -> Self:
         """Query the labels and scores of people. Return the model without decision values if these contradict the
@@ -112,15 +122,16 @@ class EstimatorModel(RowModel, ReplyingScorer):
         labels = _match_classes(model, self.schema, self.name)
         return replace(self, model=model, ledger=QuestionLedger(), caution="", **labels._asdict())
 
-    def _score(self, rows: Any, n: int) -> Floats:
-        scores = np.asarray(self.call(getattr(self.model, self.scored_by), rows), dtype=np.float64)
+    def _read_scores(self, scores: Any, n: int) -> Floats:
+        scores = np.asarray(scores, dtype=np.float64)
         if self.scored_by == "decision_function" and np.isfinite(scores).all():
             scores = sigmoid(scores) if scores.ndim == 1 else softmax(scores)
         return check_scores(scores, n, len(self.classes), model=self.name)
 
-    def _label(self, rows: Any, n: int) -> Integers:
-        labels = np.asarray(self.call(self.model.predict, rows))
-        return replies.find_positions(labels, np.asarray(self.model.classes_).tolist(), n, location=self.name)
+    def _read_labels(self, labels: Any, n: int) -> Integers:
+        return replies.find_positions(
+            np.asarray(labels), np.asarray(self.model.classes_).tolist(), n, location=self.name
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -201,6 +212,11 @@ def is_repeatable(model: Any) -> bool:
     """Check whether an estimator and all its steps are from libraries of deterministic models."""
     parts = [model, *(part for _, part in nested_parts(model))]
     return all(type(part).__module__.partition(".")[0] in REPEATABLE for part in parts if part != "passthrough")
+
+
+def is_kind(step: Any, kinds: Collection[str]) -> bool:
+    """Check whether a step has exactly a listed scikit-learn type. A subclass may compute differently."""
+    return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
 
 
 def nested_parts(model: Any) -> list[tuple[str, Any]]:

@@ -11,10 +11,10 @@ from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, refuse_passthrough
 from evenhand.models.additive.linear import LinearTensor, affine, build_network, input_units, relu
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
+from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel, is_kind
 from evenhand.models.readers.boosters import booster_library, read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
-from evenhand.models.readers.sklearn_columns import estimator_columns, is_kind, transform_columns
+from evenhand.models.readers.sklearn_columns import estimator_columns, transform_columns
 from evenhand.models.readers.sklearn_trees import read_sklearn_trees, tree_family
 from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_labels
 from evenhand.population.independent import uniform_population

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -36,7 +36,7 @@ from evenhand.models.additive.cells import (
 )
 from evenhand.models.additive.network import MonotoneCurve
 from evenhand.models.blackbox.base import refusal_error
-from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
+from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel, is_kind
 from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 
@@ -93,23 +93,19 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
     if box.form == "numbers":
         return plain_inputs(schema)
 
-    def read(position: int, entries: Floats) -> Values:
-        single = Schema(target=schema.target, attributes=(schema.attributes[position],))
-        inputs = replace(box, schema=single, columns=(schema.names[position],)).input(entries[:, None])
+    def read(single: EstimatorModel | NumberModel, entries: Floats) -> Values:
+        inputs = single.input(entries[:, None])
         return np.asarray(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)[:, 0]
 
     def column(name: str) -> Cell | PassthroughCell:
         if name in schema.passthrough:
             return PassthroughCell(name)
         position = schema.position(name)
-        return column_cell(position, schema.attributes[position], partial(read, position))
+        single = Schema(target=schema.target, attributes=(schema.attributes[position],))
+        one = replace(box, schema=single, columns=(name,))
+        return column_cell(position, schema.attributes[position], partial(read, one))
 
     return cell_array([column(name) for name in box.columns or schema.names])
-
-
-def is_kind(step: Any, kinds: Collection[str]) -> bool:
-    """Check whether a step has exactly a listed scikit-learn type. A subclass may compute differently."""
-    return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
 
 
 def transform_columns(step: Any, columns: Cells, path: str, name: str) -> Cells:
