@@ -226,6 +226,25 @@ def test_an_answer_that_takes_too_long():
     asyncio.run(run())
 
 
+def test_the_time_of_an_answer_begins_after_the_request():
+    async def pauses(scope, receive, send):
+        await asyncio.sleep(0)
+        await echo(scope, receive, send)
+
+    async def run():
+        line = Line([b"x"])
+        receive = line.receive
+
+        async def receive_slowly():
+            await asyncio.sleep(0.3)
+            return await receive()
+
+        line.receive = receive_slowly
+        assert (await line.over(limited(pauses, request_seconds=0.2))).status == 200
+
+    asyncio.run(run())
+
+
 def test_half_an_answer_is_not_taken_for_a_whole_one():
     async def run():
         async def half(scope, receive, send):

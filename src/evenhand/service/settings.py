@@ -167,7 +167,7 @@ class LimitsConfig(FileModel):
         body_seconds: Time limit for receiving a request.
         requests_per_second: Maximum average rate. None disables the limit. Open pages of the dashboard do not count.
         in_flight: Maximum number of concurrent requests.
-        request_seconds: Time limit for a response.
+        request_seconds: Time limit for a response, which begins when the request has been received.
         upstream_seconds: Time limit for a generator.
     """
 

@@ -166,10 +166,9 @@ class _Exchange:
                 await envelope.app(self.scope, self.receive, self.send)
                 return
             self._admit()
-            until = asyncio.get_running_loop().time() + limits.request_seconds
             async with asyncio.timeout(limits.body_seconds) as self.timeout:
                 body = self.body = await self._read_body()
-                self.timeout.reschedule(until)
+                self.timeout.reschedule(asyncio.get_running_loop().time() + limits.request_seconds)
                 await envelope.app(self.scope, self.receive, self.send)
         except Exception as error:
             refusal = error
