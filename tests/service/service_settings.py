@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from prometheus_client import Counter
+
 from evenhand.service.auth.access import FailureThrottle
 from evenhand.service.auth.keys import ApiKey
 from evenhand.service.settings import ServiceConfig
@@ -21,7 +23,7 @@ def idle_context(*, settings: ServiceConfig | None = None, keys: Any = None) -> 
     """Build the context of a service as far as `RequestEnvelope` needs one."""
     return SimpleNamespace(
         ledger=SimpleNamespace(tracing=None),
-        metrics=SimpleNamespace(count_response=lambda method, route, status: None),
+        metrics=SimpleNamespace(requests=Counter("requests", "", ("method", "route", "status"), registry=None)),
         settings=settings or ServiceConfig(),
         keys=keys or FakeKeys(),
         failures=FailureThrottle(),

@@ -45,6 +45,9 @@ class Metrics:
 
     Args:
         ledger: Ledger whose commits are counted.
+
+    Attributes:
+        requests: Counter of responses by method, route and status.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -80,7 +83,7 @@ class Metrics:
         waiting = gauge("evenhand_waiting_operations", "Operations waiting for a transaction")
         waiting.set_function(lambda: ledger.waiting)
         text = "Requests, by route and status"
-        self._requests = counter("evenhand_http_requests", text, "method", "route", "status")
+        self.requests = counter("evenhand_http_requests", text, "method", "route", "status")
         self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", "stream")
         self._allowed = gauge("evenhand_bias_allowed", "Largest permitted bias", "stream")
         bound = "Guaranteed upper bound on the bias at the end of this period; NaN: no guarantee"
@@ -101,7 +104,6 @@ class Metrics:
         self._open = gauge("evenhand_open_admissions", text, "stream")
         # Enforcers of the guards that interpret states and decide nothing.
         self._enforcers: dict[str, Enforcer] = {}
-        self._counted: dict[tuple[str, str, int], Counter] = {}
         self._one_at_a_time = Lock()
         ledger.listeners.append(self._count_commit)
 
@@ -121,7 +123,7 @@ class Metrics:
         for path, methods in routes.items():
             for method in methods:
                 for status in EXPECTED_STATUSES:
-                    self._requests.labels(method.upper(), path, str(status))
+                    self.requests.labels(method.upper(), path, str(status))
 
     def _create_operations(self, stream: str, operations: Iterable[str]) -> None:
         for operation in operations:
@@ -177,13 +179,6 @@ class Metrics:
             for name, bias in allowed.items():
                 self._allowed.labels(name).set(bias)
             return generate_latest(self.registry)
-
-    def count_response(self, method: str, route: str, status: int) -> None:
-        """Count an answered request."""
-        counter = self._counted.get((method, route, status))
-        if counter is None:
-            counter = self._counted[method, route, status] = self._requests.labels(method, route, str(status))
-        counter.inc()
 
     def _describe_stream(self, name: str, state: Mapping[str, Any]) -> None:
         if "certificate" in state:

@@ -210,7 +210,7 @@ class _Exchange:
             self.status = message["status"]
             route = getattr(self.scope.get("route"), "path", "none")
             method = self.method if self.method in COUNTED_METHODS else "other"
-            self.context.metrics.count_response(method, route, self.status)
+            self.context.metrics.requests.labels(method, route, str(self.status)).inc()
             await self.forward({**message, "headers": headers})
             if self.is_head:
                 await self.forward({"type": "http.response.body", "body": b"", "more_body": False})
