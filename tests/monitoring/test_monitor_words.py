@@ -1,6 +1,7 @@
 """Words, repeated ids and the order of labels: a monitor's counts are those of a plain count over all events."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -55,9 +56,9 @@ def test_every_word_has_a_meaning_or_is_refused(words, unfavourable):
         assert watching.decisions == len(words)
         assert watching.favourable == sum(word.strip() == "offered" for word in words)
         return
-    with pytest.raises(OutcomeWordError) as caught:
+    with pytest.raises(OutcomeWordError, match=re.escape(repr(words[refused]))) as caught:
         watching.add(events)
-    assert caught.value.word == words[refused].strip()
+    assert caught.value.location == f"event {refused + 1}"
     assert watching.decisions == 0
 
 

@@ -20,7 +20,7 @@ from evenhand.core.text import format_count
 from evenhand.errors import DataError, EvenhandError, OptionError
 
 if TYPE_CHECKING:
-    from evenhand.monitoring.lines import LineFault, LinePipe
+    from evenhand.monitoring.lines import LinePipe
 
 
 SAVE_SECONDS = 1.0
@@ -69,8 +69,8 @@ class MonitorRun:
         )
         self.posted = int(kept.get("posted", len(self.monitor.alarms)))
         self.poster = AlarmPoster(config.webhook, self.name)
-        self.words: dict[tuple[str, str], list[LineFault]] = {}
-        """Lines with an unknown decision or label, by field and word."""
+        self.words: dict[str, list[DataError]] = {}
+        """Errors of lines with an unknown decision or label, by message."""
         table = data.lower().endswith(".csv")
         self.reader = LineReader(self.monitor.reader, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
         self._note()
@@ -125,14 +125,14 @@ class MonitorRun:
         from evenhand.monitoring.events import OutcomeWordError
         from evenhand.monitoring.result import describe_selection
 
-        events, faults = self.reader.read(lines, last=last)
-        for fault in faults:
+        events, errors = self.reader.read(lines, last=last)
+        for error in errors:
             self.skipped += 1
-            if isinstance(fault.error, OutcomeWordError):
-                self.words.setdefault((fault.error.field, fault.error.word), []).append(fault)
-            self.fault = self.fault or f"line {fault.line}: {fault.error}"
+            if isinstance(error, OutcomeWordError):
+                self.words.setdefault(error.message, []).append(error)
+            self.fault = self.fault or str(error)
             if self.skipped <= FAULTS_SHOWN and not self.output.quiet:
-                typer.echo(f"note: line {fault.line} is skipped: {fault.error.message}", err=True)
+                typer.echo(f"note: {error.location} is skipped: {error.message}", err=True)
         update = self.monitor.take(events)
         self.changed = True
         if self.streamed and not self.output.silent:
@@ -199,15 +199,14 @@ class MonitorRun:
     def _list_words(self) -> str:
         """Describe unknown decisions and labels, each with the number of its lines and the first line."""
         return "; ".join(
-            f"{format_count(len(faults), 'line', 'lines')}, the first of them line {faults[0].line}: "
-            f"{faults[0].error.message}"
-            for faults in self.words.values()
+            f"{format_count(len(errors), 'line', 'lines')}, the first of them {errors[0].location}: {message}"
+            for message, errors in self.words.items()
         )
 
     def finish(self, *, interrupted: bool) -> None:
         """Write the result. Exit with 1 after an alarm, and with 3 if the monitor is not complete."""
         if self.words and not self.streamed:
-            hint = next(iter(self.words.values()))[0].error.hint
+            hint = next(iter(self.words.values()))[0].hint
             raise DataError(f"unknown decisions or labels: {self._list_words()}", location=self.name, hint=hint)
         if not self.monitor.decisions and not self.monitor.waiting:
             if interrupted:

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig, group_word
-from evenhand.schema.table import folded, means_no_outcome, outcome_key, read_number
+from evenhand.schema.table import outcome_key, read_number
 
-MAX_CACHED = 64
-"""Maximum number of spellings of decisions and labels that are kept."""
+_key_cached = lru_cache(maxsize=4096, typed=True)(outcome_key)
 
 
 class OutcomeWordError(DataError):
-    """A decision or label with an unknown word.
-
-    Args:
-        field: Name of the field.
-        word: The word.
-    """
-
-    def __init__(self, message: str, *, field: str, word: str, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.field = field
-        self.word = word
+    """A decision or label with an unknown word."""
 
 
 class Event(NamedTuple):
@@ -46,52 +35,6 @@ class Event(NamedTuple):
     id: str | None
 
 
-class AnswerReader:
-    """Reads decisions or labels as 1 and 0.
-
-    Args:
-        field: Name of the field.
-        positive: Word that means 1.
-        negative: Words that mean 0.
-        entries: Names of the configuration's entries for these words.
-    """
-
-    def __init__(self, field: str, positive: Any, negative: Sequence[Any], entries: tuple[str, str]) -> None:
-        self._field, self._entries = field, entries
-        self._words = [positive, *negative]
-        self._numbers = {**dict.fromkeys(map(outcome_key, negative), 0.0), outcome_key(positive): 1.0}
-        self._interpret_cached = lru_cache(MAX_CACHED, typed=True)(self._interpret)
-
-    def read(self, value: Any) -> float:
-        """Return 1 or 0.
-
-        Raises:
-            DataError: The value is not a word, a number or a Boolean.
-            OutcomeWordError: The word has no meaning.
-        """
-        if not isinstance(value, str | int | float):
-            raise DataError(f"expected a word or a number in {self._field!r}, got {_describe(value)}")
-        return self._interpret_cached(value)
-
-    def _interpret(self, value: str | float) -> float:
-        key = outcome_key(value)
-        if key in self._numbers:
-            return self._numbers[key]
-        near = next((word for word in self._words if folded(word) == folded(value)), None)
-        received = f"{_describe(value)} in {self._field!r}"
-        if near is not None:
-            message = f"{received} differs from {near!r} only in case or blanks"
-            hint = "use one spelling in the data"
-        elif means_no_outcome(value):
-            message = f"{received} seems to mean that the value is unknown"
-            hint = "leave the field empty if it is not known"
-        else:
-            message = f"expected {' or '.join(map(repr, self._words))} in {self._field!r}, got {_describe(value)}"
-            hint = f"name the words that count as 1 and 0: fields: {{{self._entries[0]}: WORD, "
-            hint += f"{self._entries[1]}: [WORD, ...]}}"
-        raise OutcomeWordError(message, field=self._field, word=key, hint=hint)
-
-
 class EventReader:
     """Reads events from mappings, such as lines of JSON or rows of a table."""
 
@@ -99,10 +42,11 @@ class EventReader:
         self._by = tuple(config.groups.by)
         self._names = config.fields
         fields = config.fields
-        self._decisions = AnswerReader(
-            fields.decision, fields.favourable, fields.unfavourable, ("favourable", "unfavourable")
-        )
-        self._labels = AnswerReader(fields.label, fields.positive, fields.negative, ("positive", "negative"))
+        self._decisions = {
+            outcome_key(fields.favourable): 1.0,
+            **dict.fromkeys(map(outcome_key, fields.unfavourable), 0.0),
+        }
+        self._labels = {outcome_key(fields.positive): 1.0, **dict.fromkeys(map(outcome_key, fields.negative), 0.0)}
         measures = {watch.measure for watch in config.watch}
         self._decided = bool(measures & {"selection_rate", "equal_opportunity"})
         self._labelled = config.needs_labels
@@ -121,9 +65,9 @@ class EventReader:
         groups = tuple([_read_value(get(name), name) for name in self._by])
         decision = label = None
         if not _is_empty(value := get(names.decision)):
-            decision = self._decisions.read(value)
+            decision = _read_answer(value, names.decision, self._decisions)
         if self._labelled and not _is_empty(value := get(names.label)):
-            label = self._labels.read(value)
+            label = _read_answer(value, names.label, self._labels)
         id = None if _is_empty(value := get(names.id)) else str(value)
         grouped = groups.count(None) < len(groups)
         if decision is None and (self._decided or not grouped):
@@ -145,6 +89,26 @@ class EventReader:
         if not 0 <= number <= 1:
             raise DataError(f"expected a number between 0 and 1 in {name!r}, got {_describe(value)}")
         return number
+
+
+def _read_answer(value: Any, field: str, numbers: Mapping[str, float]) -> float:
+    """Return 1 or 0 for a decision or a label.
+
+    Args:
+        value: The decision or label.
+        field: Name of its field.
+        numbers: Numbers by word.
+    """
+    if not isinstance(value, str | int | float):
+        raise DataError(f"expected a word or a number in {field!r}, got {_describe(value)}")
+    key = _key_cached(value)
+    if key not in numbers:
+        raise OutcomeWordError(
+            f"expected {' or '.join(numbers)} in {field!r}, got {_describe(value)}",
+            hint="use these words, or name the others: fields: {favourable: WORD, unfavourable: [WORD, ...], "
+            "positive: WORD, negative: [WORD, ...]}",
+        )
+    return numbers[key]
 
 
 def _is_empty(value: Any) -> bool:

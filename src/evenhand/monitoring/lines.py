@@ -9,7 +9,7 @@ import os
 import select
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from evenhand.errors import DataError
 from evenhand.monitoring.events import Event, EventReader
@@ -21,18 +21,6 @@ LONGEST_ROW = 1 << 20
 """Maximum number of characters in a row with line breaks."""
 HEAD = 1024
 """Number of bytes at the beginning of a file that identify it."""
-
-
-class LineFault(NamedTuple):
-    """Line that could not be read.
-
-    Attributes:
-        line: Number of the line in this process, from 1.
-        error: Error.
-    """
-
-    line: int
-    error: DataError
 
 
 class LineFile:
@@ -160,15 +148,15 @@ class LineReader:
         self.rest = rest
         self._line = 0
 
-    def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[LineFault]]:
-        """Read the events of lines, and the errors of other lines.
+    def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[DataError]]:
+        """Read the events of lines, and the errors of other lines, which are counted from 1 in this process.
 
         Args:
             lines: The next lines.
             last: Whether they are the last lines.
         """
         events: list[Event] = []
-        faults = []
+        errors: list[DataError] = []
         for line in lines:
             self._line += 1
             if not line or (line.isspace() and not self.rest):
@@ -178,11 +166,12 @@ class LineReader:
                 if entry is not None:
                     events.append(self._reader.read(entry))
             except DataError as error:
-                faults.append(LineFault(self._line, error))
+                errors.append(error)
+                error.location = f"line {self._line}"
         if last and self.rest:
             self.rest = ""
-            faults.append(LineFault(self._line, DataError("a quoted cell is not closed")))
-        return events, faults
+            errors.append(DataError("a quoted cell is not closed", location=f"line {self._line}"))
+        return events, errors
 
     def _split(self, line: bytes) -> Mapping[str, Any] | None:
         """Return the cells of a row by name; None for the header, and for a row that continues in the next line."""

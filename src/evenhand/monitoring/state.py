@@ -98,7 +98,7 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     try:
         state = STATE.validate_python(body)
         if state.values:
-            monitor.compare(state.values, [measure.comparisons for measure in state.measures])
+            monitor.compare(state.values, comparisons=[measure.comparisons for measure in state.measures])
         for measure, stored in zip(monitor.measures, state.measures, strict=True):
             vars(measure).update(vars(stored))
     except (ValueError, TypeError):
