@@ -12,10 +12,18 @@ from functools import cache
 from itertools import combinations, pairwise, product
 from typing import Any
 
-from evenhand.genai import PolicyOutcome, simulate_requests
+from evenhand.genai import GenerationConfig, PolicyOutcome, simulate_requests
 
 Counters = tuple[int, ...]
 """How many items are left for each value, the next one included."""
+
+
+def read_config(groups: dict[str, list[str]], *specifications: dict[str, Any], **more: Any) -> GenerationConfig:
+    """A configuration of specifications, by default under the condition ``asked``, and of the conditions they name."""
+    stated = [{"condition": "asked", **specification} for specification in specifications]
+    conditions = [{"name": name} for name in dict.fromkeys(specification["condition"] for specification in stated)]
+    entries = {"conditions": conditions, "groups": groups, "specifications": stated, **more}
+    return GenerationConfig.read(entries)
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,17 @@ import copy
 import random
 
 import pytest
+from genai_reference import read_config
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.genai import Enforcer, GenerationConfig
+from evenhand.genai import Enforcer
 
 AGES = ("1", "2", "3", "4")
 
 
 def configuration(repeated=(5, 6, 6, 9), **more):
     values = [str(k) for k in range(1, len(repeated) + 1)]
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}],
-            "specifications": [{"condition": "leader", "group": "age", "values": values, "repeated": list(repeated)}],
-        }
-        | more
-    )
+    return read_config({"age": values}, {"condition": "leader", "group": "age", "repeated": list(repeated)}, **more)
 
 
 def enforcer(repeated=(5, 6, 6, 9), **options):

@@ -4,7 +4,7 @@ from itertools import product
 from random import Random
 
 import pytest
-from genai_reference import winning
+from genai_reference import read_config, winning
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig
@@ -16,14 +16,7 @@ LOST = -1
 
 
 def one(beta):
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "x"}],
-            "specifications": [
-                {"condition": "x", "group": "g", "values": list(NAMES[: len(beta)]), "repeated": list(beta)}
-            ],
-        }
-    )
+    return read_config({"g": list(NAMES[: len(beta)])}, {"condition": "x", "group": "g", "repeated": list(beta)})
 
 
 def level(counters, value, beta, slack):
@@ -106,15 +99,10 @@ def test_slack_is_kept_in_pairs_of_three_groups():
 
 def test_an_item_whose_prompt_fixes_one_of_several_groups_does_not_count_for_them_together():
     enforcer = Enforcer(
-        GenerationConfig.read(
-            {
-                "conditions": [{"name": "x"}],
-                "groups": {"g": ["a", "b"], "h": ["p", "q"]},
-                "specifications": [
-                    {"condition": "x", "paired": ["g", "h"], "repeated": 9},
-                    {"condition": "x", "group": "h", "repeated": 9},
-                ],
-            }
+        read_config(
+            {"g": ["a", "b"], "h": ["p", "q"]},
+            {"condition": "x", "paired": ["g", "h"], "repeated": 9},
+            {"condition": "x", "group": "h", "repeated": 9},
         )
     )
     assert enforcer.admit({"x"}, fixed={"g"}).counts == ("x: h",)
@@ -204,13 +192,10 @@ def test_what_would_follow_changes_nothing(slots):
 def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simulation, complaint):
     names = [f"g{i}" for i in range(groups)]
     with pytest.raises(OptionError, match=complaint):
-        GenerationConfig.read(
-            {
-                "conditions": [{"name": "x"}],
-                "groups": {name: ["a", "b", "c"] for name in names},
-                "specifications": [{"condition": "x", "paired": names, "ways": ways, "repeated": 9}],
-                "simulation": simulation,
-            }
+        read_config(
+            {name: ["a", "b", "c"] for name in names},
+            {"condition": "x", "paired": names, "ways": ways, "repeated": 9},
+            simulation=simulation,
         )
 
 
@@ -223,7 +208,7 @@ def test_only_what_was_not_shown_is_blamed():
     blamed = 0
     for seed in range(30):
         enforcer = Enforcer(
-            GenerationConfig.read({"conditions": [{"name": "x"}], "groups": groups, "specifications": specifications}),
+            read_config(groups, *specifications),
             retries=0,
             seed=seed,
         )

@@ -19,6 +19,7 @@ from genai_reference import (
     jointly_winning,
     longest_waits,
     misses,
+    read_config,
     subsets,
     winning,
 )
@@ -39,28 +40,21 @@ NAMES = "abcdefgh"
 
 def one(beta: tuple[int, ...], **simulation: int) -> GenerationConfig:
     """One specification on one group."""
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "specifications": [
-                {"condition": "asked", "group": "g", "values": list(NAMES[: len(beta)]), "repeated": list(beta)}
-            ],
-            "simulation": {"slack": 0, **simulation},
-        }
+    return read_config(
+        {"g": list(NAMES[: len(beta)])}, {"group": "g", "repeated": list(beta)}, simulation={"slack": 0, **simulation}
     )
 
 
 def several(betas: tuple[tuple[int, ...], ...]) -> GenerationConfig:
     """One group, several conditions."""
     values = list(NAMES[: len(betas[0])])
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": f"c{i}"} for i in range(len(betas))],
-            "specifications": [
-                {"condition": f"c{i}", "group": "g", "values": values, "repeated": list(beta)}
-                for i, beta in enumerate(betas)
-            ],
-        }
+    return read_config(
+        {},
+        *[
+            {"condition": f"c{i}", "group": "g", "values": values, "repeated": list(beta)}
+            for i, beta in enumerate(betas)
+        ],
+        conditions=[{"name": f"c{i}"} for i in range(len(betas))],
     )
 
 

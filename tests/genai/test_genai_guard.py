@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
+from genai_reference import read_config
 
 from evenhand.errors import DataError, DecisionError, FetchError, ModelError
 from evenhand.genai import (
@@ -29,13 +30,11 @@ GROUPS = {"age": ["child", "adult"]}
 
 
 def keeping(repeated: int | list[int] = 3, **simulation: int) -> GenerationConfig:
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader", "keywords": ["leader"]}],
-            "groups": GROUPS,
-            "specifications": [{"condition": "leader", "group": "age", "repeated": repeated}],
-            "simulation": simulation,
-        }
+    return read_config(
+        GROUPS,
+        {"condition": "leader", "group": "age", "repeated": repeated},
+        conditions=[{"name": "leader", "keywords": ["leader"]}],
+        simulation=simulation,
     )
 
 

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from genai_reference import misses
+from genai_reference import misses, read_config
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -24,13 +24,11 @@ PATIENCE = 30
 
 
 def configured(specifications: list[dict[str, Any]], *conditions: str, **simulation: int) -> GenerationConfig:
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": name} for name in conditions],
-            "groups": {"age": ["child", "adult", "elderly"], "gender": ["woman", "man"]},
-            "specifications": specifications,
-            "simulation": simulation,
-        }
+    return read_config(
+        {"age": ["child", "adult", "elderly"], "gender": ["woman", "man"]},
+        *specifications,
+        conditions=[{"name": name} for name in conditions],
+        simulation=simulation,
     )
 
 

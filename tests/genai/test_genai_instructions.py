@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from genai_reference import read_config
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig, Guard, Item, KeywordJudge, LexiconClassifier
@@ -14,13 +15,11 @@ MUST = {"gender": ("woman",)}
 
 
 def configured(**instruction: Any) -> GenerationConfig:
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader", "keywords": ["leader", "Chef"]}],
-            "groups": {"gender": ["woman", "man"], "age": ["young", "old"]},
-            "specifications": [{"condition": "leader", "group": "gender", "repeated": 2}],
-            "guard": {"instruction": instruction},
-        }
+    return read_config(
+        {"gender": ["woman", "man"], "age": ["young", "old"]},
+        {"condition": "leader", "group": "gender", "repeated": 2},
+        conditions=[{"name": "leader", "keywords": ["leader", "Chef"]}],
+        guard={"instruction": instruction},
     )
 
 

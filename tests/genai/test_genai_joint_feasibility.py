@@ -5,10 +5,11 @@ from itertools import pairwise, product
 from random import Random
 
 import pytest
+from genai_reference import read_config
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from evenhand.genai import Enforcer, GenerationConfig, check_feasibility
+from evenhand.genai import Enforcer, check_feasibility
 from evenhand.genai.games import game
 from evenhand.genai.games.game import Game, WinningRegion, solve_game
 from support import scaled
@@ -67,21 +68,19 @@ def can_be_kept(specifications):
 
 def configuration(specifications, **simulation):
     """The configuration of specifications (condition, groups, deadlines)."""
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": name} for name in sorted({condition for condition, _, _ in specifications})],
-            "groups": {name: [f"{name}{value}" for value in range(size)] for name, size in GROUPS.items()},
-            "specifications": [
-                {
-                    "condition": condition,
-                    "name": f"s{i}",
-                    "repeated": list(within),
-                    **({"group": groups[0]} if len(groups) == 1 else {"paired": list(groups), "ways": len(groups)}),
-                }
-                for i, (condition, groups, within) in enumerate(specifications)
-            ],
-            "simulation": {"slack": 0, **simulation},
-        }
+    return read_config(
+        {name: [f"{name}{value}" for value in range(size)] for name, size in GROUPS.items()},
+        *[
+            {
+                "condition": condition,
+                "name": f"s{i}",
+                "repeated": list(within),
+                **({"group": groups[0]} if len(groups) == 1 else {"paired": list(groups), "ways": len(groups)}),
+            }
+            for i, (condition, groups, within) in enumerate(specifications)
+        ],
+        conditions=[{"name": name} for name in sorted({condition for condition, _, _ in specifications})],
+        simulation={"slack": 0, **simulation},
     )
 
 

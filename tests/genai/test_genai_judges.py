@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from genai_reference import read_config
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,14 +12,13 @@ from evenhand.genai import Enforcer, FunctionJudge, GenerationConfig, KeywordJud
 
 
 def _configuration(**leader: object) -> GenerationConfig:
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader", **leader}, {"name": "poor", "keywords": ["poor", "in poverty"]}],
-            "specifications": [
-                {"condition": name, "group": "age", "values": ["young", "old"], "repeated": 4}
-                for name in ("leader", "poor")
-            ],
-        }
+    return read_config(
+        {},
+        *[
+            {"condition": name, "group": "age", "values": ["young", "old"], "repeated": 4}
+            for name in ("leader", "poor")
+        ],
+        conditions=[{"name": "leader", **leader}, {"name": "poor", "keywords": ["poor", "in poverty"]}],
     )
 
 
@@ -125,12 +125,10 @@ def test_functions_judge_and_their_answers_are_checked() -> None:
     ],
 )
 def test_values_named_in_a_prompt_fix_their_group(prompt: str, fixed: set[str]) -> None:
-    configuration = GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader", "keywords": ["leader"]}],
-            "groups": {"age": ["young", "old", "other"], "gender": ["woman", "man"]},
-            "specifications": [{"condition": "leader", "paired": ["age", "gender"], "repeated": 20}],
-        }
+    configuration = read_config(
+        {"age": ["young", "old", "other"], "gender": ["woman", "man"]},
+        {"condition": "leader", "paired": ["age", "gender"], "repeated": 20},
+        conditions=[{"name": "leader", "keywords": ["leader"]}],
     )
     assert KeywordJudge.of(configuration).fixed_groups(prompt) == fixed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from genai_reference import read_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -186,12 +187,7 @@ def test_an_enforcer_calls_no_deadline_guaranteed_whose_labels_err():
 
 
 def test_a_check_of_what_cannot_be_kept_says_nothing_of_settings():
-    configuration = GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "specifications": [{"condition": "asked", "group": "g", "values": ["a", "b", "c"], "repeated": 2}],
-        }
-    )
+    configuration = read_config({"g": ["a", "b", "c"]}, {"group": "g", "repeated": 2})
     found = check_configuration(configuration)
     assert not found.feasibility.feasible
     assert found.retries == ()

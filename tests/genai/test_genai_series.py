@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from genai_reference import misses
+from genai_reference import misses, read_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,13 +37,11 @@ LEADER = "a business leader"
 
 
 def keeping(repeated: Sequence[int], retries: int = 2) -> GenerationConfig:
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader", "keywords": ["leader"]}],
-            "groups": {"age": [f"v{k}" for k in range(len(repeated))]},
-            "specifications": [{"condition": "leader", "group": "age", "repeated": list(repeated)}],
-            "simulation": {"retries": retries},
-        }
+    return read_config(
+        {"age": [f"v{k}" for k in range(len(repeated))]},
+        {"condition": "leader", "group": "age", "repeated": list(repeated)},
+        conditions=[{"name": "leader", "keywords": ["leader"]}],
+        simulation={"retries": retries},
     )
 
 

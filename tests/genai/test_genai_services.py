@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from genai_reference import read_config
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
 from evenhand.genai import ChatClassifier, ChatJudge, GenerationConfig, Item, OpenAIChat, OpenAIImages
@@ -246,15 +247,11 @@ def test_what_no_model_looks_at(chat: OpenAIChat, upstream: Upstream) -> None:
 
 
 def _configuration() -> GenerationConfig:
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader", "judge": "Is this about a 'boss'?"}, {"name": "poor"}],
-            "groups": {"gender": ["woman", "man"], "age": ["child", "adult", "elderly"]},
-            "specifications": [
-                {"condition": "leader", "group": "age", "repeated": [7, 4, 9]},
-                {"condition": "poor", "group": "gender", "repeated": 4},
-            ],
-        }
+    return read_config(
+        {"gender": ["woman", "man"], "age": ["child", "adult", "elderly"]},
+        {"condition": "leader", "group": "age", "repeated": [7, 4, 9]},
+        {"condition": "poor", "group": "gender", "repeated": 4},
+        conditions=[{"name": "leader", "judge": "Is this about a 'boss'?"}, {"name": "poor"}],
     )
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from genai_recovery import follow_recovery
-from genai_reference import after, after_blank, feasible, run_policy, winning
+from genai_reference import after, after_blank, feasible, read_config, run_policy, winning
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -34,12 +34,10 @@ NAMES = "abcdefgh"
 def one(beta, **simulation):
     """One specification; by itself the generator shows all values equally often."""
     names = list(NAMES[: len(beta)])
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "specifications": [{"condition": "asked", "group": "g", "values": names, "repeated": list(beta)}],
-            "simulation": {"generator": {"g": [1 / len(beta)] * len(beta)}, "slack": 0, **simulation},
-        }
+    return read_config(
+        {"g": names},
+        {"group": "g", "repeated": list(beta)},
+        simulation={"generator": {"g": [1 / len(beta)] * len(beta)}, "slack": 0, **simulation},
     )
 
 
@@ -171,16 +169,11 @@ def test_recovery_is_unknown_where_deadlines_are_less_than_the_values():
 
 
 def test_recovery_is_not_claimed_of_several_specifications_that_share_a_group():
-    configuration = GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
-            "specifications": [
-                {"condition": "asked", "group": "g", "repeated": 20},
-                {"condition": "asked", "paired": ["g", "h"], "repeated": 20},
-            ],
-            "simulation": {"slack": 1},
-        }
+    configuration = read_config(
+        {"g": ["a", "b"], "h": ["c", "d"]},
+        {"group": "g", "repeated": 20},
+        {"paired": ["g", "h"], "repeated": 20},
+        simulation={"slack": 1},
     )
     (component,) = find_components(configuration)
     assert recovery_window(component, 1) is None
@@ -282,15 +275,8 @@ def test_success_by_hand():
 
 
 def test_failures_of_groups_that_are_asked_for_together_add_up():
-    configuration = GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
-            "specifications": [
-                {"condition": "asked", "group": "g", "repeated": 6},
-                {"condition": "asked", "group": "h", "repeated": 6},
-            ],
-        }
+    configuration = read_config(
+        {"g": ["a", "b"], "h": ["c", "d"]}, {"group": "g", "repeated": 6}, {"group": "h", "repeated": 6}
     )
     counts = {"asked: g": {"asked": 1000, "obeyed": 900}, "asked: h": {"asked": 1000, "obeyed": 800}}
     found = AttemptSuccess.from_counts(configuration, counts)
@@ -312,12 +298,10 @@ def test_failures_of_groups_that_are_asked_for_together_add_up():
 
 def test_bounds_of_several_groups_are_not_added_up_into_one_line():
     groups = {"g": ["a", "b"], "h": ["c", "d", "e"]}
-    configuration = GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "groups": groups,
-            "specifications": [{"condition": "asked", "group": group, "repeated": 9} for group in groups],
-        }
+    configuration = read_config(
+        groups,
+        *[{"condition": "asked", "group": group, "repeated": 9} for group in groups],
+        conditions=[{"name": "asked"}],
     )
     counts = {"asked: g": {"asked": 24, "obeyed": 20}, "asked: h": {"asked": 23, "obeyed": 19}}
     success = AttemptSuccess.from_counts(configuration, counts)
@@ -416,13 +400,8 @@ def test_bounds_are_rounded_up_to_two_digits(share):
 
 def pairs(beta, slack):
     """Every combination of two groups with two values each."""
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "asked"}],
-            "groups": {"g": ["a", "b"], "h": ["c", "d"]},
-            "specifications": [{"condition": "asked", "paired": ["g", "h"], "repeated": list(beta)}],
-            "simulation": {"slack": slack},
-        }
+    return read_config(
+        {"g": ["a", "b"], "h": ["c", "d"]}, {"paired": ["g", "h"], "repeated": list(beta)}, simulation={"slack": slack}
     )
 
 

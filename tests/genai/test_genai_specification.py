@@ -1,6 +1,7 @@
 """Configurations: what is read, and what every fault says."""
 
 import pytest
+from genai_reference import read_config
 
 from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig, check_feasibility
@@ -48,12 +49,9 @@ def test_deadlines_by_name():
 
 
 def test_paired_groups_are_taken_apart():
-    read = GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}],
-            "groups": {"age": ["young", "old"], "gender": ["female", "male"], "body": ["thin", "stout", "other"]},
-            "specifications": [{"condition": "leader", "paired": ["age", "gender", "body"], "eventual": True}],
-        }
+    read = read_config(
+        {"age": ["young", "old"], "gender": ["female", "male"], "body": ["thin", "stout", "other"]},
+        {"condition": "leader", "paired": ["age", "gender", "body"], "eventual": True},
     )
     assert [one.groups for one in read.requirements] == [("age", "gender"), ("age", "body"), ("gender", "body")]
     assert sum(len(one.labels) for one in read.requirements) == 4 + 6 + 6
@@ -126,13 +124,7 @@ def test_what_is_not_decided_is_not_called_infeasible():
         {"condition": name, "group": "age", "repeated": deadlines}
         for name, deadlines in (("leader", [3, 9, 20, 30, 50]), ("poor", [4, 7, 20, 40, 50]))
     ]
-    read = GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}, {"name": "poor"}],
-            "groups": {"age": list("abcde")},
-            "specifications": several,
-        }
-    )
+    read = read_config({"age": list("abcde")}, *several, conditions=[{"name": "leader"}, {"name": "poor"}])
     found = check_feasibility(read)
     assert (found.verdict, found.feasible) == ("undecided", False)
     assert [one.verdict for one in found.specifications] == ["undecided", "undecided"]

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from genai_reference import misses
+from genai_reference import misses, read_config
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,18 +22,13 @@ from evenhand.genai.assessment.wording import describe_left_out
 
 
 def configuration(**more):
-    return GenerationConfig.read(
-        {
-            "conditions": [{"name": "leader"}, {"name": "poor"}],
-            "groups": {"sex": ["f", "m"], "age": ["y", "o"], "hat": ["no", "yes"]},
-            "specifications": [
-                {"condition": "leader", "group": "sex", "repeated": {"f": 3, "m": 2}},
-                {"condition": "leader", "group": "sex", "eventual": True, "name": "both"},
-                {"condition": "poor", "paired": ["sex", "age"], "repeated": 4, "name": "pairs"},
-                {"condition": "poor", "paired": ["sex", "age", "hat"], "ways": 3, "eventual": True},
-            ],
-        }
-        | more
+    return read_config(
+        {"sex": ["f", "m"], "age": ["y", "o"], "hat": ["no", "yes"]},
+        {"condition": "leader", "group": "sex", "repeated": {"f": 3, "m": 2}},
+        {"condition": "leader", "group": "sex", "eventual": True, "name": "both"},
+        {"condition": "poor", "paired": ["sex", "age"], "repeated": 4, "name": "pairs"},
+        {"condition": "poor", "paired": ["sex", "age", "hat"], "ways": 3, "eventual": True},
+        **more,
     )
 
 
