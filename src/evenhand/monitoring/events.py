@@ -40,8 +40,7 @@ class EventReader:
 
     def __init__(self, config: MonitorConfig) -> None:
         self._by = tuple(config.groups.by)
-        self._names = config.fields
-        fields = config.fields
+        self._names = fields = config.fields
         self._decisions = {
             outcome_key(fields.favourable): 1.0,
             **dict.fromkeys(map(outcome_key, fields.unfavourable), 0.0),

@@ -16,6 +16,7 @@ from evenhand.monitoring.events import Event, EventReader
 
 PIECE = 1 << 20
 """Number of bytes read at once."""
+WAIT = 0.2
 LONGEST_LINE = 16 << 20
 LONGEST_ROW = 1 << 20
 """Maximum number of characters in a row with line breaks."""
@@ -116,9 +117,9 @@ class LinePipe:
         self._rest = b""
         self.ended = False
 
-    def read(self, *, last: bool = False, wait: float = 0.2) -> list[bytes]:
-        """Read the complete lines that arrive within ``wait`` seconds."""
-        if self.ended or not select.select([self._descriptor], [], [], wait)[0]:
+    def read(self, *, last: bool = False) -> list[bytes]:
+        """Read the complete lines that arrive within `WAIT` seconds."""
+        if self.ended or not select.select([self._descriptor], [], [], WAIT)[0]:
             return []
         data = os.read(self._descriptor, PIECE)
         self.ended = not data
@@ -141,11 +142,10 @@ class LineReader:
         rest: First lines of an incomplete row of an earlier run.
     """
 
-    def __init__(self, reader: EventReader, *, table: bool, names: Sequence[str] | None = None, rest: str = "") -> None:
+    def __init__(self, reader: EventReader, *, table: bool, names: list[str] | None = None, rest: str = "") -> None:
         self._reader = reader
         self._table = table
-        self.names: list[str] | None = None if names is None else list(names)
-        self.rest = rest
+        self.names, self.rest = names, rest
         self._line = 0
 
     def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[DataError]]:

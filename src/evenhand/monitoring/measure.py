@@ -211,7 +211,7 @@ class WatchedMeasure(MeasureState):
         recent = state[:, blocks.RECENT_FIRST], state[:, blocks.RECENT_SECOND]
         weight = np.where(state[:, blocks.RECENT] > 0, state[:, blocks.RECENT], np.nan)
         if self.plan.ratio:
-            low, high = self._ratio_ends()
+            low, high = self._ratio_ends(sum_first, sum_second)
             with np.errstate(invalid="ignore", divide="ignore"):
                 has_blocks = n * 0 + 1
                 return Gaps(
@@ -243,10 +243,8 @@ class WatchedMeasure(MeasureState):
             + ratio**2 * state[:, blocks.SQUARES_SECOND]
         ).clip(min=0)
 
-    def _ratio_ends(self) -> tuple[Floats, Floats]:
+    def _ratio_ends(self, sum_first: Floats, sum_second: Floats) -> tuple[Floats, Floats]:
         """Compute the range of the ratios r that the data do not reject (``r * second - first``), by bisection."""
-        sum_first, sum_second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
-
         with np.errstate(invalid="ignore", divide="ignore"):
             middle = np.nan_to_num(sum_first / sum_second, nan=1.0, posinf=1 / _RATIO_ENDS)
         start = np.log(middle.clip(_RATIO_ENDS, 1 / _RATIO_ENDS))
@@ -274,11 +272,11 @@ def _list_numbers(gaps: Gaps) -> list[tuple[float | None, ...]]:
 def _make_plan(config: MonitorConfig, watch: Watch, total: int) -> BetPlan:
     rare, ratio = config.false_alarms, watch.ratio is not None
     payments = -(-rare.horizon // rare.period)
-    bound = watch.tolerance
+    paired, bound = watch.measure == "calibration", watch.tolerance
     return BetPlan(
         ratio=ratio,
-        paired=watch.measure == "calibration",
-        smallest=1 if watch.measure == "calibration" else SMALLEST,
+        paired=paired,
+        smallest=1 if paired else SMALLEST,
         bound=bound,
         least=1.0 if ratio else 1.0 + bound,
         threshold=2 * total / rare.probability,

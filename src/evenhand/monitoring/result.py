@@ -30,15 +30,10 @@ def describe_selection(selection: LabelSelection | None) -> str:
     """Describe a detected selection of labels. Empty if none was detected."""
     if selection is None or selection.shown is None:
         return ""
-    rates = [
-        format_percent(labelled / max(count, 1))
-        for labelled, count in (
-            (selection.labelled_accepted, selection.accepted),
-            (selection.labelled_rejected, selection.rejected),
-        )
-    ]
+    accepted = format_percent(selection.labelled_accepted / max(selection.accepted, 1))
+    rejected = format_percent(selection.labelled_rejected / max(selection.rejected, 1))
     return (
-        f"Labels arrived for {rates[0]} of the accepted and {rates[1]} of the rejected decisions: numbers based on "
+        f"Labels arrived for {accepted} of the accepted and {rejected} of the rejected decisions: numbers based on "
         "labels describe decisions with a known label, and may be wrong for all decisions."
     )
 

@@ -62,17 +62,15 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
     Raises:
         DataError: The bytes are not a state, were changed, or have another configuration.
     """
-    message = "expected the state of a monitor"
     try:
         read = json.loads(data)
         body, version = read["body"], read["version"]
         if read["kind"] != "monitor-state":
-            raise DataError(message)
+            raise ValueError
         if version != VERSION:
             raise DataError(f"expected a state of version {VERSION}, got version {version!r}")
         if _digest(_encode(body)) != read.get("sha256"):
             raise DataError("the state was changed after it was written")
-        message = DAMAGED
         expected = config.model_dump(mode="json", exclude=CHANGEABLE)
         changed = [name for name in expected if expected[name] != body["config"].get(name)]
         if changed:
@@ -81,7 +79,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
     except DataError as error:
         raise DataError(error.message, location=location, hint=RESTART) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DataError(message, location=location, hint=RESTART) from None
+        raise DataError("expected the state of a monitor", location=location, hint=RESTART) from None
 
 
 def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
