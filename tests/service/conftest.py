@@ -18,7 +18,7 @@ from service_process import ServiceProcess
 from service_settings import FINITE, GUARD, LABELLED, PLAN
 
 from evenhand.cli.main import main
-from evenhand.service import ServiceConfig
+from evenhand.service import Database, ServiceConfig
 
 __all__ = ["new_store_url", "own_postgres", "postgres", "postgres_url", "store_url"]
 
@@ -37,6 +37,14 @@ horizon = 40
 kind = "dynamic"
 groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
 """
+
+
+@pytest.fixture
+def database(store_url: str) -> Iterator[Database]:
+    """A store of each kind."""
+    here = Database(store_url)
+    yield here
+    here.close()
 
 
 @pytest.fixture

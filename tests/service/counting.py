@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from evenhand.errors import DecisionError
+from evenhand.service import Ledger
 from evenhand.service.state_machines import StateMachine
 
 
@@ -53,3 +56,19 @@ class Counting(StateMachine):
         else:
             raise DecisionError(f"there is no operation {what!r}", code="operation")
         return {"total": self.total, "number": number}
+
+
+@contextmanager
+def held(ledger: Ledger) -> Iterator[None]:
+    """What is submitted meanwhile comes into one transaction."""
+    begun, go = threading.Event(), threading.Event()
+
+    def wait(_connection: object) -> None:
+        begun.set()
+        assert go.wait(30)
+
+    errand = ledger.submit_work(wait)
+    assert begun.wait(30)
+    yield
+    go.set()
+    errand.result(30)

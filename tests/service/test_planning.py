@@ -46,13 +46,6 @@ def add(amount: int = 1) -> dict[str, Any]:
 
 
 @pytest.fixture
-def database(store_url: str):
-    here = Database(store_url)
-    yield here
-    here.close()
-
-
-@pytest.fixture
 def planning() -> Planning:
     return Planning()
 

@@ -4,12 +4,11 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from counting import Counting
+from counting import Counting, held
 from sqlalchemy import Connection, text
 
 from evenhand.service import Database, Ledger
@@ -130,25 +129,18 @@ def test_a_durable_commit_brings_those_before_it_to_the_disk(postgres_url: str) 
 @pytest.mark.parametrize("asked", [[False], [True], [False, False], [False, True, False]])
 def test_a_batch_waits_if_any_of_it_must(tmp_path: Path, asked: list[bool]) -> None:
     waited: list[bool] = []
-    begun, go = threading.Event(), threading.Event()
 
     class Noting(Database):
         def transaction(self, *, durable: bool = True, reads: bool = False) -> AbstractContextManager[Connection]:
             waited.append(durable)
             return super().transaction(durable=durable, reads=reads)
 
-    def hold(_connection: Connection) -> None:
-        begun.set()
-        assert go.wait(20)
-
     database = Noting(f"sqlite:///{tmp_path / 'evenhand.db'}")
     ledger = Ledger(database, {"a": Counting()})
-    ledger.submit_work(hold)
-    assert begun.wait(20)
-    waited.clear()
-    for durable in asked:
-        ledger.submit("a", {"op": "add", "amount": 1}, durable=durable)
-    go.set()
+    with held(ledger):
+        waited.clear()
+        for durable in asked:
+            ledger.submit("a", {"op": "add", "amount": 1}, durable=durable)
     ledger.close()
     database.close()
     assert waited == [any(asked)]

@@ -8,13 +8,12 @@ asked, and it must be exactly one of the two.
 from __future__ import annotations
 
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chains import verified
-from counting import Counting
+from counting import Counting, held
 from faulty import Faulty
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -89,22 +88,12 @@ class Promises(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), asked=st.lists(ASKED, min_size=1, max_size=6), faults=FAULTS)
     def ask(self, who: int, asked: list[tuple[str, dict[str, Any], str | None, bool]], faults: list[Any]) -> None:
         database, ledger = self.databases[who], self.ledgers[who]
-        begun, go = threading.Event(), threading.Event()
-
-        def hold(_connection: object) -> None:
-            begun.set()
-            assert go.wait(30)
-
-        # All of it comes into one transaction.
-        errand = ledger.submit_work(hold)
-        assert begun.wait(30)
-        futures = [
-            ledger.submit(self.prefix + stream, operation, id=id_, durable=durable)
-            for stream, operation, id_, durable in asked
-        ]
-        database.faults.extend(faults)
-        go.set()
-        errand.result(30)
+        with held(ledger):
+            futures = [
+                ledger.submit(self.prefix + stream, operation, id=id_, durable=durable)
+                for stream, operation, id_, durable in asked
+            ]
+            database.faults.extend(faults)
         errors = [future.exception(30) for future in futures]
         database.faults.clear()
         failed = [error for error in errors if isinstance(error, StoreError)]

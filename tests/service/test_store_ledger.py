@@ -12,20 +12,13 @@ from typing import Any
 
 import pytest
 from chains import verified
-from counting import Counting
+from counting import Counting, held
 from sqlalchemy import Connection, select
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, Ledger
 from evenhand.service.store.tables import streams
 from evenhand.service.store.transaction import OperationResult
-
-
-@pytest.fixture
-def database(store_url: str) -> Iterator[Database]:
-    database = Database(store_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture
@@ -37,22 +30,6 @@ def ledger(database: Database) -> Iterator[Ledger]:
 
 def _add(ledger: Ledger, amount: int, id: str | None = None, stream: str = "a") -> Future[OperationResult]:
     return ledger.submit(stream, {"op": "add", "amount": amount}, id=id)
-
-
-@contextmanager
-def _held(ledger: Ledger) -> Iterator[None]:
-    """What is submitted meanwhile comes into one transaction."""
-    begun, go = threading.Event(), threading.Event()
-
-    def wait(_connection: object) -> None:
-        begun.set()
-        assert go.wait(20)
-
-    errand = ledger.submit_work(wait)
-    assert begun.wait(20)
-    yield
-    go.set()
-    errand.result(20)
 
 
 def test_replicas_that_begin_at_the_same_time_begin_each_stream_once(database: Database, store_url: str) -> None:
@@ -93,7 +70,7 @@ class Greedy(Counting):
 
 def test_a_fault_of_the_machine_is_the_fault_of_one_operation_alone(database: Database) -> None:
     ledger = Ledger(database, {"a": Greedy(), "b": Counting()})
-    with _held(ledger):
+    with held(ledger):
         asked = [
             _add(ledger, 1, "x"),
             ledger.submit("a", {"op": "break"}),
@@ -127,7 +104,7 @@ def test_an_operation_whose_caller_gives_up_is_committed_once_or_does_not_exist(
             yield connection
 
     async def run() -> None:
-        with _held(ledger):
+        with held(ledger):
             assert _add(ledger, 1).cancel()
             assert ledger.ask("a", {"op": "add", "amount": 2}, id="queued").cancel()
             last = _add(ledger, 4)
@@ -197,7 +174,7 @@ def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle
     one, two = (Ledger(database, {"a": Counting(), "b": Counting()}) for _ in range(2))
     asked = []
     for number in range(20):
-        with _held(one):
+        with held(one):
             asked += [_add(one, 1, stream=stream) for stream in "ab"[:: 1 if number % 2 else -1]]
         asked += [_add(two, 1, stream=stream) for stream in "ba"]
     assert all(future.exception(30) is None for future in asked)
@@ -208,7 +185,7 @@ def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle
 
 ONE_OF_TWO = """
 import sys; sys.path[:0] = sys.argv[3:]
-from counting import Counting
+from counting import Counting, held
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 
 import pytest
 from counting import Counting
@@ -13,13 +12,6 @@ from evenhand.service.store.database import read_entries_after, read_heads, read
 from evenhand.service.store.tables import entries, streams
 from evenhand.service.store.transaction import AMONG_KEYS, KNOWN
 from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
-
-
-@pytest.fixture
-def database(store_url: str) -> Iterator[Database]:
-    database = Database(store_url)
-    yield database
-    database.close()
 
 
 def _filled(database: Database, count: int) -> None:

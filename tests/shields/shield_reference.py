@@ -6,12 +6,28 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from evenhand.shields import Inputs, ShieldPolicy
+from evenhand.shields import Inputs, ShieldPlan, ShieldPolicy, read_plan
 
 State = tuple[int, ...]
+
+
+def plan(horizon: int = 12, **changes: Any) -> ShieldPlan:
+    """A plan of two groups."""
+    groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
+    return read_plan(
+        {"property": "demographic_parity", "kappa": "0.2", "horizon": horizon, "groups": groups, **changes}
+    )
+
+
+def costly_plan(horizon: int = 12, **changes: Any) -> ShieldPlan:
+    """A plan of two groups with two costs."""
+    likely = {"costs_if_rejected": [0.25, 0.75], "costs_if_accepted": [0.5, 0.5]}
+    groups = {"a": {"rate": 0.4, "accept": 0.3, **likely}, "b": {"rate": 0.6, "accept": 0.8, **likely}}
+    return plan(horizon, costs=[0.2, 0.7], groups=groups, **changes)
 
 
 def least_cost(

@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shield_reference import stored
+from shield_reference import plan, stored
 
 from evenhand.errors import DataError, OptionError
-from evenhand.shields import ShieldPolicy, load_policy, read_plan, save_policy, synthesize, synthesize_separable
+from evenhand.shields import ShieldPolicy, load_policy, save_policy, synthesize, synthesize_separable
 from evenhand.shields.policy.file import pack_container, policy_from_bytes, policy_to_bytes, unpack_container
 from evenhand.shields.policy.tables import PackedTable, state_start
-
-
-def plan(**changes):
-    groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
-    return read_plan({"property": "demographic_parity", "kappa": "0.1", "horizon": 12, "groups": groups, **changes})
 
 
 def with_costs(**changes):

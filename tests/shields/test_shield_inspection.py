@@ -4,32 +4,20 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from shield_reference import follow
+from shield_reference import costly_plan, follow, plan
 
-from evenhand.shields import Shield, inspect_policy, read_plan, synthesize
+from evenhand.shields import Shield, inspect_policy, synthesize
 from evenhand.shields.policy.file import policy_to_bytes
 from evenhand.shields.simulation.inspection import ShieldInspection
 from evenhand.shields.spec.ends import welfare_bounds_of
 from evenhand.view.charts.shields.inspection import draw_action_maps, draw_intervention_heatmap
 from support import shortened
 
-
-def plan(**changes):
-    groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
-    return read_plan({"property": "demographic_parity", "kappa": "0.2", "horizon": 12, "groups": groups, **changes})
-
-
-def costly():
-    likely = {"costs_if_rejected": [0.25, 0.75], "costs_if_accepted": [0.5, 0.5]}
-    groups = {"a": {"rate": 0.4, "accept": 0.3, **likely}, "b": {"rate": 0.6, "accept": 0.8, **likely}}
-    return plan(costs=[0.2, 0.7], groups=groups, empty_group="min_count=3")
-
-
 CASES = {
     "parity": plan(),
     "ratio": plan(property="disparate_impact", empty_group="vacuous"),
     "opportunity": plan(property="equal_opportunity", horizon=8),
-    "costs": costly(),
+    "costs": costly_plan(empty_group="min_count=3"),
     "one decision": plan(horizon=1),
     "anytime": plan(checks="anytime", empty_group="min_count=3"),
 }

@@ -6,26 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shield_reference import follow
+from shield_reference import costly_plan, follow, plan
 
-from evenhand.shields import read_plan, synthesize
+from evenhand.shields import synthesize
 from evenhand.shields.policy.tables import ThresholdTable
 from evenhand.shields.simulation.reachability import GAP_BINS, layer_levels, layer_states, walk_reachable_states
 from support import scaled
-
-
-def plan(horizon, **changes):
-    groups = {"a": {"rate": 0.3, "accept": 0.35, "label": 0.4}, "b": {"rate": 0.7, "accept": 0.6, "label": 0.6}}
-    return read_plan(
-        {"property": "demographic_parity", "kappa": "0.2", "horizon": horizon, "groups": groups, **changes}
-    )
-
-
-def costly(horizon, **changes):
-    likely = {"costs_if_rejected": [0.25, 0.75], "costs_if_accepted": [0.5, 0.5]}
-    groups = {"a": {"rate": 0.4, "accept": 0.3, **likely}, "b": {"rate": 0.6, "accept": 0.8, **likely}}
-    return plan(horizon, costs=[0.2, 0.7], groups=groups, **changes)
-
 
 CASES = {
     "parity": plan(7),
@@ -33,7 +19,7 @@ CASES = {
     "parity, carried over": plan(6, start={"a": [4, 3], "b": [5, 2]}, kappa="0.3"),
     "ratio": plan(6, property="disparate_impact", empty_group="vacuous"),
     "opportunity": plan(5, property="equal_opportunity"),
-    "costs": costly(6),
+    "costs": costly_plan(6),
     "welfare bounds": plan(9, kind="static-bw", kappa="0.5", bounds=["0.25", "0.75"]),
     "feasible": plan(6, kind="feasible"),
 }
