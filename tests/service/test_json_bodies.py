@@ -102,6 +102,7 @@ def test_every_route_refuses_invalid_json_and_logs_nothing(client: TestClient, m
     for body in INVALID.values():
         answer = client.request(method, path, content=body, headers={"content-type": "application/json"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "json"), body[:40]
+        assert len(answer.text) < 500, "what was sent is not sent back"
     assert _log_lengths(client) == before
 
 
