@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from counting import Counting
 
-from evenhand.service import Database
+from evenhand.service import Database, Ledger
 from evenhand.service.store.database import read_heads, read_log, read_state
+
+
+@contextmanager
+def counting_ledger(database: Database, **options: Any) -> Iterator[Ledger]:
+    """A ledger with one stream, `a`, whose log holds in the end."""
+    ledger = Ledger(database, {"a": Counting()}, **options)
+    yield ledger
+    ledger.close()
+    verified(database)
+    database.close()
 
 
 def verified(database: Database) -> dict[str, list[dict[str, Any]]]:

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from counting import Counting, held
+from chains import counting_ledger
+from counting import held
 from sqlalchemy import Connection, text
 
-from evenhand.service import Database, Ledger
+from evenhand.service import Database
 
 CODE = """
 import os, sys; sys.path[:0] = sys.argv[2:]
@@ -114,16 +115,14 @@ def test_postgres_waits_even_if_its_default_is_not_to(postgres_url: str) -> None
 def test_a_durable_commit_brings_those_before_it_to_the_disk(postgres_url: str) -> None:
     """What did not wait lies before what waits in the server's one log, and that is flushed up to there."""
     database = Database(postgres_url)
-    ledger = Ledger(database, {"a": Counting()})
-    ledger.submit("a", {"op": "add", "amount": 1}, durable=False).result(10)
-    with database.reading() as connection:
-        written = connection.execute(text("SELECT pg_current_wal_insert_lsn()::text")).scalar()
-    ledger.submit("a", {"op": "add", "amount": 2}).result(10)
-    with database.reading() as connection:
-        query = text("SELECT pg_current_wal_flush_lsn() >= CAST(:written AS pg_lsn)")
-        assert connection.execute(query, {"written": written}).scalar() is True
-    ledger.close()
-    database.close()
+    with counting_ledger(database) as ledger:
+        ledger.submit("a", {"op": "add", "amount": 1}, durable=False).result(10)
+        with database.reading() as connection:
+            written = connection.execute(text("SELECT pg_current_wal_insert_lsn()::text")).scalar()
+        ledger.submit("a", {"op": "add", "amount": 2}).result(10)
+        with database.reading() as connection:
+            query = text("SELECT pg_current_wal_flush_lsn() >= CAST(:written AS pg_lsn)")
+            assert connection.execute(query, {"written": written}).scalar() is True
 
 
 @pytest.mark.parametrize("asked", [[False], [True], [False, False], [False, True, False]])
@@ -132,15 +131,12 @@ def test_a_batch_waits_if_any_of_it_must(tmp_path: Path, asked: list[bool]) -> N
 
     class Noting(Database):
         def transaction(self, *, durable: bool = True, reads: bool = False) -> AbstractContextManager[Connection]:
-            waited.append(durable)
+            waited.extend([] if reads else [durable])
             return super().transaction(durable=durable, reads=reads)
 
     database = Noting(f"sqlite:///{tmp_path / 'evenhand.db'}")
-    ledger = Ledger(database, {"a": Counting()})
-    with held(ledger):
+    with counting_ledger(database) as ledger, held(ledger):
         waited.clear()
         for durable in asked:
             ledger.submit("a", {"op": "add", "amount": 1}, durable=durable)
-    ledger.close()
-    database.close()
     assert waited == [any(asked)]

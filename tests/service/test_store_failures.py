@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chains import verified
+from chains import counting_ledger, verified
 from counting import Counting
 from faulty import Faulty
 from postgres import Cluster
@@ -31,16 +31,13 @@ def _add(ledger: Ledger, amount: int, id: str | None = None) -> Any:
 @pytest.mark.parametrize("happened", [True, False])
 def test_nobody_is_told_what_nobody_knows_and_asking_again_tells(store_url: str, happened: bool) -> None:
     database = Faulty(store_url)
-    ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,) * 3)
-    database.faults.extend(["after" if happened else "commit", "before", "before", "before"])
-    with pytest.raises(StoreError, match="not known yet") as caught:
-        _add(ledger, 2, "x")
-    assert "same id" in str(caught.value)
-    done = _add(ledger, 2, "x")
-    assert (done.answer, done.repeated) == ({"total": 2, "number": 1}, happened)
-    ledger.close()
-    verified(database)
-    database.close()
+    with counting_ledger(database, pauses=(0.0,) * 3) as ledger:
+        database.faults.extend(["after" if happened else "commit", "before", "before", "before"])
+        with pytest.raises(StoreError, match="not known yet") as caught:
+            _add(ledger, 2, "x")
+        assert "same id" in str(caught.value)
+        done = _add(ledger, 2, "x")
+        assert (done.answer, done.repeated) == ({"total": 2, "number": 1}, happened)
 
 
 @pytest.mark.parametrize("sever", ["before", "after"])
@@ -48,47 +45,40 @@ def test_the_connection_breaks_at_the_commit(postgres: Cluster, sever: Severing)
     proxy = Proxy(postgres.port)
     address = make_url(postgres.url())
     database = Database(address.set(port=proxy.port).render_as_string(hide_password=False))
-    ledger = Ledger(database, {"a": Counting()})
-    _add(ledger, 1, "x")
-    proxy.sever = sever
-    if sever == "after":
-        assert _add(ledger, 2).answer == {"total": 3, "number": 2}
-    else:
-        with pytest.raises(StoreError, match="the store failed"):
-            _add(ledger, 2)
-        assert _add(ledger, 2).answer == {"total": 3, "number": 2}
-    assert proxy.severed == 1
-    ledger.close()
-    verified(database)
-    database.close()
+    with counting_ledger(database) as ledger:
+        _add(ledger, 1, "x")
+        proxy.sever = sever
+        if sever == "after":
+            assert _add(ledger, 2).answer == {"total": 3, "number": 2}
+        else:
+            with pytest.raises(StoreError, match="the store failed"):
+                _add(ledger, 2)
+            assert _add(ledger, 2).answer == {"total": 3, "number": 2}
+        assert proxy.severed == 1
     proxy.close()
 
 
 def test_a_server_that_is_killed_and_comes_back_has_lost_nothing_acknowledged(own_postgres: Cluster) -> None:
     database = Database(own_postgres.url())
-    ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,))
-    done = [_add(ledger, 1, f"{one}") for one in range(20)]
-    own_postgres.stop(signal.SIGQUIT)
-    with pytest.raises(StoreError, match="store"):
-        _add(ledger, 1, "20")
-    own_postgres.start()
-    assert _add(ledger, 1, "20").answer["total"] == 21
-    assert _add(ledger, 1, "7").answer == done[7].answer
-    ledger.close()
-    assert len(verified(database)["a"]) == 22
-    database.close()
+    with counting_ledger(database, pauses=(0.0,)) as ledger:
+        done = [_add(ledger, 1, f"{one}") for one in range(20)]
+        own_postgres.stop(signal.SIGQUIT)
+        with pytest.raises(StoreError, match="store"):
+            _add(ledger, 1, "20")
+        own_postgres.start()
+        assert _add(ledger, 1, "20").answer["total"] == 21
+        assert _add(ledger, 1, "7").answer == done[7].answer
+        assert len(verified(database)["a"]) == 22
 
 
 def test_a_server_that_ends_idle_connections_is_asked_anew(postgres: Cluster) -> None:
     database = Database(postgres.url())
-    ledger = Ledger(database, {"a": Counting()})
-    _add(ledger, 1)
-    with database.transaction() as connection:
-        mine = "datname = current_database() AND pid <> pg_backend_pid()"
-        connection.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}"))
-    assert _add(ledger, 1).answer["total"] == 2
-    ledger.close()
-    database.close()
+    with counting_ledger(database) as ledger:
+        _add(ledger, 1)
+        with database.transaction() as connection:
+            mine = "datname = current_database() AND pid <> pg_backend_pid()"
+            connection.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}"))
+        assert _add(ledger, 1).answer["total"] == 2
 
 
 def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(postgres: Cluster) -> None:
@@ -96,22 +86,20 @@ def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(pos
 
     url = postgres.url()
     database = Database(url)
-    ledger = Ledger(database, {"a": Counting()})
-    with database.transaction() as connection:
-        limits = {
-            name: connection.execute(text(f"SHOW {name}")).scalar()
-            for name in ("lock_timeout", "idle_in_transaction_session_timeout")
-        }
-    assert limits == {"lock_timeout": "30s", "idle_in_transaction_session_timeout": "15s"}
-    with psycopg.connect(url.replace("+psycopg", "")) as frozen:
-        frozen.execute("SET idle_in_transaction_session_timeout = 200")
-        frozen.commit()
-        frozen.execute("SELECT * FROM streams FOR UPDATE")
-        assert _add(ledger, 1).answer["total"] == 1  # The server ended the other one.
-        with pytest.raises(psycopg.Error, match=r"terminating|closed"):
-            frozen.execute("SELECT 1")
-    ledger.close()
-    database.close()
+    with counting_ledger(database) as ledger:
+        with database.transaction() as connection:
+            limits = {
+                name: connection.execute(text(f"SHOW {name}")).scalar()
+                for name in ("lock_timeout", "idle_in_transaction_session_timeout")
+            }
+        assert limits == {"lock_timeout": "30s", "idle_in_transaction_session_timeout": "15s"}
+        with psycopg.connect(url.replace("+psycopg", "")) as frozen:
+            frozen.execute("SET idle_in_transaction_session_timeout = 200")
+            frozen.commit()
+            frozen.execute("SELECT * FROM streams FOR UPDATE")
+            assert _add(ledger, 1).answer["total"] == 1  # The server ended the other one.
+            with pytest.raises(psycopg.Error, match=r"terminating|closed"):
+                frozen.execute("SELECT 1")
 
 
 def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres: Cluster) -> None:
@@ -141,18 +129,15 @@ def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres: 
 def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_path: Path) -> None:
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}", wait_seconds=0.1)
-    ledger = Ledger(database, {"a": Counting()})
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="held by another process") as caught:
-        _add(ledger, 1, "x")
-    assert caught.value.hint is not None
-    holder.execute("ROLLBACK")
-    holder.close()
-    assert _add(ledger, 1, "x").answer["total"] == 1
-    ledger.close()
-    verified(database)
-    database.close()
+    with counting_ledger(database) as ledger:
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="held by another process") as caught:
+            _add(ledger, 1, "x")
+        assert caught.value.hint is not None
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert _add(ledger, 1, "x").answer["total"] == 1
 
 
 @pytest.fixture
@@ -186,40 +171,34 @@ def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small: P
     ballast = small / "ballast"
     ballast.write_bytes(bytes(600_000))
     database = Database(f"sqlite:///{small / 'evenhand.db'}")
-    ledger = Ledger(database, {"a": Counting()})
-    done = _until_full(ledger)
-    assert done > 10
-    for _ in range(3):
-        with pytest.raises(StoreError, match="disk is full"):
-            ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(0, 200_000)}).result(60)
-    # What was acknowledged is there, and can be read while the disk is full.
-    assert len(verified(database)["a"]) == done + 1
-    ballast.unlink()
-    for one in range(done + 3):
-        again = ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(one)}, id=f"{one}").result(60)
-        assert again.answer["total"] == one + 1
-        assert again.repeated == (one < done)
-    ledger.close()
-    verified(database)
-    database.close()
+    with counting_ledger(database) as ledger:
+        done = _until_full(ledger)
+        assert done > 10
+        for _ in range(3):
+            with pytest.raises(StoreError, match="disk is full"):
+                ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(0, 200_000)}).result(60)
+        # What was acknowledged is there, and can be read while the disk is full.
+        assert len(verified(database)["a"]) == done + 1
+        ballast.unlink()
+        for one in range(done + 3):
+            again = ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(one)}, id=f"{one}").result(60)
+            assert again.answer["total"] == one + 1
+            assert again.repeated == (one < done)
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}")
-    ledger = Ledger(database, {"a": Counting()})
-    _add(ledger, 1, "x")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
-    try:
-        _until_full(ledger)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    before = verified(database)["a"][-1]["body"]["output"]["total"]
-    assert _add(ledger, 1).answer["total"] == before + 1
-    ledger.close()
-    verified(database)
-    database.close()
+    with counting_ledger(database) as ledger:
+        _add(ledger, 1, "x")
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+        try:
+            _until_full(ledger)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        before = verified(database)["a"][-1]["body"]["output"]["total"]
+        assert _add(ledger, 1).answer["total"] == before + 1
 
 
 def test_a_store_that_may_only_be_read_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:

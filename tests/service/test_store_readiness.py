@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chains import counting_ledger
 from clocks import Clock
 from counting import Counting
 from faulty import Faulty
@@ -46,38 +47,34 @@ def test_what_is_tried_leaves_nothing_behind(store_url: str) -> None:
 
 def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tmp_path: Path) -> None:
     database = Faulty(f"sqlite:///{tmp_path / 'evenhand.db'}")
-    ledger = Ledger(database, {"a": Counting()})
-    clock = Clock()
-    readiness = Readiness(ledger, "me", steady=clock)
+    with counting_ledger(database) as ledger:
+        clock = Clock()
+        readiness = Readiness(ledger, "me", steady=clock)
 
-    async def run() -> None:
-        database.faults.extend(["commit", None])
-        said = await asyncio.gather(*(readiness.check() for _ in range(50)), return_exceptions=True)
-        assert all(isinstance(one, StoreError) for one in said)
-        with pytest.raises(StoreError):
+        async def run() -> None:
+            database.faults.extend(["commit", None])
+            said = await asyncio.gather(*(readiness.check() for _ in range(50)), return_exceptions=True)
+            assert all(isinstance(one, StoreError) for one in said)
+            with pytest.raises(StoreError):
+                await readiness.check()
+            assert len(database.faults) == 1, "one write for all of them"
+            clock.now += FRESH_SECONDS
             await readiness.check()
-        assert len(database.faults) == 1, "one write for all of them"
-        clock.now += FRESH_SECONDS
-        await readiness.check()
-        assert not database.faults
+            assert not database.faults
 
-    asyncio.run(run())
-    ledger.close()
-    database.close()
+        asyncio.run(run())
 
 
 def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}", wait_seconds=60)
-    ledger = Ledger(database, {"a": Counting()})
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="has not accepted a write"):
-        asyncio.run(Readiness(ledger, "me", patience=0.01).check())
-    holder.execute("ROLLBACK")
-    holder.close()
-    ledger.close()
-    database.close()
+    with counting_ledger(database) as ledger:
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="has not accepted a write"):
+            asyncio.run(Readiness(ledger, "me", patience=0.01).check())
+        holder.execute("ROLLBACK")
+        holder.close()
 
 
 def both(client: Any, number: int) -> tuple[int, int]:
