@@ -24,9 +24,9 @@ sys.path.insert(0, sys.argv[1])
 from certification.cases import worked_example
 from evenhand import certification
 from evenhand.certification.proof_run import is_compiled
-print(is_compiled(arrays=True))
-certification.certify(worked_example(), arrays=True, max_boxes=64, enumeration=False)
-print(is_compiled(arrays=True))
+print(is_compiled())
+certification.certify(worked_example(), max_boxes=64, enumeration=False)
+print(is_compiled())
 """
 
 

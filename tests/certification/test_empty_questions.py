@@ -22,7 +22,6 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"enumeration": False},
     {"enumeration": False, "method": "interval"},
-    {"enumeration": False, "arrays": True},
     {"time_limit": 5.0, "enumeration": False},
 ]
 

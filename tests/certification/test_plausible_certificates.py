@@ -31,8 +31,8 @@ from evenhand.stats import clopper_pearson
 from evenhand.stats.combined import OpenPart
 from support import scaled
 
-WAYS = [{"enumeration": True}, {"enumeration": False}, {"enumeration": False, "arrays": True}]
-every_way = pytest.mark.parametrize("way", WAYS, ids=["enumeration", "compiled", "arrays"])
+WAYS = [{"enumeration": True}, {"enumeration": False}]
+every_way = pytest.mark.parametrize("way", WAYS, ids=["enumeration", "boxes"])
 
 
 @dataclass(frozen=True)
@@ -175,11 +175,10 @@ def test_enumeration_is_what_asking_everybody_says(seed: int) -> None:
     check(ruled_case(seed), WAYS[0])
 
 
-@pytest.mark.parametrize("way", WAYS[1:], ids=["compiled", "arrays"])
 @settings(max_examples=scaled(50), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6))
-def test_proofs_never_exceed_what_asking_everybody_says(way: dict[str, Any], seed: int) -> None:
-    check(ruled_case(seed), way)
+def test_proofs_never_exceed_what_asking_everybody_says(seed: int) -> None:
+    check(ruled_case(seed), WAYS[1])
 
 
 @settings(max_examples=scaled(100), deadline=None, derandomize=True)

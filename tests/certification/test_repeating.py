@@ -20,7 +20,6 @@ def leaves(found: Certificate) -> dict[str, object]:
     "settings",
     [
         {"time_limit": 1.0},
-        {"time_limit": 0.6, "arrays": True},
         {"time_limit": 2.0, "min_progress": 1e-9},
     ],
 )

@@ -16,7 +16,6 @@ from evenhand.certification.bounds.trees.search import SETTLED
 from evenhand.certification.bounds.trees.tails import TAILS
 from evenhand.certification.query.enumeration import enumerate_domain
 from evenhand.certification.query.outcomes import FAIR, UNFAIR
-from evenhand.errors import OptionError
 from evenhand.models.additive.cells import ListedCell, cell_array, plain_inputs
 from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, collect_nodes
@@ -382,8 +381,6 @@ def test_several_labels_and_thresholds():
         found = certification.certify(model, threshold=threshold, max_boxes=2000, jobs=1)
         assert found.threshold == threshold
         assert found.certified > 0.2
-    with pytest.raises(OptionError, match="arrays"):
-        certification.certify(model, arrays=True)
 
 
 def test_behind_preprocessing():

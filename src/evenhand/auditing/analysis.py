@@ -442,9 +442,7 @@ def _name_prover(network: AdditiveNetwork | TreeEnsemble, certificates: Sequence
     """Return the name of the prover."""
     if all(certificate.method == "enumeration" for certificate in certificates):
         return "enumeration"
-    if not needs_kernels(network):
-        return "the distribution of scores"
-    return "numpy" if any("linear" in certificate.not_compiled for certificate in certificates) else "compiled kernels"
+    return "compiled kernels" if needs_kernels(network) else "the distribution of scores"
 
 
 def _find_draws(flips: IndividualResult, wider: ProductPopulation | MixturePopulation) -> dict[tuple[str, ...], Draws]:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,11 @@ from evenhand.certification.certificate.result import Certificate, OutcomeShare
 from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
 from evenhand.certification.proof_run import (
     DEFAULT_BOXES,
-    Compilation,
     ProofRun,
+    Prover,
     boxes_per_second,
-    choose_bounder,
     may_enumerate,
+    prepare_kernels,
 )
 from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.differences import difference_query_of
@@ -96,7 +97,7 @@ def certify(
     say = progress or ignore_progress
     if compile_limit is None:
         compile_limit = math.inf if config.time_limit is None else COMPILE_SHARE * config.time_limit
-    compilation = Compilation(compile_limit, say)
+    prepare = partial(prepare_kernels, limit=compile_limit, say=say)
     limit = TimeLimit.after(config.time_limit)
     if population is None and network.schema.constrains_people and not config.as_published:
         population = uniform_mixture(network.schema, config.protected)
@@ -122,7 +123,7 @@ def certify(
         # Each number of outcomes is a separate question. The remaining ones share the rest of the limits.
         questions = 3 + len(counts) - least
         share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
-        proof = _prove(network, population, share, least, writer, compilation, workers)
+        proof = _prove(network, population, share, least, writer, say, prepare, workers)
         run = proof[0]
         efforts.append(run.proved_mass.boxes / boxes_per_second(run.question))
         return proof
@@ -138,7 +139,7 @@ def certify(
             run, _ = prove(least)
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))
-    return result.model_copy(update={"outcomes": tuple(shares), **_stated(result, network, compilation)})
+    return result.model_copy(update={"outcomes": tuple(shares), "caution": network.caution})
 
 
 def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort: float) -> CertifyConfig:
@@ -156,18 +157,6 @@ def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort:
         if (limit := getattr(config, name)) is not None
     }
     return config.model_copy(update=limits)
-
-
-def _stated(
-    certificate: Certificate, network: AdditiveNetwork | TreeEnsemble, compilation: Compilation
-) -> dict[str, Any]:
-    """Collect the fields of a certificate about the model and the provers that were left out."""
-    left_out = tuple(compilation.left_out)
-    return {
-        "not_compiled": left_out,
-        "caution": network.caution,
-        "time_limited": certificate.time_limited or bool(left_out),
-    }
 
 
 def _require_independent(
@@ -210,14 +199,15 @@ def _prove(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    compilation: Compilation,
+    say: Progress,
+    prepare: Callable[[Prover], None],
     workers: int | None,
 ) -> tuple[ProofRun, ProofOutcome]:
     """Prove the shares of one question, in which ``least`` different outcomes count as unfair treatment."""
     started, processor = time.perf_counter(), time.process_time()
     question = _question_of(model, population, config, least)
-    method, prove = _choose_proof(question, config, compilation, recorder, workers)
-    run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), compilation.say)
+    method, prove = _choose_proof(question, config, prepare, recorder, workers)
+    run = ProofRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     if recorder is not None:
         recorder.begin(question.query, model, method)
     outcome = prove(run)
@@ -250,8 +240,6 @@ def _question_of(
         return query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]
     from evenhand.certification.bounds.trees.question import tree_query_of
 
-    if config.arrays:
-        raise OptionError("trees cannot be certified on arrays", hint="leave `arrays=` out")
     return tree_query_of(
         model,
         config.protected,
@@ -265,7 +253,7 @@ def _question_of(
 def _choose_proof(
     question: Question | OrbitQuestion,
     config: CertifyConfig,
-    compilation: Compilation,
+    prepare: Callable[[Prover], None],
     recorder: CertificateWriter | None,
     workers: int | None,
 ) -> tuple[str, Callable[[ProofRun], ProofOutcome]]:
@@ -286,22 +274,24 @@ def _choose_proof(
     if not isinstance(query, Query):
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 
-        compilation.require("trees")
+        prepare("trees")
         engine = compile_tree_engine(query, threads, recording=recorder is not None)  # type: ignore[arg-type]
-        return method, lambda run: _refine(run, engine, refine_trees, method, False, recorder, workers)
-    if recorder is None and method == "linear" and (orbits or not config.arrays) and has_one_score(query):
+        return method, lambda run: _refine(run, engine, refine_trees, method, recorder, workers)
+    if recorder is None and method == "linear" and has_one_score(query):
         return method, lambda run: run.prove_by_scores(method)
     reason = next(filter(None, map(unsupported_reason, parts)), None)  # type: ignore[arg-type]
     if method == "linear" and reason is None:
-        arrays = compilation.uses_arrays(query, config.arrays)
+        from evenhand.certification.bounds.compiled.engine import compile_bounder
+
+        prepare("linear")
         bounder: LinearBounder
         if isinstance(question, OrbitQuestion):
             from evenhand.certification.bounds.orbits import OrbitBounder
 
-            bounder, workers = OrbitBounder(question, lambda query: choose_bounder(query, arrays, threads)), None
+            bounder, workers = OrbitBounder(question, threads), None
         else:
-            bounder = choose_bounder(query, arrays, threads)
-        return method, lambda run: _refine(run, bounder, refine_boxes, method, arrays, recorder, workers)
+            bounder = compile_bounder(query, threads)
+        return method, lambda run: _refine(run, bounder, refine_boxes, method, recorder, workers)
     if config.tolerance is not None or query.least > 2 or orbits:
         raise OptionError(
             f"this needs linear bounds{'' if reason is None else f', and {reason}'}",
@@ -328,7 +318,6 @@ def _refine(
     bounder: Any,
     refine: Callable[..., tuple[BoxSet, Floats, Stop]],
     method: str,
-    arrays: bool,
     recorder: CertificateWriter | None,
     workers: int | None,
 ) -> ProofOutcome:
@@ -341,4 +330,4 @@ def _refine(
         )
     from evenhand.certification.parts import refine_in_parts
 
-    return ProofOutcome(*refine_in_parts(run, bounder, arrays=arrays, workers=workers, recorder=recorder), method)
+    return ProofOutcome(*refine_in_parts(run, bounder, workers=workers, recorder=recorder), method)

@@ -71,7 +71,6 @@ class CertifyConfig(Config):
     counterexamples: int = setting(100, "maximum number of counterexamples listed", ge=0)
     enumeration: bool = setting(True, "enumerate small domains instead of proving boxes")
     jobs: int | None = setting(None, "threads; by default one per available processor", ge=1)
-    arrays: bool = setting(False, "bound networks by matrix products, the default for wide ones")
 
     @property
     def seconds(self) -> float | None:
@@ -80,8 +79,6 @@ class CertifyConfig(Config):
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:
-        if self.arrays and self.method == "interval":
-            raise OptionError("symbolic intervals are not computed on arrays", hint="leave `arrays=` or `method=` out")
         conflicts = [
             name
             for name, is_set in (

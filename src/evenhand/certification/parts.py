@@ -21,7 +21,7 @@ from evenhand.certification.bounds.linear import LinearBounder, refine_boxes, sp
 from evenhand.certification.bounds.trees.engine import TreeEngine, TreeFrontier, compile_tree_engine, refine_trees
 from evenhand.certification.bounds.trees.engine import split_boxes as split_tree_boxes
 from evenhand.certification.bounds.trees.question import TreeQuery
-from evenhand.certification.proof_run import DEFAULT_BOXES, ProofRun, choose_bounder
+from evenhand.certification.proof_run import DEFAULT_BOXES, ProofRun
 from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query, Question
@@ -51,7 +51,6 @@ class Part:
 
     Attributes:
         query: Question.
-        arrays: Whether linear bounds are computed on whole arrays.
         boxes: Boxes of the part.
         proved_mass: Empty account of the part.
         limits: Limits of the part.
@@ -61,7 +60,6 @@ class Part:
     """
 
     query: Question
-    arrays: bool
     boxes: Frontier
     proved_mass: ProvedMass
     limits: SearchLimits
@@ -129,7 +127,6 @@ def refine_in_parts(
     bounder: LinearBounder | TreeEngine,
     *,
     workers: int,
-    arrays: bool = False,
     recorder: BoxRecorder | None = None,
 ) -> tuple[BoxSet, Floats, Stop]:
     """Refine the parts of the domain on workers.
@@ -138,7 +135,6 @@ def refine_in_parts(
         run: Question, limits, and account of the proved mass.
         bounder: Bounds boxes of the question in this process.
         workers: Number of workers; see ``evenhand.core.parallel.run_parts``.
-        arrays: Whether linear bounds are computed on whole arrays.
         recorder: Recorder of the final boxes with their proved shares.
 
     Returns:
@@ -162,7 +158,6 @@ def refine_in_parts(
     parts = [
         Part(
             run.question.query,
-            arrays,
             part,
             proved_mass.fork(),
             _part_limits(limits, proved_mass.boxes, at, number, _open_mass(part) / total),
@@ -248,10 +243,12 @@ def refine_part(part: Part) -> PartResult:
                 domain=boxes,
             )
         else:
+            from evenhand.certification.bounds.compiled.engine import compile_bounder
+
             assert isinstance(part.query, Query)
             assert isinstance(boxes, BoxFrontier)
             undecided, shares, stop = refine_boxes(
-                choose_bounder(part.query, part.arrays, 1),
+                compile_bounder(part.query, 1),
                 proved_mass,
                 limits,
                 say=_ignore,

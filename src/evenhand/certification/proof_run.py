@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.bounds.scores import prove_scores
 from evenhand.certification.certificate.breakdown import SamplingPlan, subregions_of
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, build_certificate, everybody
@@ -36,10 +34,10 @@ if TYPE_CHECKING:
 
 DEFAULT_BOXES = 1_000_000
 """Maximum number of boxes of the linear method without any other limit."""
-COMPILING = "compiling the prover, once on this machine (up to 40 seconds of processor time)"
-Prover: TypeAlias = Literal["linear", "arrays", "trees"]
-"""Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
-COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 40}
+COMPILING = "compiling the prover, once on this machine (up to 30 seconds of processor time)"
+Prover: TypeAlias = Literal["linear", "trees"]
+"""Kernels that are compiled together."""
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 25, "trees": 20}
 """Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
 """Minimum number of boxes for any effort."""
@@ -201,66 +199,25 @@ class ProofRun:
         return ProofOutcome(Boxes.concatenate(undecided), None, "done", "enumeration", regions)
 
 
-def choose_bounder(query: Query, arrays: bool, jobs: int) -> ReusableBounder:
-    """Build the engine of linear bounds: whole arrays, or compiled kernels."""
-    from evenhand.certification.bounds.arrays.engine import compile_array_engine
-    from evenhand.certification.bounds.compiled.engine import compile_bounder
-
-    return compile_array_engine(query, jobs) if arrays else compile_bounder(query, jobs)
-
-
-class Compilation:
-    """Decide whether the kernels of a prover may be compiled in a run that has a time limit.
+def prepare_kernels(prover: Prover, limit: float, say: Progress) -> None:
+    """Announce that the kernels of a prover are loaded, or compiled.
 
     Args:
+        prover: Prover.
         limit: Maximum processor seconds for compiling.
         say: Callback for progress.
 
-    Attributes:
-        left_out: Provers that were not compiled.
-        say: Callback for progress.
+    Raises:
+        LimitError: The kernels are not compiled, and the limit is too short to compile them.
     """
-
-    def __init__(self, limit: float, say: Progress) -> None:
-        self.left_out: list[Prover] = []
-        self._limit = limit
-        self.say = say
-
-    def allows(self, prover: Prover) -> bool:
-        """Check whether the kernels of a prover are compiled, or may be. If not, the prover is left out."""
-        if math.isinf(self._limit):
-            return True
-        refused = COMPILE_SECONDS[prover] > self._limit and not _has_kernels(prover)
-        if refused and prover not in self.left_out:
-            self.left_out.append(prover)
-        return not refused
-
-    def require(self, prover: Prover) -> None:
-        """Announce that a prover is prepared.
-
-        Raises:
-            LimitError: Its kernels are not compiled, and the time limit is too short to compile them.
-        """
-        if not self.allows(prover):
-            seconds = COMPILE_SECONDS[prover]
-            raise LimitError(
-                f"the prover is not compiled on this machine, and compiling it, about {seconds:g} s of processor time, "
-                "takes too long for the time limit",
-                hint=f"run once without a time limit, or with one of {seconds / COMPILE_SHARE:g} s or more",
-            )
-        self.say("preparing" if _has_kernels(prover) else COMPILING, 0.0)
-
-    def uses_arrays(self, query: Query, requested: bool) -> bool:
-        """Check whether arrays are requested, are the default, or replace kernels that may not be compiled.
-
-        Raises:
-            LimitError: Neither is compiled, and the time limit is too short for that.
-        """
-        from evenhand.certification.bounds.arrays import engine
-
-        arrays = requested or engine.uses_arrays(query) or not self.allows("linear")
-        self.require("arrays" if arrays else "linear")
-        return arrays
+    compiled, seconds = _has_kernels(prover), COMPILE_SECONDS[prover]
+    if not compiled and seconds > limit:
+        raise LimitError(
+            f"the prover is not compiled on this machine, and compiling it, about {seconds:g} s of processor time, "
+            "takes too long for the time limit",
+            hint=f"run once without a time limit, or with one of {seconds / COMPILE_SHARE:g} s or more",
+        )
+    say("preparing" if compiled else COMPILING, 0.0)
 
 
 def _has_kernels(prover: Prover) -> bool:
@@ -269,22 +226,15 @@ def _has_kernels(prover: Prover) -> bool:
         from evenhand.certification.bounds.trees import search
 
         return kernels.is_compiled(search.refine_tree_boxes)
-    if prover == "arrays":
-        from evenhand.certification.bounds.arrays import events
-
-        return kernels.is_compiled(events._decide_boxes, events._prove_boxes)
     from evenhand.certification.bounds.compiled import expansion
 
     return kernels.is_compiled(expansion.run_order)
 
 
-def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, *, arrays: bool = False) -> bool:
+def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None) -> bool:
     """Check whether the kernels are compiled, in this process or in the cache on disk.
 
     Args:
         model: Model to certify. Default: a network.
-        arrays: Whether linear bounds are computed on whole arrays.
     """
-    if model is not None and not isinstance(model, AdditiveNetwork):
-        return _has_kernels("trees")
-    return _has_kernels("arrays" if arrays else "linear")
+    return _has_kernels("linear" if model is None or isinstance(model, AdditiveNetwork) else "trees")

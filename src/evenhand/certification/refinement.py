@@ -1,6 +1,6 @@
 """Best-first refinement: split the boxes with the most undecided mass, round by round, until a limit is reached.
 
-Linear bounds (compiled and on whole arrays) and trees share this loop. A ``Bounder`` bounds boxes; the loop keeps the
+Linear bounds and trees share this loop. A ``Bounder`` bounds boxes; the loop keeps the
 frontier, the threads, the limits and the account of the proved mass. Symbolic intervals go depth first
 (``bounds.interval``) and share the limits and the account.
 

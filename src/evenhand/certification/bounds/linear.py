@@ -9,10 +9,10 @@ box. It is cheap and deterministic, and proves nothing. Finally, the boxes whose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from evenhand.certification.bounds.frontier import BoxFrontier
 from evenhand.certification.bounds.schedule import LEVELS, Proofs, ProofSchedule, level_by_share
 from evenhand.certification.query.boxes import BoxSet
-from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
-from evenhand.certification.query.question import Query
 from evenhand.certification.refinement import (
     CALL_SECONDS,
     CONCURRENT_CALLS,
@@ -34,9 +32,6 @@ from evenhand.certification.refinement import (
 )
 from evenhand.core.interrupts import GRACE_SECONDS, InterruptCounter, is_interrupted
 from evenhand.core.typing import Booleans, Floats
-
-if TYPE_CHECKING:
-    from evenhand.certification.bounds.compiled.shares import AttributeAxes
 
 CALL_BOXES = 256
 """Number of boxes per call, so that a call takes a fraction of a second."""
@@ -69,7 +64,7 @@ LANES = 16
 
 
 class LinearBounder(Bounder[BoxFrontier], Protocol):
-    """Linear bounds for one query, and proofs from them: compiled kernels, or whole arrays.
+    """Linear bounds, and proofs from them.
 
     Attributes:
         proofs_per_box: Maximum number of proofs of a box.
@@ -87,19 +82,6 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
-
-
-class ReusableBounder(LinearBounder, Protocol):
-    """A bounder that can be reused for similar queries about the same network."""
-
-    def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
-        """Compute the weights of cells that differ from those of the query only in their masses."""
-
-    def reweighted(self, axes: AttributeAxes) -> LinearBounder:
-        """Build a bounder of the same query with these weights."""
-
-    def beside(self, query: Query) -> ReusableBounder:
-        """Build a bounder of another query about the same cells. Both share work arrays and threads."""
 
 
 @dataclass
@@ -120,6 +102,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
     refined: float = 0.0
     probed: float = 0.0
     speed: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.speed = self.limits.boxes_per_second
 
     first_threshold = 0.01
     factor = 1.6
@@ -163,7 +148,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
     def call_size(self, room: float) -> CallSize:
         """Determine the size of calls, short enough to check a deadline between them. A box has about fifty parts."""
         calls = int(max(1, min(CONCURRENT_CALLS, room // LANES))) if room < np.inf else CONCURRENT_CALLS
-        if self.limits.deadline is None or self.speed == 0:
+        if self.limits.deadline is None:
             return CallSize(calls, CALL_BOXES, np.inf)
         work = self.speed * self._call_seconds()
         return CallSize(min(calls, self.bounder.jobs), int(np.clip(work / 50, 1, CALL_BOXES)), max(LANES, 2 * work))
@@ -184,7 +169,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
         started, bounded = self.reading(), self.proved_mass.boxes
         result = super().split_round(todo, rest, threshold)
         seconds = max(self.reading() - started, 1e-6)
-        self.speed = (self.proved_mass.boxes - bounded) / seconds / self.bounder.jobs
+        self.speed = max(1, self.proved_mass.boxes - bounded) / seconds / self.bounder.jobs
+        # A proof bounds its box again.
+        self.schedule.costs = np.maximum(self.schedule.costs, 1 / self.speed)
         return result
 
     def round_done(self, frontier: BoxFrontier, stop: Stop | None, seconds: float) -> None:

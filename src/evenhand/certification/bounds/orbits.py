@@ -9,19 +9,17 @@ masses of each class:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.certification.bounds.frontier import BoxFrontier
-from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.query.orbits import OrbitQuestion
-from evenhand.certification.query.question import Query
 from evenhand.core.typing import Floats
 
 if TYPE_CHECKING:
+    from evenhand.certification.bounds.compiled.engine import CompiledBounder
     from evenhand.certification.bounds.compiled.shares import AttributeAxes
 
 NEGLIGIBLE_CLASS = 0.05
@@ -33,19 +31,21 @@ class OrbitBounder:
 
     Args:
         question: Question about counterparts.
-        first_bounder: Function that builds the bounder of one query, with compiled kernels.
+        jobs: Number of threads.
     """
 
-    def __init__(self, question: OrbitQuestion, first_bounder: Callable[[Query], ReusableBounder]) -> None:
+    def __init__(self, question: OrbitQuestion, jobs: int) -> None:
+        from evenhand.certification.bounds.compiled.engine import compile_bounder
+
         self._orbits = question.orbits
-        self._bounders: dict[int, ReusableBounder] = {}
+        self._bounders: dict[int, CompiledBounder] = {}
         self._axes: dict[int, AttributeAxes] = {}
-        latest: ReusableBounder | None = None
+        latest: CompiledBounder | None = None
         for number, orbit in enumerate(question.orbits):
             if not orbit.query.constant:
-                latest = first_bounder(orbit.query) if latest is None else latest.beside(orbit.query)
+                latest = compile_bounder(orbit.query, jobs) if latest is None else latest.beside(orbit.query)
                 self._bounders[number] = latest
-        self.jobs = 1 if latest is None else latest.jobs
+        self.jobs = jobs
         self.proofs_per_box = max(len(orbit.classes) for orbit in question.orbits)
         self.plain = False
 

@@ -75,11 +75,6 @@ METHODS = {
     "linear": "linear bounds, box by box",
 }
 
-LEFT_OUT = {
-    "linear": "compiled linear bounds, which NumPy bounds replaced",
-}
-"""Provers that may be left out of a run."""
-
 
 class Estimate(ResultPart):
     """Two-sided confidence interval for the share of unfairly treated people, from n random draws.
@@ -211,8 +206,6 @@ class Certificate(Result):
         tolerance: For numbers, the change that still counts as fair. None otherwise.
         bands: Scores that separate bands of the favourable label's score. Empty otherwise.
         outcomes: Bounds for each number of different outcomes above two, if requested.
-        not_compiled: Provers that were left out because compiling them takes too long for the time limit: ``linear``
-            (NumPy computed the bounds instead).
         caution: Assumptions about the model's outputs.
     """
 
@@ -241,7 +234,6 @@ class Certificate(Result):
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
     outcomes: tuple[OutcomeShare, ...] = ()
-    not_compiled: tuple[str, ...] = ()
     caution: str = ""
 
     def document(self) -> Document:
@@ -399,12 +391,6 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     )
     yield _share_table(certificates)
     yield _evidence_table(certificates)
-    left_out = {prover: LEFT_OUT[prover] for each in certificates for prover in each.not_compiled}
-    if left_out:
-        yield Note(
-            f"Left out, because they are not compiled on this machine: {'; '.join(left_out.values())}. A run without a "
-            "time limit, or with a long one, compiles them, and later runs decide more."
-        )
     for certificate in certificates:
         yield from _place_blocks(certificate)
     for certificate in certificates:

@@ -107,7 +107,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     sizes = np.array([len(weights) for weights, _ in layers], dtype=np.int64)
     sizes = np.append(sizes, layers[-1][0].shape[1])
     depth, widest = len(layers), int(max(sizes))
-    weights = np.zeros((depth, widest, widest))
+    weights = np.zeros((depth, widest, int(max(sizes[1:]))))
     offsets, held_pads, bias_sizes = (np.zeros((depth, widest)) for _ in range(3))
     for k, (matrix, bias) in enumerate(layers):
         weights[k, : matrix.shape[0], : matrix.shape[1]] = matrix

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.relu import multiply_units
 from evenhand.certification.query.outcomes import UNDECIDED, classify_points, possible_labels
 from evenhand.certification.query.question import Query
 from evenhand.core.typing import Booleans, Floats, Integers
@@ -185,13 +184,13 @@ class SymbolicBounder:
                 # constants alone.
                 if number == 0 and len(layer.bias) < len(self._columns):
                     scaled = low_slope[:, None, :] * layer.weights.T
-                    lower = upper = multiply_units(scaled, self._columns.T).swapaxes(1, 2)
+                    lower = upper = _multiply_units(scaled, self._columns.T).swapaxes(1, 2)
                 elif number == 0:
-                    lower = upper = multiply_units(lower * low_slope[:, None, :], layer.weights)
+                    lower = upper = _multiply_units(lower * low_slope[:, None, :], layer.weights)
                 else:
                     relaxed, other = lower * low_slope[:, None, :], upper * up_slope[:, None, :]
-                    centre = multiply_units((relaxed + other) / 2, layer.weights)
-                    radius = multiply_units((other - relaxed) / 2, np.abs(layer.weights))
+                    centre = _multiply_units((relaxed + other) / 2, layer.weights)
+                    radius = _multiply_units((other - relaxed) / 2, np.abs(layer.weights))
                     lower, upper = centre - radius, centre + radius
                 pads = slack.pads[number + 1]
                 least_low, most_low = ranges.extremes(lower)
@@ -250,3 +249,9 @@ def _chord_slope(low: Floats, high: Floats) -> Floats:
     """Compute the slope of the chord of ReLU over each range."""
     unstable = (low < 0) & (high > 0)
     return np.where(unstable, high / np.where(unstable, high - low, 1.0), (low >= 0).astype(np.float64))
+
+
+def _multiply_units(functions: Floats, weights: Floats) -> Floats:
+    """Multiply functions (boxes, terms, units) by weights (units, next units)."""
+    boxes, terms, units = functions.shape
+    return (functions.reshape(boxes * terms, units) @ weights).reshape(boxes, terms, weights.shape[1])

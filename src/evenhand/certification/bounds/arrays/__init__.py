@@ -1,1 +1,0 @@
-"""Linear bounds computed on whole NumPy arrays, for wide networks."""
