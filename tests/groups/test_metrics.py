@@ -13,7 +13,7 @@ from evenhand import groups
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.groups import GroupMetrics, measure_decisions
 from evenhand.groups.breakdown import SMALL
-from evenhand.groups.wording.rates import headline_sentences
+from evenhand.groups.wording.gaps import gap_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
 from evenhand.stats.metric_specs import GAP_NAMES, METRIC_NAMES, names_of
 from evenhand.stats.quantity import quantity_value
@@ -342,7 +342,7 @@ def test_headlines_are_ordered_by_the_end_of_the_interval_nearest_to_1():
     ratios = {one.by: one.gap("demographic_parity_ratio").value for one in result.breakdowns[:2]}
     assert ratios["place",].value < ratios["sex",].value
     assert ratios["place",].high > ratios["sex",].high
-    single = [text for text in headline_sentences(result) if " and " not in text.split(" are selected")[0]]
+    single = [text for text in gap_sentences(result) if " and " not in text.split(" are selected")[0]]
     assert ["sex" in text for text in single] == [True, False]
 
 

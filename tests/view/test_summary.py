@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.core.document import Metric
 from evenhand.groups import Gap
-from evenhand.groups.wording.rates import four_fifths_sentence
+from evenhand.groups.wording.gaps import four_fifths_sentence
 from evenhand.stats import Observed, Proved, Unknown
 
 

@@ -34,16 +34,9 @@ from evenhand.core.text import (
     list_some,
     percent_at_least,
 )
-from evenhand.groups.wording.labels import describe_labels, label_answers, label_blocks, label_sentences, label_terms
-from evenhand.groups.wording.numbers import describe_outcome, number_answers, number_sentences
+from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
+from evenhand.groups.wording.groups import label_terms, metric_blocks, overview_figure, rule_notes
 from evenhand.groups.wording.proxies import proxy_answers, proxy_sentences
-from evenhand.groups.wording.rates import (
-    gap_answers,
-    headline_sentences,
-    metric_blocks,
-    overview_figure,
-    rule_notes,
-)
 from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes, weighted_by
 from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.individual.number_wording import change_answers, change_blocks
@@ -88,11 +81,8 @@ NUMBER_TERMS = (
 
 def build_document(audit: AuditResult) -> Document:
     """Build the document of an audit."""
-    if audit.groups.outcome is not None:
-        decided, blocks = describe_outcome(audit.groups), _summarize_numbers(audit)
-    else:
-        decided = "" if audit.groups.label_set is None else describe_labels(audit.groups.label_set)
-        blocks = _summarize_labels(audit)
+    blocks = _summarize_labels(audit) if audit.groups.outcome is None else _summarize_numbers(audit)
+    decided = describe_decisions(audit.groups) if audit.groups.target else ""
     for part in (_people, _groups, _individuals, _proof, _subgroups, _further, _method, _regulation):
         blocks += part(audit)
     model = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
@@ -129,10 +119,10 @@ def _summarize_numbers(audit: AuditResult) -> list[Block]:
     """List the blocks of the summary of an audit with a numeric target."""
     blocks = [*_cautions(audit), *_weight_notes(audit)]
     blocks += label_notes(audit.groups)
-    sentences = number_sentences(audit.groups)[:NUMBER_FINDINGS]
+    sentences = gap_sentences(audit.groups)[:NUMBER_FINDINGS]
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
     blocks += overview_figure(audit.groups)
-    blocks += number_answers(audit.groups)
+    blocks += gap_answers(audit.groups)
     blocks += [worst_answer(search) for search in _subgroup_searches(audit)]
     blocks += [] if audit.changes is None else change_answers(audit.changes)
     for certificate in audit.certificates:
@@ -201,7 +191,7 @@ def _terms(audit: AuditResult) -> str:
 def headlines(audit: AuditResult) -> list[str]:
     """List up to five sentences about the affected groups, worst first, and about groups that are not assessable."""
     noise = [] if audit.individual is None else list(noise_sentences(audit.individual))[:2]
-    labels = [] if audit.groups.labels is None else label_sentences(audit.groups.labels)
+    labels = [] if audit.groups.labels is None else gap_sentences(audit.groups.labels)
     sentences = labels[: 3 if audit.groups.label_set else 1]
     single = [
         (value, rate)
@@ -238,7 +228,8 @@ def headlines(audit: AuditResult) -> list[str]:
         if group.small and not isinstance(rate := group.metrics.get("selection_rate", not_measured), Unknown)
     ]
     room = FINDINGS - bool(small)
-    gaps = headline_sentences(audit.groups)[: 3 if len(noise) + len(sentences) + 3 <= room else 2]
+    gaps = [] if audit.groups.label_set else gap_sentences(audit.groups)
+    gaps = gaps[: 3 if len(noise) + len(sentences) + 3 <= room else 2]
     sentences = [*noise, *gaps, *_intersection_sentences(audit), *sentences][:room]
     return [*sentences, *([f"Not assessable for: {list_some(small)}."] if small else [])]
 
@@ -258,7 +249,7 @@ def _answers(audit: AuditResult) -> list[Metric]:
     metrics = [
         *(gap_answers(audit.groups) if audit.groups.label_set is None else ()),
         *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
-        *(() if audit.groups.labels is None else label_answers(audit.groups.labels)),
+        *(() if audit.groups.labels is None else gap_answers(audit.groups.labels)),
         *(() if audit.individual is None else flip_answers(audit.individual)),
         *(search_answer(search) for search in audit.searches),
         *(metric for certificate in audit.certificates for metric in proof_answers(certificate)),
@@ -363,13 +354,10 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
         "Decisions by group. All numbers are observed on the people in the data, with "
         f"{confidence_level(audit)} intervals{BY_PROBABILITY * bool(audit.groups.proxies)}."
     )
-    if audit.groups.label_set is not None:
-        yield from label_blocks(audit.groups, level=3)
-        return
     yield from metric_blocks(audit.groups, level=3)
     if audit.groups.grades is not None:
         yield Heading(f"Every grade of {audit.described.target.name}", detail=True)
-        yield from label_blocks(audit.groups.grades, level=3)
+        yield from metric_blocks(audit.groups.grades, level=3)
 
 
 def _individuals(audit: AuditResult) -> Iterator[Block]:

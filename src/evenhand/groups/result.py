@@ -68,11 +68,6 @@ class LabelSet(ResultPart):
         """Name of the main rate of a label."""
         return "at_least" if self.ordered else "label_share"
 
-    @property
-    def gap(self) -> str:
-        """Name of the main gap."""
-        return "cut_difference" if self.ordered else "label_share_difference"
-
 
 class GroupedResult(Result):
     """Metrics by group.
@@ -210,13 +205,20 @@ class GroupMetrics(GroupedResult):
         """Metrics of each label; None if one label is favourable and the labels are unordered."""
         return self.grades if self.label_set is None else self
 
+    @property
+    def target(self) -> str:
+        """Column of the numbers or labels; empty if one label is favourable."""
+        if self.outcome is not None:
+            return self.outcome.name
+        return "" if self.label_set is None else self.label_set.target
+
     def _small_groups_hidden(self) -> dict[str, Any]:
         calibration = tuple(part for part in self.calibration if part.n >= self.min_group_size)
         return {**super()._small_groups_hidden(), "kept": None, "calibration": calibration}
 
     def document(self) -> Document:
         """Build a document with the gaps between groups, then the metrics of each group."""
-        return self._write_document(f"evenhand.groups.wording.{'rates' if self.label_set is None else 'labels'}")
+        return self._write_document("evenhand.groups.wording.groups")
 
     def to_frame(self) -> pd.DataFrame:
         """Build a data frame with one row per group, label (of several labels) and metric.

@@ -161,13 +161,15 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
         (result.breakdowns.index(breakdown),),
     )
     caption = f"Gaps by {by}, {interval}, simultaneous over all pairs of groups"
-    yield gap_table(caption, _list_gaps(breakdown), show)
+    yield from gap_table(caption, _list_gaps(breakdown), show)
     relevance = "; for relevance, random orders permute groups among equally relevant candidates"
     suffix = "" if sample or result.relevance is None else relevance
-    yield group_table(f"Attention by {by}, {interval}{suffix}", result, breakdown, metric_columns(breakdown, show))
+    yield from group_table(f"Attention by {by}, {interval}{suffix}", result, breakdown, metric_columns(breakdown, show))
     simultaneous = "" if len(result.at) == 1 else ", simultaneous over all k and groups"
     tables = (
-        group_table(
+        table
+        for k in result.at
+        for table in group_table(
             f"Selection within the first {k:,} by {by}, {interval}{simultaneous}",
             result,
             breakdown,
@@ -176,7 +178,6 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
                 for name in ("selection_rate", "representation_ratio")
             },
         )
-        for k in result.at
     )
     yield Fold(f"Selection at k by {by}", tuple(tables))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from evenhand.core.document import Column, Metric, Note, ReportedNumber, Table, TableRow
+from evenhand.core.document import Column, Note, ReportedNumber, Table, TableRow
 from evenhand.core.text import format_count, format_level, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import PREFIX, describe_selective, find_caution
@@ -19,8 +19,6 @@ from evenhand.stats.quantity import (
     format_value,
     show_quantity,
 )
-
-CHANCE = "the gap may be chance; more people would narrow the interval"
 
 
 def weighted_by(result: GroupedResult) -> str:
@@ -63,50 +61,6 @@ def confidence_levels(result: GroupedResult) -> str:
     quantities = (number.quantity for number in result.numbers())
     levels = {quantity.confidence for quantity in quantities if isinstance(quantity, Sampled)}
     return " or ".join(format_level(level) for level in sorted(levels))
-
-
-def is_distinguishable(gap: Gap | None) -> bool:
-    """Check that a difference is significantly above 0."""
-    if gap is None or isinstance(gap.value, Unknown):
-        return False
-    return gap.value.low > 0 if isinstance(gap.value, Sampled) else True
-
-
-def advise(gap: Gap | None, errors: Gap | None, advice: tuple[str, str, str]) -> str:
-    """Select the next step after a gap.
-
-    Args:
-        gap: Main gap.
-        errors: Gap in the errors; None if the truth is unknown.
-        advice: Next step if the errors are unknown, differ between groups, or do not differ.
-    """
-    if not is_distinguishable(gap):
-        return CHANCE
-    return advice[0] if errors is None else advice[1] if is_distinguishable(errors) else advice[2]
-
-
-def gap_sentences(
-    breakdowns: Sequence[Breakdown],
-    gap_name: str,
-    describe: Callable[[Gap, Group, Group], str],
-) -> list[str]:
-    """Describe the main gap, one sentence for each breakdown.
-
-    The first gap is the one whose interval is furthest from 0.
-
-    Args:
-        breakdowns: Groups by each attribute.
-        gap_name: Name of the main gap.
-        describe: Function of the gap, the highest group and the lowest group.
-    """
-    sentences = []
-    for breakdown in breakdowns:
-        gap, groups = breakdown.gap(gap_name), {group.label: group for group in breakdown.groups}
-        if gap is not None and not isinstance(gap.value, Unknown) and gap.value.value != 0:
-            chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
-            low = gap.value.low if isinstance(gap.value, Sampled) else gap.value.value
-            sentences.append((-low, -gap.value.value, describe(gap, groups[gap.best], groups[gap.worst]) + chance))
-    return [sentence for *_, sentence in sorted(sentences)]
 
 
 def label_notes(result: GroupMetrics) -> Iterator[Note]:
@@ -162,11 +116,11 @@ def _describe_small(group: Group) -> str:
     return f"{group.label} ({people}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
 
 
-def overall_table(result: GroupMetrics, suffix: str) -> Table:
-    """Build the table of the metrics of all people. The suffix of the caption names the unit and the weights."""
+def overall_table(result: GroupMetrics) -> Table:
+    """Build the table of the metrics of all people."""
     names = order_names(result.overall)
     return Table(
-        f"All people together, observed{suffix}; with {confidence_levels(result)} intervals",
+        f"All people together, observed{unit_and_weights(result)}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
             TableRow((title_metric(name), show_metric(name, result.overall[name])), result.label_caution(name))
@@ -214,15 +168,17 @@ def title_gap(gap: Gap) -> str:
     return f"{title} ({label})" if gap.label else f"{title}; largest: {label}"
 
 
-def gap_table(caption: str, gaps: Sequence[Gap], show: ShowNumber = show_metric) -> Table:
-    """Build a table of gaps.
+def gap_table(caption: str, gaps: Sequence[Gap], show: ShowNumber = show_metric) -> Iterator[Table]:
+    """Yield a table of gaps; nothing without gaps.
 
     Args:
         caption: Caption.
         gaps: Gaps, one per row.
         show: Function that formats a number.
     """
-    return Table(
+    if not gaps:
+        return
+    yield Table(
         caption,
         (Column("comparison"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
         tuple(
@@ -236,9 +192,13 @@ def gap_table(caption: str, gaps: Sequence[Gap], show: ShowNumber = show_metric)
     )
 
 
-def reference_table(breakdown: Breakdown, levels: str, suffix: str) -> Iterator[Table]:
-    """Yield the difference of each group from the reference; nothing without a reference."""
-    gaps = {title_metric(gap.name).partition(":")[0]: gap for gap in breakdown.gaps if gap.by_group}
+def reference_table(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Table]:
+    """Yield the difference of each group from the reference; nothing without a reference.
+
+    Gaps of single labels are omitted.
+    """
+    single = [gap for gap in breakdown.gaps if gap.by_group and not (gap.label or gap.largest_at)]
+    gaps = {title_metric(gap.name).partition(":")[0]: gap for gap in single}
     if not gaps:
         return
     reference = next(gap.reference for gap in gaps.values())
@@ -248,8 +208,9 @@ def reference_table(breakdown: Breakdown, levels: str, suffix: str) -> Iterator[
         return TableRow((label, *("-" if value is None else show_metric(name, value) for name, value in quantities)))
 
     yield Table(
-        f"Every group against {reference} by {join_names(breakdown.by)}, observed{suffix}: its value minus that of "
-        f"{reference} (ratio: divided by it), each with its simultaneous {levels} interval",
+        f"Every group against {reference} by {join_names(breakdown.by)}, observed{unit_and_weights(result)}: its "
+        f"value minus that of {reference} (ratio: divided by it), each with its simultaneous "
+        f"{confidence_levels(result)} interval",
         (Column(join_names(breakdown.by)), *(Column(name, numeric=True) for name in gaps)),
         tuple(row(group.label) for group in breakdown.listed if group.label != reference),
         usual="observed",
@@ -262,8 +223,8 @@ def group_table(
     result: GroupedResult,
     breakdown: Breakdown,
     columns: Mapping[str, Callable[[Group], ReportedNumber | str]],
-) -> Table:
-    """Build a table of groups.
+) -> Iterator[Table]:
+    """Yield a table of groups; nothing without columns.
 
     Args:
         caption: Caption.
@@ -271,6 +232,8 @@ def group_table(
         breakdown: Groups, one per row.
         columns: Title -> function that formats the cell of a group.
     """
+    if not columns:
+        return
     cells: dict[str, Callable[[Group], ReportedNumber | str]] = dict(columns)
     if result.weights is not None:
         cells = {"effective size": lambda group: f"{group.effective_size or 0:,.0f}", **cells}
@@ -280,7 +243,7 @@ def group_table(
         texts = (group.label, group.size, *(show(group) for show in cells.values()))
         return TableRow(texts, "; ".join(filter(None, notes)), faint=group.small)
 
-    return Table(
+    yield Table(
         caption,
         (
             Column(join_names(breakdown.by)),
@@ -308,26 +271,3 @@ def metric_columns(
 def rate_column(label: str, name: str, show: ShowNumber = show_metric) -> Callable[[Group], ReportedNumber | str]:
     """Build a column of ``group_table`` for a rate of a label."""
     return lambda group: show(name, group.rates[label][name])
-
-
-def gap_answer(
-    name: str, gap: Gap | None, breakdown: Breakdown, notes: Sequence[str], next_step: str, min_size: int
-) -> Metric:
-    """Build the metric of the main gap by the given attributes."""
-    by = join_names(breakdown.by)
-    left_out = describe_left_out(breakdown.unknown, breakdown.by) if breakdown.unknown else ""
-    if gap is not None and not isinstance(gap.value, Unknown):
-        parts = (*notes, describe_not_assessable(gap))
-        shown = tuple(part for part in parts if part)
-        return Metric(name, show_quantity(gap.value, gap.name), shown, by, next_step, left_out)
-    reason = "there is one group only"
-    if gap is not None and isinstance(gap.value, Unknown):
-        reason = gap.value.reason
-    elif len(breakdown.groups) != 1:
-        reason = f"at least two groups must have {min_size} people"
-    return Metric(
-        name,
-        ReportedNumber("-", kind="unknown", basis=f"not computable: {reason}"),
-        about=by,
-        next_step=f"add people until each group has at least {min_size}",
-    )

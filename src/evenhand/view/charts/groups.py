@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from evenhand.core.text import format_percent, format_significant
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.result import CalibrationBin, GroupMetrics
-from evenhand.groups.wording.rates import DRAWN, FOUR_FIFTHS
+from evenhand.groups.wording.gaps import FOUR_FIFTHS
+from evenhand.groups.wording.groups import DRAWN
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value
 from evenhand.view.charts.confusion import draw_group_confusions

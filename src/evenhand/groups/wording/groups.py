@@ -1,0 +1,222 @@
+"""Documents of group metrics: gaps first, then the metrics of each group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from evenhand.core.document import (
+    PAGE_ROWS,
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.core.text import format_count, join_names
+from evenhand.groups.breakdown import Breakdown
+from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelSet
+from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
+from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.wording.tables import (
+    confidence_levels,
+    gap_table,
+    group_table,
+    label_notes,
+    left_out_notes,
+    metric_columns,
+    overall_table,
+    rate_column,
+    reference_table,
+    small_group_notes,
+    unit_and_weights,
+    weighted_by,
+)
+from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
+from evenhand.stats.metric_specs import RATE_TITLES
+from evenhand.stats.quantity import Observed, Unknown, format_value, show_quantity
+
+DRAWN = 40
+"""Maximum number of groups in a figure."""
+
+DOTS = "Dots: the rate, with its interval."
+BASE_RATES = " Short upright lines: the base rate, the share whose true label is favourable."
+DASHED = " Dashed line: four fifths of the highest selection rate."
+
+
+def build_document(result: GroupMetrics) -> Document:
+    """Build the document of group metrics."""
+    people, weighted = format_count(result.people, "person", "people"), weighted_by(result)
+    return Document(
+        f"{result.target or 'Groups'} of {people}",
+        describe_decisions(result),
+        (
+            *rule_notes(result),
+            *label_notes(result),
+            *(Text(sentence, role="finding") for sentence in gap_sentences(result)),
+            *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted)),
+            *gap_answers(result),
+            *proxy_answers(result.proxies, weighted),
+            *small_group_notes(result),
+            *(() if result.label_set is None else (Text(label_terms(result.label_set), role="small"),)),
+            Heading("Overall", detail=True),
+            *metric_blocks(result, level=2),
+        ),
+        brand="Evenhand groups",
+        made=result.provenance,
+    )
+
+
+def label_terms(labels: LabelSet) -> str:
+    """Define the terms of the first screen."""
+    terms = "Macro recall: the mean true positive rate of all labels."
+    return f"Share given at least a grade: that grade or a higher one. {terms}" if labels.ordered else terms
+
+
+def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
+    """Yield the metrics of all people, then figures, gaps and metrics by each attribute, calibration and thresholds."""
+    if result.overall:
+        yield overall_table(result)
+    for breakdown in result.breakdowns:
+        yield from _breakdown_blocks(result, breakdown, level=level)
+    yield from proxy_blocks(result.proxies, weighted_by(result), level=level)
+    yield from _calibration_blocks(result, level=level)
+    if result.thresholds is not None:
+        yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
+        yield from label_notes(result)
+        yield from threshold_blocks(result.thresholds)
+
+
+def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int) -> Iterator[Block]:
+    """Yield the figures, the gaps and all metrics by the given attributes, then those of each label."""
+    by, interval, target = join_names(breakdown.by), _describe_intervals(result), result.target
+    yield Heading(f"{target} by {by}" if result.label_set else f"By {by}", level, detail=True)
+    yield from left_out_notes(breakdown.unknown, breakdown.by)
+    yield from _breakdown_figures(result, breakdown)
+    tables = [
+        *gap_table(f"Gaps by {by}, {interval}", [gap for gap in breakdown.gaps if not gap.label]),
+        *reference_table(result, breakdown),
+        *group_table(f"Metrics by {by}: {interval}", result, breakdown, metric_columns(breakdown)),
+    ]
+    yield Fold(f"Gaps and all numbers by {by}", tuple(tables))
+    if result.overall_rates:
+        caption = f"Gaps of every label by {by}, {interval}"
+        tables = [*gap_table(caption, [gap for gap in breakdown.gaps if gap.label])]
+        for name, title in RATE_TITLES.items():
+            labels = [label for label, rates in result.overall_rates.items() if name in rates]
+            columns = {label: rate_column(label, name) for label in labels}
+            tables += group_table(f"Each label, {title}: {interval}", result, breakdown, columns)
+        yield Fold(f"All numbers of every label by {by}", tuple(tables))
+
+
+def _describe_intervals(result: GroupMetrics) -> str:
+    """Describe the numbers of a table as a part of its caption."""
+    return f"observed{unit_and_weights(result)}, each with its {confidence_levels(result)} interval"
+
+
+def _breakdown_figures(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Figure]:
+    """Yield the figures of the rates of the groups, or of the shares given each label; nothing for numbers."""
+    by, labels = join_names(breakdown.by), result.label_set
+    if labels is not None:
+        noun, share = ("grade", "share given this or a higher grade") if labels.ordered else ("label", "share given it")
+        small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
+        yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))
+        if len(breakdown.by) == 1 and result.overall_confusion:
+            yield Figure(
+                "confusion by group",
+                f"True and assigned {labels.target} by {by}: the percentage of people with a true label (row) who are "
+                "assigned each label. Blue: the true label. The JSON has the numbers of people.",
+                result,
+                (by,),
+            )
+    elif result.outcome is None:
+        text = DOTS + (BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else "") + DASHED
+        text += "" if result.weights is None else f" Weighted by {result.weights}."
+        if len(breakdown.groups) > DRAWN:
+            text += (
+                f" Only {DRAWN} of {len(breakdown.groups)} groups are drawn: those with the highest and the lowest "
+                "selection rates; the JSON has all."
+            )
+        yield Figure("group rates", text, breakdown)
+
+
+def overview_figure(result: GroupMetrics) -> Iterator[Figure]:
+    """Yield a figure of the selection rates, or of the means of numeric decisions, by each attribute."""
+    name = "selection_rate" if result.outcome is None else "mean"
+    single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
+    values = [group.metrics.get(name) for breakdown in single for group in breakdown.groups]
+    if any(value is not None and not isinstance(value, Unknown) for value in values):
+        what, line = ("selection rate", DASHED) if result.outcome is None else (f"mean {result.outcome.name}", "")
+        text = f"Dots: the {what} of each group, with its {confidence_levels(result)} interval.{line}"
+        yield Figure("overview", f"{text} Grey: fewer than {result.min_group_size} people.", result)
+
+
+def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
+    """Yield the calibration by each attribute; nothing without scores or true values."""
+    if not result.calibration:
+        return
+    is_number = result.outcome is not None
+    columns = ("mean decided", "mean true") if is_number else ("mean score", "observed rate")
+    name = "true_mean" if is_number else "rate"
+
+    yield Heading("Calibration by group", level, detail=True)
+    if result.outcome is None:
+        yield from label_notes(result)
+    else:
+        yield Text(
+            f"Among people with a similar {result.outcome.name}, the true values should be equally high in every "
+            f"group. People are binned by the deciles of {result.outcome.name} over all people."
+        )
+    for by in dict.fromkeys(part.by for part in result.calibration):
+        if not is_number:
+            yield Figure(
+                "calibration",
+                f"Calibration by {by}: the observed rate of the favourable label among people with similar scores, "
+                "with its interval. On the dashed line, scores equal observed rates. Grey: fewer than "
+                f"{result.min_group_size} people.",
+                result,
+                (by,),
+            )
+        bins = [part for part in result.calibration if part.by == by]
+        order = ""
+        if len(bins) > PAGE_ROWS:
+            sizes = Counter[str]()
+            for part in bins:
+                sizes[part.group] += part.n
+            bins, order = sorted(bins, key=lambda part: -sizes[part.group]), "the largest groups first"
+        table = Table(
+            f"Calibration by {by}: {_describe_intervals(result)}",
+            (Column(by), Column("people", numeric=True), *(Column(title, numeric=True) for title in columns)),
+            tuple(
+                TableRow(
+                    (part.group, part.n, _show_score(part, name), show_quantity(part.base_rate, name)),
+                    faint=part.n < result.min_group_size,
+                )
+                for part in bins
+            ),
+            usual="observed",
+            order=order,
+        )
+        yield Fold(f"Calibration by {by} in numbers", (table,))
+
+
+def _show_score(part: CalibrationBin, name: str) -> ReportedNumber:
+    """Format the mean score of a calibration bin in the style of its observed rate."""
+    text = f"{part.mean_score:,.4g}"
+    if isinstance(part.base_rate, Observed):
+        text = format_value(part.base_rate.model_copy(update={"value": part.mean_score}), name)
+    return ReportedNumber(text, part.mean_score, "observed")
+
+
+def rule_notes(result: GroupMetrics) -> Iterator[Note]:
+    """Yield the threshold of the audit, and whether low scores are good."""
+    if result.low_is_good:
+        yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
+    if result.decided_by is not None:
+        yield Note(describe_rule(result.decided_by))
