@@ -9,7 +9,8 @@ the harmonic mean h of its sizes, each stake s bets against a hypothesis,
 where x >= -L, and in the other direction with a and b exchanged. As E[x | past] <= 0 under the hypothesis, W = sum(W_s)
 less the capital paid in is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024). With a total capital of 1, W
 ever reaches 1/a with probability a at most (Ville). Capital that is paid in later finds later changes (Shin, Ramdas and
-Rinaldo, "E-detectors", 2023). The order of people must not depend on the outcomes in the open block; rates may change together in any way.
+Rinaldo, "E-detectors", 2023). The order of people must not depend on the outcomes in the open block; rates may change
+together in any way.
 """
 
 from __future__ import annotations
