@@ -83,8 +83,9 @@ def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield the metrics of all people, then figures, gaps and metrics by each attribute, calibration and thresholds."""
     if result.overall:
         yield overall_table(result)
+    interval = _describe_intervals(result)
     for breakdown in result.breakdowns:
-        yield from _breakdown_blocks(result, breakdown, level=level)
+        yield from _breakdown_blocks(result, breakdown, interval, level=level)
     yield from proxy_blocks(result.proxies, weighted_by(result), level=level)
     yield from _calibration_blocks(result, level=level)
     if result.thresholds is not None:
@@ -93,9 +94,9 @@ def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
         yield from threshold_blocks(result.thresholds)
 
 
-def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int) -> Iterator[Block]:
+def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, interval: str, *, level: int) -> Iterator[Block]:
     """Yield the figures, the gaps and all metrics by the given attributes, then those of each label."""
-    by, interval, target = join_names(breakdown.by), _describe_intervals(result), result.target
+    by, target = join_names(breakdown.by), result.target
     yield Heading(f"{target} by {by}" if result.label_set else f"By {by}", level, detail=True)
     yield from left_out_notes(breakdown.unknown, breakdown.by)
     yield from _breakdown_figures(result, breakdown)
