@@ -1,8 +1,8 @@
 """Certification in parts: the domain is cut into disjoint parts, which worker processes refine and prove.
 
 The first boxes are split in this process. They are assigned to parts by undecided mass, so that all parts are about
-equally hard, and each part gets an equal share of the limits. The number of parts depends on the question and the
-limits alone, so without a time limit the result is the same for any number of workers.
+equally hard, and each part gets an equal share of the limits. The number of parts depends only on the question
+and the limits, so without a time limit the result is the same for any number of workers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BOXES_DEALT = 256
 SPLITTING_SHARE = 0.1
 """Share of the maximum number of boxes that may be bounded before the boxes are assigned to parts."""
 STOPS: tuple[Stop, ...] = ("interrupt", "time", "boxes", "progress", "target", "depth", "done")
-"""Reasons to stop, by priority. The run stops for the first reason of any part."""
+"""Stopping reasons in order of precedence, for parts that stop for different reasons."""
 
 Frontier: TypeAlias = BoxFrontier | TreeFrontier
 
@@ -56,7 +56,7 @@ class Part:
         limits: Limits of the part.
         recording: Whether final boxes are recorded.
         ends: Time at which all parts must have ended, by ``time.time``. None without a time limit.
-        rounds: Number of parts that a worker computes until then, this one included.
+        rounds: Number of parts, including this one, that the worker must compute by then.
     """
 
     query: Question
@@ -88,7 +88,7 @@ class PartResult:
 
 
 class RecordedBoxes:
-    """Keep final boxes in memory, to be written where the certificate is."""
+    """Keep final boxes in memory until the main process writes the certificate."""
 
     def __init__(self) -> None:
         self.records: list[tuple[NDArray[Any], ...]] = []
@@ -112,7 +112,7 @@ def deal_boxes(boxes: Frontier, parts: int) -> list[Frontier]:
 
 
 def count_parts(limits: SearchLimits) -> int:
-    """Return the number of parts of about ``PART_SECONDS``: a power of two, so that 2 or 4 workers get equally many."""
+    """Return the number of parts of about ``PART_SECONDS``: a power of two, so that 2 or 4 workers get equal shares."""
     boxes = limits.max_boxes
     if boxes is None and limits.deadline is None:
         boxes = DEFAULT_BOXES
@@ -138,7 +138,7 @@ def refine_in_parts(
         recorder: Recorder of the final boxes with their proved shares.
 
     Returns:
-        The boxes that are not decided as a whole, the mass proved fair and unfair in each, and the reason of the end.
+        The boxes that are not decided as a whole, the mass proved fair and unfair in each, and the stopping reason.
         Ctrl-C keeps the finished parts; of the others, only the first boxes are proved.
     """
     limits, proved_mass = run.limits(DEFAULT_BOXES), run.proved_mass

@@ -1,12 +1,12 @@
 """Best-first refinement: split the boxes with the most undecided mass, round by round, until a limit is reached.
 
 Linear bounds and trees share this loop. A ``Bounder`` bounds boxes; the loop keeps the
-frontier, the threads, the limits and the account of the proved mass. Symbolic intervals go depth first
-(``bounds.interval``) and share the limits and the account.
+frontier, the threads, the limits and the record of the proved mass. Symbolic intervals are refined
+depth first (``bounds.interval``) and share the limits and the record.
 
 A falling threshold replaces a priority queue, which would return one box at a time: a round splits every box with more
-undecided mass than the threshold, and their parts in turn, until none has more. Thousands of boxes then go to one
-compiled call, and no box is split while another has more than ``factor`` times its undecided mass.
+undecided mass than the threshold, and their parts in turn, until none has more. Each compiled call then receives
+thousands of boxes, and no box is split while another has more than ``factor`` times its undecided mass.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats
 
 CALL_SECONDS = 0.1
-"""Target seconds of a call in a timed run, because limits and interrupts wait for its end."""
+"""Target duration of a call in a timed run, in seconds; limits and interrupts are only checked between calls."""
 CONCURRENT_CALLS = 8
 """Number of calls between two checks of the limits, fixed so that results do not depend on the number of threads."""
 MAX_BYTES = 400_000_000
 """Maximum memory of the boxes: 7 to 9 million boxes. With proofs and sorting a run takes up to 1 GiB. More boxes gain
-little: AC-7 leaves 25.3 % undecided with twice the number, 26.0 % with these."""
+little: For AC-7, 25.3 % is undecided with twice this number and 26.0 % with this number."""
 ROUNDING_MASS = 1e-13
 """Undecided mass of a box that is attributed to rounding."""
 
@@ -150,10 +150,10 @@ class BestFirst(ABC, Generic[F]):
 
     @abstractmethod
     def call_size(self, room: float) -> CallSize:
-        """Determine the next calls, if ``room`` more boxes may be bounded."""
+        """Determine the next calls, given that ``room`` more boxes may be bounded."""
 
     def reading(self) -> float:
-        """Read the clock of a timed run. Otherwise 0, because the run must not depend on a clock."""
+        """Read the clock of a timed run. Otherwise 0, because the run must not depend on time."""
         return self.limits.clock.now() if self.limits.timed else 0.0
 
     def expand(self, boxes: F, threshold: float, limit: float) -> tuple[F, Floats]:
@@ -198,7 +198,7 @@ class BestFirst(ABC, Generic[F]):
     def split_round(self, todo: F, untouched: F, threshold: float) -> tuple[F, Stop | None]:
         """Split the boxes of ``todo``; return all boxes that remain, ``untouched`` first."""
         pieces_kept = [untouched]
-        # Starting with the heaviest regions would favour them, so regions are mixed.
+        # Processing the heaviest regions first would favour them, so regions are interleaved.
         order = np.argsort(todo.region, kind="stable")
         region = todo.region[order]
         undecided, count = float(untouched.open.sum() + todo.open.sum()), len(untouched) + len(todo)

@@ -1,4 +1,4 @@
-"""An independent check of certificate files: exact arithmetic, and no code shared with what wrote them."""
+"""Independent checker of certificate files, in exact arithmetic and without code shared with the prover."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
 """Express the question as margins of a layered network, in exact numbers.
 
-The sign of a margin of labels or bands decides which of two beats the other. A margin of numbers is the output under
+The sign of a margin between two labels or bands decides which of them wins. A margin of numbers is the output under
 one joint protected value p minus that under another q, minus the tolerance. The protected values only shift the first
 units, each by a constant, so that the change of a unit is
 
@@ -44,7 +44,7 @@ class LayeredForm:
         caps: Exact maximum of the activation of each first unit. None: unbounded.
         layers: Later layers, exact.
         units: Indices (a, b) of the model's first units whose difference each first unit is. b is -1 for a alone.
-        margins: The same for the margins and the model's outputs.
+        margins: Terms of the margins in the model's outputs.
         shifts: Numbers subtracted from the margins.
         pairs: Labels (a, b) of each margin: b beats a if it is positive. For numbers, label 0 means a change within the
             tolerance, and margins 2k and 2k + 1 exclude each other.
@@ -160,7 +160,7 @@ def _first_changes(
     base: list[Fraction] = []
     caps: list[Fraction | None] = []
     steps: list[tuple[int, list[int]]] = []
-    # With low < high neighbours among the bases, relu(z + high) - relu(z + low) = min(max(z + high, 0), high - low). So
+    # For neighbouring bases low < high, relu(z + high) - relu(z + low) = min(max(z + high, 0), high - low). So
     # the change of a unit from one joint value to another is the sum of these clamps for the steps between them, with
     # the sign of the direction.
     for j in range(len(bases[0])):
@@ -184,7 +184,7 @@ def _first_changes(
 def _later_changes(
     layers: Sequence[AffineLayer], owners: list[int], changes: list[NDArray[np.float64]]
 ) -> tuple[list[AffineLayer], list[NDArray[np.float64]]]:
-    """Build the layers up to the last hidden one, and express the changes by the activations after them.
+    """Build all hidden layers and express the changes in terms of the last activations.
 
     Each row of a change has one entry, 1 or -1, at most: products with the model's weights are exact.
     """

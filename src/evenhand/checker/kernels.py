@@ -15,7 +15,7 @@ OPEN, FAIR, UNFAIR = 0, 1, 2
 
 @jit
 def decide_sets(sets, labels, least):
-    """Decide a box by the sets of labels, as bits, that are possible under each assignment."""
+    """Decide a box from the sets of possible labels (as bits) under each assignment."""
     # FAIR: fewer than ``least`` different labels for every choice from the sets. UNFAIR: at least ``least`` labels.
     union = certain = unsure = 0
     common = (1 << labels) - 1
@@ -33,7 +33,7 @@ def decide_sets(sets, labels, least):
         return UNFAIR
     if common:
         return OPEN
-    # Pairwise disjoint sets give different labels. They are collected from the smallest on.
+    # Pairwise disjoint sets give different labels. They are collected in order of size, smallest first.
     used = disjoint = 0
     for size in range(1, labels + 1):
         for candidates in sets:

@@ -20,7 +20,7 @@ def is_partition(low: NDArray[np.integer], high: NDArray[np.integer], counts: Se
     Let S(x) be the number of boxes that hold cell x. With a weight r_i for every cell of attribute i, drawn uniformly
     modulo the prime p, the products of the weights of the boxes' ranges add up to ``sum_x S(x) prod_i r_i(x_i)``. The
     boxes are accepted if this equals the value for S = 1, modulo p. Unless S is 1 everywhere, the difference is a
-    polynomial in the weights that is not zero (S < p) and has the number of attributes d as its degree, so it vanishes
+    nonzero polynomial in the weights (S < p) and has the number of attributes d as its degree, so it vanishes
     with a probability of at most d / p (Schwartz 1980, Zippel 1979). For 1,024 attributes and ``ROUNDS`` draws that is
     2**-105. The weights are drawn after the file is read, so boxes cannot be chosen to fit them.
 
@@ -32,7 +32,8 @@ def is_partition(low: NDArray[np.integer], high: NDArray[np.integer], counts: Se
     products, domain = np.ones((ROUNDS, len(low)), dtype=np.int64), np.ones(ROUNDS, dtype=np.int64)
     for i, count in enumerate(counts):
         begins, ends = low[:, i].astype(np.int64), high[:, i].astype(np.int64) + 1
-        # The sum of the weights between two neighbouring borders is uniform as well, so one weight is drawn for it.
+        # The sum of the weights between two neighbouring boundaries is also uniform, so a single weight is drawn for
+        # it.
         borders = np.unique(np.concatenate([begins, ends, [0, count]]))
         weights = rng.integers(0, PRIME, (ROUNDS, len(borders) - 1))
         cumulative = np.concatenate([np.zeros((ROUNDS, 1), dtype=np.int64), np.cumsum(weights, axis=1)], axis=1)

@@ -1,7 +1,7 @@
-"""Prove the claimed shares of boxes: bound each box, and split the parts with the most open mass, again and again.
+"""Prove the claimed shares of boxes: bound each box, and repeatedly split the parts with the most open mass.
 
-Parts of a box are disjoint and fill it, and the proved shares of each are lower bounds. All numbers are nonnegative, so
-only relative errors add up: a few roundings for each split and each addition, which ``MASS_LOSS`` covers.
+Parts of a box are disjoint and cover it, and the proved shares of each are lower bounds. All numbers are nonnegative,
+so only relative errors add up: a few roundings for each split and each addition, which ``MASS_LOSS`` covers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 MAX_PARTS = 4096
 """Approximate maximum number of parts of a box. A box that needs more is not confirmed."""
 MASS_LOSS = 2.0**-36
-"""Bound on the relative error of a sum of masses of parts, with room to spare."""
+"""Bound on the relative error of a sum of masses of parts, with a safety margin."""
 UPWARD = 1 + 2.0**-50
 """Factor that keeps a claimed share from becoming smaller when it is converted to a float."""
 ROUNDING = 1e-9
@@ -83,9 +83,9 @@ class Prover(ABC):
 
         Args:
             low, high: First and last cells, shape (parts, attributes).
-            level: Way to count the people of each part that bounds leave open; -1 for none.
+            level: Counting method for each part that bounds leave undecided; -1 for none.
             work: Work arrays.
-            quickly: Whether less work for each part is preferred to tight bounds.
+            quickly: Whether to prefer less work per part over tight bounds.
         """
 
     def prove(self, boxes: ClaimedBoxes, max_parts: int = MAX_PARTS, *, quickly: bool = False) -> BoxProofs:
@@ -110,7 +110,7 @@ class Prover(ABC):
                 proved[kind] = np.where(partly, total * (1 - MASS_LOSS), claimed)
 
         def is_open() -> Booleans:
-            """Check which claims the proofs neither confirm nor contradict."""
+            """Find the claims that the proofs neither confirm nor contradict."""
             below, beyond = np.any(proved < claims, axis=0), np.any(proved > 1 - claims[::-1] + ROUNDING, axis=0)
             return np.asarray(below & ~beyond)
 
@@ -142,7 +142,7 @@ class Prover(ABC):
         return BoxProofs(confirmed, ~confirmed & ~is_open(), *proved)
 
     def _upper_shares(self, low: Integers, high: Integers, axis: Integers, cut: Integers) -> Floats:
-        """Compute the share of each part's mass from a cut on, shape (parts,)."""
+        """Compute the share of each part's mass at and above a cut, shape (parts,)."""
         shares = np.empty(len(axis))
         for i in np.unique(axis):
             rows = np.flatnonzero(axis == i)

@@ -99,17 +99,17 @@ class Gap(ResultPart):
         name: Name of the gap, as in ``stats.metric_specs``.
         metric: Metric of the groups that is compared.
         value: The gap. Differences are >= 0. Ratios are in [0, 1], except for ratios to a reference. The interval
-            covers the true gap between the groups that truly differ most; for more than two groups, it is simultaneous
-            over all pairs.
+            covers the true gap between the groups with the largest true difference; for more than two groups, it is
+            simultaneous over all pairs.
         best, worst: Groups with the highest and the lowest value. Empty if nothing is compared.
-        reference: Group that all others are compared with. Empty if the highest and the lowest are compared.
+        reference: Reference group of the comparison. Empty if the highest and the lowest are compared.
         by_group: With a reference, the value of each other group minus that of the reference (ratios: divided by it;
             equalized odds: without sign), with simultaneous intervals. ``value`` is the largest absolute difference or
             the smallest ratio.
         not_assessable: Omitted groups, with the denominator that is too small.
-        caution: Caution about selective true labels in the compared groups (see ``LabelCoverage``); empty if there is
-            none.
-        label: Label that is compared; for the metric ``at_least``, the lowest grade included. Empty for gaps over all
+        caution: Caution about selective true labels in the compared groups (see ``LabelCoverage``), or an empty
+            string.
+        label: Compared label; for the metric ``at_least``, the lowest included grade. Empty for gaps over all
             labels.
         largest_at: For the largest gap over all labels, the label with this gap.
     """
@@ -135,14 +135,14 @@ class Gap(ResultPart):
 
 
 class Breakdown(ResultPart):
-    """Groups by one protected attribute, or by several at once (their intersection).
+    """Groups by one protected attribute, or by several (their intersections).
 
     Attributes:
         by: Attributes.
-        groups: Groups of the people whose values are known.
+        groups: Groups of people with known values.
         gaps: Gaps between the groups. For several labels, the largest gap in a rate over all labels comes before the
             gaps of each label; the intervals of gaps with the same name are simultaneous.
-        unknown: Number of people in no group because one of their values is unknown.
+        unknown: Number of people without a group because one of their values is unknown.
     """
 
     by: tuple[str, ...]
@@ -157,7 +157,7 @@ class Breakdown(ResultPart):
 
     @property
     def listed(self) -> tuple[Group, ...]:
-        """Groups in the order of tables: many groups by selection rate, the lowest first and small groups last."""
+        """Groups in table order: if there are many, by ascending selection rate with small groups last."""
         if len(self.groups) <= WIDE_ROWS:
             return self.groups
 
@@ -168,7 +168,7 @@ class Breakdown(ResultPart):
         return tuple(sorted(self.groups, key=rank))
 
     def without_small_groups(self, reason: str) -> Self:
-        """Remove the decisions about small groups, and the counts that reveal them.
+        """Remove the decisions about small groups and the counts that reveal them.
 
         Args:
             reason: Reason why the numbers are unknown.
@@ -194,5 +194,5 @@ def list_counts(groups: Mapping[str, int]) -> str:
 
 
 def describe_left_out(groups: Mapping[str, int], too_few: str) -> str:
-    """Describe the groups that are too small for a number, or return an empty string if there are none."""
+    """Describe the groups that are too small, or return an empty string if there are none."""
     return f"{too_few} to count in {list_counts(groups)}" if groups else ""

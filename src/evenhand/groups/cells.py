@@ -1,7 +1,7 @@
 """Decisions counted by cell, and the rates and means of groups of cells.
 
 A cell is a combination of protected values, calibration bin, decision and true label. Every metric of every group and
-intersection is a sum over cells, so the people are only read once. A single person is a cell with count 1.
+intersection is a sum over cells, so the data are read only once. A single person is a cell with count 1.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CellSample(Sample):
             scored = squares_scored = add(scores)
             if weights is not None:
                 scored, squares_scored = add(weights * scores), add(weights**2 * scores)
-            # A second pass over the distances: sums of squares would cancel for similar scores.
+            # Use a second pass over the distances, because sums of squares would cancel for similar scores.
             centre = squares_scored / np.where(squares > 0, squares, 1)
             distances = (scores - centre[kind]) ** 2
             spread = add(distances if weights is None else weights**2 * distances)
@@ -163,7 +163,7 @@ class GroupedCells:
         return Rate(metric, people, n, k, weighting=EFFECTIVE)
 
     def mean(self, metric: str, shift: Integers | int, lower: float, upper: float) -> Mean:
-        """Compute the mean of the scores minus a number of each cell.
+        """Compute the mean of the scores minus a number per cell.
 
         The variance of a group combines the spread within its cells and the spread of the cell means (Chan, Golub &
         LeVeque 1979). The variance divided by the effective size n is the linearised variance of the weighted mean m,

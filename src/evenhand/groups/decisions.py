@@ -37,11 +37,11 @@ class DecisionSample(CellSample):
 
     @classmethod
     def of(cls, people: DecidedPeople, why_no_scores: str = NO_SCORES) -> Self:
-        """Count people by cell. Scores that are not probabilities are left out: they cannot be calibrated.
+        """Count people by cell. Scores that are not probabilities are omitted because they cannot be calibrated.
 
         Args:
             people: Decisions.
-            why_no_scores: Reason if there are no scores.
+            why_no_scores: Reason why there are no scores.
         """
         scores = people.scores
         if scores is not None and not (scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING):

@@ -1,4 +1,4 @@
-"""The group engine: any sample of decisions, labels or numbers, broken down by protected attributes.
+"""Group engine, which breaks down any sample of decisions, labels or numbers by protected attributes.
 
 A sample counts its people by group. The counts provide estimators, and the engine turns these into groups, gaps and
 calibration bins.
@@ -97,7 +97,7 @@ class Sample(ABC):
         """
 
     def labelled(self) -> Any:
-        """Return a mask of the entries with a true label or number; None without any, or without scores."""
+        """Return a mask of the entries with a true label or number, or None if there are none or no scores."""
         return None
 
     def tenths(self) -> Integers:
@@ -105,7 +105,7 @@ class Sample(ABC):
         return np.zeros(len(self), dtype=np.int64)
 
     def describe(self, config: GroupConfig) -> Group:
-        """Compute the metrics of all people together."""
+        """Compute the metrics of all people."""
         return describe_groups(self.count(np.zeros(len(self), dtype=np.int64), 1), [{}], config, {})[0]
 
 
@@ -127,7 +127,7 @@ def measure_sample(
         config: Settings.
         metrics: Custom metrics by name.
         started: Start of the analysis, by ``time.perf_counter``.
-        overall: Metrics that are only defined for all people together.
+        overall: Metrics that are only defined for all people.
         fields: Further fields of the result.
     """
     custom = estimate_metrics(metrics or {}, people, config)
@@ -144,7 +144,7 @@ def measure_sample(
         label_coverage=everyone.label_coverage,
         breakdowns=break_down(sample, config, custom),
         calibration=tuple(calibrate(sample, config.confidence)),
-        # Audits of several labels are not compared person by person.
+        # Audits with several labels are not compared by person.
         people_fingerprint="" if "label_set" in fields else fingerprint_people(people),
         seed=config.seed,
         seconds=time.perf_counter() - started,
@@ -192,7 +192,7 @@ def break_down(
     config: GroupConfig,
     custom: Mapping[tuple[str, ...], Mapping[str, Estimator]] | None = None,
 ) -> tuple[Breakdown, ...]:
-    """Break a sample down by each attribute, and by all of them jointly.
+    """Break a sample down by each attribute and by all of them jointly.
 
     Args:
         sample: Decisions.

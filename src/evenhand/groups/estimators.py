@@ -46,12 +46,12 @@ class Estimator(ABC):
 
     @property
     def requirement(self) -> str:
-        """Additional condition for comparing a group, besides its size; empty if there is none."""
+        """Additional condition, apart from its size, for comparing a group; empty if there is none."""
         return ""
 
     @property
     def denominator(self) -> str:
-        """People in the denominator, in words."""
+        """Description of the people in the denominator."""
         return METRICS[self.metric if self.metric in METRICS else "own_metric"].denominator
 
     @abstractmethod
@@ -162,8 +162,8 @@ class Computed(Estimator):
     Attributes:
         compute: Function of the position of a group and a confidence level.
         interval: Name of the interval method.
-        defined: Mask of the groups that have the metric, shape (groups,). None if this depends on the level.
-        condition: Requirement of the metric, in words.
+        defined: Mask of the groups that have the metric, shape (groups,). None if this depends on the confidence level.
+        condition: Description of the metric's requirement.
     """
 
     compute: Callable[[int, float], Quantity]

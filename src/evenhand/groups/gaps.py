@@ -24,7 +24,7 @@ class GroupComparison(NamedTuple):
         labels: Names of the groups.
         confidence: Confidence level.
         min_size: Minimum (effective) denominator of a compared metric.
-        reference: Position of the group that all others are compared with. None to compare the highest and the lowest.
+        reference: Position of the reference group. None to compare the highest and the lowest.
     """
 
     labels: Sequence[str]
@@ -48,14 +48,14 @@ class GroupComparison(NamedTuple):
 
 
 def describe_simultaneity(comparisons: int) -> str:
-    """Describe the number of comparisons over which an interval is simultaneous; empty for one comparison."""
+    """Describe the number of comparisons over which an interval is simultaneous; empty for a single comparison."""
     return "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons (Bonferroni)"
 
 
 def compare_metrics(
     estimators: Mapping[str, Estimator], rates: Mapping[str, Mapping[str, Rate]], comparison: GroupComparison
 ) -> Iterator[Gap]:
-    """Yield the gaps between groups in the order of the registry, those of custom metrics last.
+    """Yield the gaps between groups in the order of the registry, followed by those of custom metrics.
 
     Args:
         estimators: Estimators by metric.
@@ -82,7 +82,7 @@ def compare_groups(
     """Compute the gap in one metric between the groups that are large enough.
 
     With a reference, the gap is the largest absolute difference of any group from it (the smallest ratio). The gap is
-    unknown if fewer than two groups, or not the reference, can be compared.
+    unknown if fewer than two groups can be compared, or the reference cannot.
 
     Args:
         name: Name of the gap.
@@ -157,7 +157,7 @@ def compare_groups(
 
 
 def _furthest(distances: Collection[Observed]) -> Observed:
-    """Select the largest of several distances with simultaneous intervals, without its sign.
+    """Select the largest absolute value of several distances with simultaneous intervals.
 
     The intervals also bound the true largest distance.
     """
@@ -212,7 +212,7 @@ def compare_labels(name: str, rates: Mapping[str, Rate], comparison: GroupCompar
     ]
     largest = largest_gap(gaps)
     place = {"label": "", "largest_at": "" if largest is None else largest.label}
-    # Groups that every label omits for the same reason are named once, the others by label.
+    # Groups that every label omits for the same reason are named once; other groups are named by label.
     always = {
         group: n
         for group, n in gaps[0].not_assessable.items()

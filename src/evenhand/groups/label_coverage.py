@@ -1,4 +1,4 @@
-"""Share of people with a true label by decision: whether error rates describe all people or mostly the selected."""
+"""Share of people with a true label by decision, to tell whether error rates mostly describe the selected."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def find_caution(coverage: LabelCoverage | None) -> str:
 
 
 def describe_selective(coverage: Mapping[str, LabelCoverage | None], left_out: Iterable[str] = ()) -> str:
-    """Name the groups with selective labels; empty if there are none."""
+    """List the groups with selective labels; empty if there are none."""
     skipped = set(left_out)
     cautions = {
         label: caution.removeprefix(PREFIX)

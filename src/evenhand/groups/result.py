@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CalibrationBin(ResultPart):
-    """Calibration of the people of a group whose scores are in the same one of ten bins.
+    """Calibration of the people in a group whose scores are in the same bin, one of ten.
 
     Attributes:
         by, group: Protected attribute and group.
@@ -51,7 +51,7 @@ class NumberOutcome(ResultPart):
 
 
 class LabelSet(ResultPart):
-    """Several labels or grades, each of which is compared with all others.
+    """Several labels or grades, each compared with all others.
 
     Attributes:
         target: Column of the labels.
@@ -82,7 +82,7 @@ class GroupedResult(Result):
     """
 
     members: ClassVar[tuple[str, str]] = ("person", "people")
-    """Noun for one and for several of the people."""
+    """Singular and plural noun for the people."""
 
     people: int
     weights: str | None = None
@@ -165,13 +165,13 @@ class GroupMetrics(GroupedResult):
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
         kept: Decisions and scores of all people, for comparison with another audit. None unless requested.
         decided_by: Threshold that was applied to the scores; None if decisions were recorded or predicted.
-        low_is_good: Whether low scores are favourable. If so, ``mean_score`` and calibration use 1 minus the score.
+        low_is_good: Whether low scores are favourable. If set, ``mean_score`` and calibration use 1 minus the score.
         thresholds: Metrics as functions of the threshold. None unless requested, or without scores.
         outcome: Numeric decisions; None for labels.
-        proxies: Rates of groups whose membership is known only as a probability, such as race inferred from name and
+        proxies: Rates of groups whose membership is only known as a probability, such as race inferred from name and
             address.
-        label_set: Labels, if each of them is compared with all others. If so, there are no metrics of a favourable
-            label.
+        label_set: Labels, if each of them is compared with all others. If set, there are no metrics of a
+            favourable label.
         grades: Metrics of each grade, if the labels are ordered and one is favourable.
     """
 

@@ -37,7 +37,7 @@ class Curve(ResultPart):
         values, low, high: Value and band at each threshold.
         n: Number of people.
         confidence, method: Confidence level of the band, and name of its method.
-        not_assessable: Groups omitted from a gap, with the number of people that is too small.
+        not_assessable: Groups omitted from a gap, with their insufficient number of people.
     """
 
     name: str
@@ -69,7 +69,8 @@ class ThresholdCurves(ResultPart):
     Attributes:
         thresholds: Thresholds in ascending order. People are selected if their score is at least the threshold, or at
             most the threshold if ``low_is_good``.
-        different: Number of distinct scores. If there are more than thresholds, these are quantiles of the scores.
+        different: Number of distinct scores. If there are more scores than thresholds, the thresholds are quantiles of
+            the scores.
         in_force: Threshold of the audit; None without one.
         low_is_good: Whether low scores are favourable.
         curves: ``selection_rate`` of all people and of each group, ``accuracy`` if true labels are known, and the gaps
@@ -108,7 +109,7 @@ def trace_curves(
         low_is_good: Whether people are selected if their score is at most the threshold.
     """
     assert people.scores is not None
-    # If low scores are good, scores are negated, so that people are always selected at or above the threshold.
+    # If low scores are favourable, scores are negated, so that people are always selected at or above the threshold.
     sign: Literal[1, -1] = -1 if low_is_good else 1
     scores = sign * people.scores
     required = [] if in_force is None else [sign * in_force.value]
@@ -117,7 +118,7 @@ def trace_curves(
     if people.truth is not None:
         place += (
             people.truth.astype(np.int64) % 3 * len(thresholds)
-        )  # The position of an unknown label, -1, is the last one.
+        )  # The position of an unknown label, -1, refers to the last entry.
     tracer = _Tracer(people, config, place, len(thresholds), sign, np.random.default_rng(config.seed))
     curves = [*tracer.trace_total(), *(curve for part in people.memberships for curve in tracer.trace_groups(part))]
     return ThresholdCurves(
@@ -162,7 +163,7 @@ class _Tracer(NamedTuple):
         place: Position of each person in a table of true labels (0, 1, unknown) and cells, shape (n,). The cell is the
             highest threshold that selects the person.
         cells: Number of thresholds.
-        sign: -1 if low scores are good, otherwise 1.
+        sign: -1 if low scores are favourable, otherwise 1.
         rng: Random generator of the bootstrap.
     """
 
@@ -179,14 +180,15 @@ class _Tracer(NamedTuple):
         yield from self._trace_rates(_rates(*sums.among()), "", ("",))
         if self.people.truth is None:
             return
-        # The decision is correct at thresholds up to the score if the true label is favourable, else above the score.
+        # The decision is correct at thresholds up to the score if the true label is favourable, otherwise above the
+        # score.
         curves = RateCurves.count(*sums.among(1), *sums.among(0))
         band = rate_bands(curves, self.config.confidence, self.rng)
         n = int(sums.people[:, :2].sum())
         yield self._curve("accuracy", (curves.rates[0], band[0][0], band[1][0]), n, BOOTSTRAP)
 
     def trace_groups(self, membership: Membership) -> Iterator[Curve]:
-        """Yield the selection rate of each group that is large enough, and the gaps."""
+        """Yield the selection rate of each group that is large enough, followed by the gaps."""
         known = len(membership.known)
         people, weights, squares = self._sum_up(membership.codes, len(membership.labels))
         sums = _Sums(people[:known], weights[:known], squares[:known])

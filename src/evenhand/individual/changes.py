@@ -1,9 +1,9 @@
 """Individual effects on a number, such as a premium.
 
 The individual effect is the largest difference between the model's numbers for one person under any two values of the
-protected attributes, everything else unchanged (counterfactual fairness for a regression: Kusner et al., NIPS 2017;
-here without a causal model). If the schema has rules, people are compared with plausible counterparts. With a tolerance
-t, the flip rate is the share of people whose number changes by more than t.
+protected attributes, with all other values unchanged (counterfactual fairness for a regression: Kusner et al., NIPS
+2017; here without a causal model). If the schema has rules, people are compared with plausible counterparts. With a
+tolerance t, the flip rate is the share of people whose number changes by more than t.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ChangeResult(Result):
     Attributes:
         tolerance: Largest change that does not count as a flip.
         unit: Unit of the number, if the schema names it.
-        changes: Effects of each protected attribute and of all together, over the data and the population.
+        changes: Effects of each protected attribute and of all jointly, over the data and the population.
         examples: People in the data with the largest changes. Their numbers are the scores of the two sides.
     """
 
@@ -163,18 +163,18 @@ class AssignedNumbers:
 
     If the model's answers vary, both ends of each change are queried again, and changes that do not repeat are set to
     0. A change repeats if it has the same direction, and exceeds the tolerance if it did before. It is replaced by the
-    mean of the new answers, which does not favour large changes as a maximum does.
+    mean of the new answers, which unlike a maximum is not biased towards large changes.
 
     Attributes:
         schema: Schema of the people.
         protected: Attributes that vary.
         config: Settings.
         compared: Whether each person obeys the rules and has a counterpart, shape (n,).
-        means: Mean number of each assignment over the people compared, in first answers. NaN for assignments that are
+        means: Mean first answer for each assignment over the people compared. NaN for assignments that are
             not possible for everyone.
         sides: Variants with the lowest and the highest number of each person, shape (n, 2, attributes).
         ends: Their numbers, shape (n, 2).
-        change: Difference of these numbers for each person compared, else 0, shape (n,).
+        change: Difference of these numbers for each person compared, otherwise 0, shape (n,).
         repeats: Number of changes that repeat. None for a deterministic model.
     """
 
@@ -186,7 +186,7 @@ class AssignedNumbers:
         individuals: Floats,
         config: ChangeConfig,
     ) -> None:
-        """Query a model about people (n, attributes)."""
+        """Query a model for people (n, attributes)."""
         self.schema, self.protected, self.config = schema, protected, config
         variants = Variants.of(schema, protected, individuals)
         counterparts, plausible = variants.counterparts, variants.plausible

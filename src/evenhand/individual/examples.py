@@ -38,7 +38,7 @@ def find_clearest(
 
     Args:
         model: The model. If its answers vary, a wrapper without a cache.
-        front: White box that answers for the model. None if the model itself is queried.
+        front: White box that is queried instead of the model. None if the model itself is queried.
         people: The people in the data.
         protected: Attributes that vary.
         violators: Individuals whose label differs between two assignments, shape (n, attributes).

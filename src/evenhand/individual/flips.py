@@ -1,8 +1,8 @@
 """Counterfactual flips: people whose decision changes with a protected attribute.
 
 As published, an individual discriminatory instance is a person whose label differs under another assignment of the
-protected attributes, everything else unchanged (Galhotra, Brun & Meliou, "Fairness testing", ESEC/FSE 2017; Aggarwal et
-al., ESEC/FSE 2019). The counterfactual flip rate is the share of such people.
+protected attributes, with all other values unchanged (Galhotra, Brun & Meliou, "Fairness testing", ESEC/FSE 2017;
+Aggarwal et al., ESEC/FSE 2019). The counterfactual flip rate is the share of such people.
 
 If the schema has rules, people are compared with plausible counterparts: linked attributes change too (a husband
 becomes a wife), and combinations that break a rule are not compared. Both rates are measured.
@@ -46,7 +46,7 @@ class FlipRate(ResultPart):
         breaking: People left out because they break a rule of the schema.
         implausible: Number of published flips that depend on a person who breaks a rule.
         unknown: People left out because a protected value is unknown.
-        queries: Number of queried individuals, without those of ``repeats``.
+        queries: Number of queried individuals, excluding those of ``repeats``.
         repeats: Number of flips that repeat. Only these count. None for a deterministic model.
         noise: Comparison of single answers with the noise of a noisy model (see ``models.check_noise``), else None.
         counterfactual: Rate between plausible counterparts. None if the schema has no rules, or if only the published
@@ -86,7 +86,7 @@ class FlipRate(ResultPart):
 
 
 def attribute_sets(protected: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return each protected attribute alone, then all of them together."""
+    """Return each protected attribute on its own, then all of them jointly."""
     singles: list[tuple[str, ...]] = [(name,) for name in protected]
     return [*singles, tuple(protected)] if len(singles) > 1 else singles
 
@@ -96,7 +96,7 @@ def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
 
     Args:
         labels: Labels by assignment, shape (n, assignments).
-        compared: Assignments that are compared, same shape. Default: all.
+        compared: Mask of the assignments that are compared, same shape. Default: all.
     """
     if compared is None:
         return np.asarray((labels != labels[:, :1]).any(axis=1))
@@ -134,7 +134,7 @@ def find_widest_pairs(labels: Integers, scores: Floats, compared: Booleans) -> W
     Args:
         labels: Labels by assignment, shape (n, assignments).
         scores: Favourable scores, same shape.
-        compared: Assignments that are compared, same shape.
+        compared: Mask of the assignments that are compared, same shape.
     """
     rows = np.arange(len(labels))
     better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
@@ -157,7 +157,8 @@ class Variants:
 
     Attributes:
         published: Variants in which only the protected attributes differ, shape (n, assignments, attributes).
-        counterparts: Variants in which linked attributes change too, same shape. Without rules, equal to ``published``.
+        counterparts: Variants in which linked attributes also change, same shape. Without rules, equal to
+            ``published``.
         plausible: Counterparts that obey all rules of the schema, shape (n, assignments).
     """
 
@@ -247,13 +248,13 @@ class FlipAnswers:
     """
 
     def __init__(self, schema: Schema, protected: Sequence[str], individuals: Floats, *, varies: bool) -> None:
-        """Create the flips of people without answers.
+        """Create empty flips for people who have no answers yet.
 
         Args:
             schema: Schema of the people.
             protected: Attributes that vary.
             individuals: The people, shape (n, attributes).
-            varies: Whether flips are confirmed, since the model's answers may vary.
+            varies: Whether flips must be confirmed because the model's answers may vary.
         """
         self._schema, self._protected, self._individuals, self._varies = schema, protected, individuals, varies
         self.kinds = 1 + schema.constrains_people
@@ -323,7 +324,7 @@ class ConfirmedFlips(NamedTuple):
 
     Attributes:
         confirmed: Whether each flip is confirmed, shape (n,).
-        scores: Mean favourable scores of the new answers about both sides of each flip, shape (n, 2).
+        scores: Mean favourable scores of the new answers for both sides of each flip, shape (n, 2).
         check: Counts.
     """
 
@@ -388,8 +389,8 @@ def repeat_pairs(
 
     Args:
         sides: The two individuals of each pair, shape (n, 2, attributes).
-        ask: Function from individuals (m, attributes) to new answers about them, shape (m, k).
-        repeats: Function from positions of pairs (m,) and new answers about them (m, 2, k) to whether the difference
+        ask: Function from individuals (m, attributes) to new answers for them, shape (m, k).
+        repeats: Function from positions of pairs (m,) and new answers for them (m, 2, k) to whether the difference
             repeats, shape (m,).
         cost: Number of queries per pair.
         confidence: 1 minus the false discovery rate.

@@ -1,6 +1,6 @@
-"""Flips in excess of a model's own noise.
+"""Flips in excess of the model's noise.
 
-A person queried under m protected values gets m answers, which may differ by chance alone. Some people are therefore
+A person queried under m protected values gets m answers, which may differ by chance. Some people are therefore
 also queried m times under one of their values. Let p(a, k) be the probability of label k under value a. Answers to all
 values agree with probability ``sum_k prod_a p(a, k)``. Answers to one value, drawn at random, agree with probability
 ``sum_k mean_a p(a, k)^m``, which is never smaller (the geometric mean is at most the arithmetic mean) and is equal only
@@ -44,7 +44,7 @@ class FlipNoise(ResultPart):
         single: Share of people whose single answers differ between protected values, repeatable or not.
         own: Share of people whose answers differ if the same row is queried as many times as there are values.
         excess: ``single`` minus ``own``.
-        people: Number of people whose row was queried repeatedly.
+        people: Number of people whose rows were queried repeatedly.
         queries: Number of repeated queries.
     """
 
@@ -56,7 +56,7 @@ class FlipNoise(ResultPart):
 
 
 class NoiseRecorder:
-    """Records the answers about people under each assignment, and repeats the queries about some people.
+    """Records the answers for people under each assignment, and repeats the queries for some people.
 
     Args:
         scorer: The model, without a cache of answers.
@@ -70,7 +70,7 @@ class NoiseRecorder:
         self._own = [np.zeros(0, dtype=np.bool_)]
 
     def add(self, variants: Floats, labels: Integers, plausible: Booleans, flips: Booleans) -> None:
-        """Record the answers about people, who are in random order and have a plausible counterpart each.
+        """Record the answers for people, who are in random order and each have a plausible counterpart.
 
         Args:
             variants: Variants of each person, shape (n, m, attributes).

@@ -26,7 +26,7 @@ class Assignment(ResultPart):
 
     Attributes:
         values: Value of each protected attribute, as in the data.
-        moved: Value of each linked attribute that changes too. All other attributes are unchanged.
+        moved: Value of each linked attribute that also changes. All other attributes are unchanged.
         label: Label that the model predicts.
         score: Its favourable score.
     """
@@ -43,7 +43,7 @@ class Assignment(ResultPart):
 
 
 class Profile(ResultPart):
-    """Unprotected attributes of a person, with two assignments that get different labels, or different numbers.
+    """Unprotected attributes of a person, with two assignments that receive different labels or numbers.
 
     Attributes:
         unprotected: Value of each attribute that stays the same, as in the data.
@@ -88,7 +88,7 @@ def describe_pair(
 
     Args:
         schema: Schema of the people.
-        protected: Attributes that vary. Other attributes that differ are linked to them.
+        protected: Attributes that vary. Other attributes that differ are linked to the protected ones.
         sides: The worse and the better treated person, shape (2, attributes).
         labels: Label of each.
         scores: Favourable score of each, shape (2,).
@@ -119,10 +119,10 @@ class IndividualResult(Result):
     """Counterfactual flip rates by protected attribute and jointly, with the clearest examples.
 
     Attributes:
-        rates: Rates of each protected attribute and of all together, over the data and the population.
+        rates: Rates of each protected attribute and of all jointly, over the data and the population.
         examples: Profiles with the widest gap between scores, by entry of ``rates[*].protected``, data first.
         interrupted: Whether an interrupt stopped the analysis, so that the result is incomplete.
-        counted_with: Source of the labels: the model, or its white box, which leaves close decisions and missing
+        counted_with: Source of the labels: the model, or its white box, which defers close decisions and missing
             values to the model. Scores of examples always come from the model.
         compared: Number of decisions on which the model and the white box were compared. All agree.
         noise: Result of the noise check (see ``models.check_noise``). None if it was not run.

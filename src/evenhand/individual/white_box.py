@@ -1,4 +1,4 @@
-"""White boxes that answer for their model, except for decisions that rounding could change."""
+"""White boxes that replace queries to their model, except for decisions that rounding could change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 
 CLOSE = 1e-3
-"""Difference between the two highest scores below which the model itself is queried, if only labels were compared.
+"""Difference between the two highest scores below which the model is queried, if only labels were compared.
 
-Rounding errors of a model that sums in another order, or in single precision, are far smaller.
+Rounding errors of a model that sums in a different order or in single precision are far smaller.
 """
 
 SAME = 1e-6
@@ -27,7 +27,7 @@ SAFETY = 1000
 
 
 class WhiteBoxScorer(ReplyingScorer, WrappedScorer):
-    """White box that answers for its model, except for close decisions and missing values.
+    """White box that replaces queries to its model, except for close decisions and missing values.
 
     Attributes:
         scorer: The model.
@@ -48,7 +48,7 @@ class WhiteBoxScorer(ReplyingScorer, WrappedScorer):
         return Reply(scores, labels, False)
 
     def read(self, individuals: Floats) -> tuple[Integers, Booleans, Floats]:
-        """Return the white box's labels (n,), whether they are clear (n,), and its scores (n, classes).
+        """Return the white box's labels (n,), a mask of the clear ones (n,), and its scores (n, classes).
 
         A label is clear if no value is missing and no other score is close to the highest.
         """

@@ -1,4 +1,4 @@
-"""Mitigation of findings: retraining, fair training, and search for or refutation of alternatives."""
+"""Mitigation of findings: retraining, fair training, and the search for or refutation of alternatives."""
 
 import lazy_loader
 

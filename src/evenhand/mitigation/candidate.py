@@ -53,14 +53,14 @@ class MitigationTask:
 
     Attributes:
         given: Original model.
-        learner: Learner of the same kind of model, or None.
+        learner: Learner for the same kind of model, or None.
         split: People. Methods do not use ``split.test``.
         findings: Findings to train on.
         harms: Metrics to reduce.
         config: Settings.
         progress: Progress callback.
         deadline: Time by ``time.perf_counter()`` at which to return the best candidate. None for no limit.
-        plain: Model trained on the training set alone, or None.
+        plain: Model trained only on the training set, or None.
     """
 
     given: Scorer
@@ -132,7 +132,7 @@ class Incumbent:
     people: int
 
     def remaining_share(self, harms: Sequence[float]) -> float:
-        """Average the ratios of metrics to those of the original model, of which each counts as one person at least."""
+        """Average the ratios of metrics to those of the original model, each at least that of one person."""
         assert self.harms is not None, "trials are compared with the metrics of the original model"
         ratios = [value / max(base, 1 / self.people) for value, base in zip(harms, self.harms, strict=True)]
         return float(np.mean(ratios)) if ratios else 0.0
@@ -195,7 +195,7 @@ class TrialLog(Generic[Model]):
         return tuple(trial.model_copy(update={"chosen": i == chosen}) for i, trial in enumerate(self.trials))
 
     def notes(self, best: int, plain: str) -> list[str]:
-        """Build the notes: losses are not measured from the original model, or no trial helped.
+        """Build the notes on losses that are not measured from the original model, or if no trial helped.
 
         Args:
             best: Trial that becomes the candidate.

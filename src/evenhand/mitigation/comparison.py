@@ -49,7 +49,7 @@ NOISY = (
 """Effect of a noisy original model on a comparison."""
 
 WATCHED = 3
-"""Number of further subgroups that are compared: those whose gap grew most in the validation set."""
+"""Number of additional subgroups to compare: those whose gap grew most in the validation set."""
 
 SIMILAR = 0.8
 """Subgroups whose overlap (intersection over union) reaches this share are treated as one."""
@@ -68,8 +68,8 @@ def compare_candidates(
 
     The numbers are accuracy and AUC, the metrics, gaps between groups, counterfactual flip rates, subgroups whose gap
     grew, and proved shares if both models are white boxes. The intervals of all changes of a candidate hold jointly at
-    ``config.confidence`` (Bonferroni): of candidates that change nothing, at most a share of 1 - confidence is called
-    better or worse in any number.
+    ``config.confidence`` (Bonferroni): among candidates that change nothing, at most a share of 1 - confidence is
+    reported as better or worse in any number.
 
     Args:
         given: Original model.
@@ -77,10 +77,10 @@ def compare_candidates(
         split: People. All choices are made on the validation set.
         harms: Metrics to reduce.
         config: Settings.
-        progress: Function called with a description and the share of the work done, 0 to 1.
+        progress: Function called with a description and the completed fraction, 0 to 1.
 
     Returns:
-        One result per candidate. After an interrupt, the numbers that are complete.
+        One result per candidate. After an interrupt, only the completed numbers.
     """
     say = progress or ignore_progress
     baseline = Baseline(given, split, tuple(harms), config)
@@ -115,7 +115,7 @@ class Baseline:
         self.proofs = list(self._compare_proofs())
 
     def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> PersonFlips:
-        """Count flips in the test set, those of the original model once."""
+        """Count flips in the test set; those of the original model are only counted once."""
         if scorer is not self.given:
             return count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
         if protected not in self._flips:
@@ -138,7 +138,7 @@ class Baseline:
             yield ProofComparison(self.given, self.flip_sets, published, test, effort, seed, ", as published")
 
     def _check_noise(self) -> None:
-        """Query the original model twice about a part of the test set, if it may be noisy."""
+        """Query the original model twice for a part of the test set, if it may be noisy."""
         rng, people = np.random.default_rng([self.config.seed, 19]), self.split.test
         shuffled, ledger = people.individuals[rng.permutation(len(people))], find_ledger(self.given)
         affordable = len(people) if ledger is None else int(max(0, min(len(people), (ledger.left - len(people)) / 2)))
@@ -148,7 +148,7 @@ class Baseline:
 
 
 def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progress) -> CandidateResult:
-    """Compare one candidate. An interrupt or an exhausted query budget keeps the complete numbers."""
+    """Compare one candidate. After an interrupt or if the query budget is exhausted, the completed numbers are kept."""
     numbers: list[PendingComparison] = []
     notes = [*candidate.notes, *baseline.notes]
     interrupted = candidate.interrupted

@@ -93,7 +93,7 @@ class ComparisonSides:
 
 
 class PendingComparison(NamedTuple):
-    """Number whose change is not computed yet.
+    """Number whose change has not been computed yet.
 
     Attributes:
         line: Number without its change.

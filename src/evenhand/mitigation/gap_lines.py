@@ -44,9 +44,9 @@ RATIOS = "Zou and Donner's interval of Katz's limits, of the pairs of groups for
 def compare_groups(
     sides: ComparisonSides, sets: Sequence[tuple[str, ...]]
 ) -> tuple[list[PendingComparison], list[str]]:
-    """Compare the gaps between groups by each set of protected attributes, and note the gaps that are unknown.
+    """Compare the gaps between groups for each set of protected attributes, and note unknown gaps.
 
-    Groups with fewer than ``SMALL`` people in the test set are left out.
+    Groups with fewer than ``SMALL`` people in the test set are excluded.
     """
     names = tuple(dict.fromkeys(name for protected in sets for name in protected))
     if not names:
@@ -149,10 +149,10 @@ def expected_pairs(cells: PairedCells, pairs: Integers, *, ratio: bool = False) 
 
 def _gap_change(name: str, test: Integers, validation: Integers, sides: ComparisonSides, value: float) -> ChangeAt:
     size = int(max(test.max(), validation.max())) + 1
-    # Small groups are left out on both sides, since their rates would dominate the largest gap by chance.
+    # Small groups are excluded from both sides, since their rates would dominate the largest gap by chance.
     large = np.flatnonzero(np.bincount(test, minlength=size) >= SMALL)
     # People without the favourable true label are in no cell (-1) of true positive rates. For the larger of two gaps,
-    # they are in a second block of cells, with pairs within a block.
+    # they form a second block of cells, with pairs within each block.
     blocks = 2 if name == "equalized_odds_difference" else 1
     if name in ("equal_opportunity_difference", "equalized_odds_difference"):
         test, validation = (

@@ -36,7 +36,7 @@ class FlipMetric:
         return count_flips(scorer, people.schema, people.individuals, self.protected).flips
 
     def size(self, scorer: Scorer, people: People) -> float:
-        """Compute the share of flips among people with a plausible counterpart, or 0 without any."""
+        """Compute the share of flips among people with a plausible counterpart, or 0 if there are none."""
         counts = count_flips(scorer, people.schema, people.individuals, self.protected)
         return float(counts.flips[counts.compared].mean()) if counts.compared.any() else 0.0
 
@@ -61,7 +61,7 @@ class SubgroupGapMetric:
         return find_members(people, self.rules)
 
     def signed_gap(self, scorer: Scorer, people: People) -> float:
-        """Compute the selection rate inside minus that outside, or 0 if either is empty."""
+        """Compute the selection rate inside the subgroup minus the rate outside it, or 0 if either is empty."""
         inside = self.inside(people)
         selected = predict_labels(scorer, people.individuals) == scorer.favourable
         return float(selected[inside].mean() - selected[~inside].mean()) if inside.any() and not inside.all() else 0
@@ -87,7 +87,7 @@ class GroupGapMetric:
         return f"the widest gap between groups by {' x '.join(self.protected)}"
 
     def size(self, scorer: Scorer, people: People) -> float:
-        """Compute the largest difference in selection rates, or 0 with fewer than two groups.
+        """Compute the largest difference in selection rates, or 0 if there are fewer than two groups.
 
         Groups smaller than ``groups.SMALL`` are ignored.
         """

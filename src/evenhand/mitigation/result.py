@@ -26,7 +26,7 @@ ChangeVerdict: TypeAlias = Literal[
 """``better`` and ``worse``: the adjusted interval of the change excludes 0 (for proofs: the proved share of one model
 excludes all possible values of the other). ``within noise``: it does not. ``more``, ``less`` and ``as much is
 proved``: the proved shares, while the true shares may be equal or reversed. ``open``: the undecided share could reverse
-the change. ``not comparable``: a number is unknown, or is not about the same people."""
+the change. ``not comparable``: a number is unknown or does not concern the same people."""
 
 Direction: TypeAlias = Literal["up", "down"]
 """Direction in which a number improves."""
@@ -51,7 +51,7 @@ class Change(ResultPart):
     Attributes:
         value: Difference.
         low, high: Interval at the confidence level.
-        confidence: Confidence level of this interval alone, adjusted so that all intervals hold jointly (Bonferroni).
+        confidence: Confidence level of this interval, adjusted so that all intervals hold jointly (Bonferroni).
         p: Unadjusted p-value of a test of no change, if there is one.
         n: Number of people.
         method: Name of the interval.
@@ -73,7 +73,7 @@ class Change(ResultPart):
 
     @property
     def points(self) -> str:
-        """Text in percentage points, such as ``-1.2 (-3.0 to +0.6)``."""
+        """Value in percentage points, such as ``-1.2 (-3.0 to +0.6)``."""
         text = f"{100 * self.value:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f})"
         return text.replace("-", "\N{MINUS SIGN}")
 
@@ -125,7 +125,7 @@ class CandidateResult(ResultPart):
         method: Name of the method.
         words: Description of the model.
         control: Whether it is only a control.
-        lines: Numbers: performance, then the metrics, then all others.
+        lines: Numbers: performance first, then the metrics, then all others.
         trials: Trials on the validation set.
         rejected: Reason why the original model is kept. Empty if the new model is better, or is the control.
         interrupted: Whether an interrupt or the time limit ended the method or the comparison.
@@ -143,7 +143,7 @@ class CandidateResult(ResultPart):
 
     @property
     def regressions(self) -> list[ComparisonLine]:
-        """Numbers that are worse, other than performance and the metrics."""
+        """Numbers that got worse, other than performance and the metrics."""
         return [line for line in self.lines if line.verdict == "worse" and line.part not in ("performance", "asked")]
 
     def line(self, name: str, of: str = "") -> ComparisonLine | None:

@@ -1,4 +1,4 @@
-"""Metrics of a monitor for Prometheus. They name no groups, because events may contain any value."""
+"""Metrics of a monitor for Prometheus. They contain no group names, because events may contain any value."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ PIECE = 1 << 20
 WAIT = 0.2
 LONGEST_LINE = 16 << 20
 LONGEST_ROW = 1 << 20
-"""Maximum number of characters in a row with line breaks."""
+"""Maximum number of characters in a row that contains line breaks."""
 HEAD = 1024
 """Number of bytes at the beginning of a file that identify it."""
 
 
 class LineFile:
-    """Complete lines of a file that may grow, be replaced or emptied.
+    """Complete lines of a file that may grow, be replaced or be emptied.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""Monitored measure: bets on its comparisons, their intervals, and their history."""
+"""Monitored measure: bets on its comparisons, with their intervals and history."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from evenhand.stats.level import bisect_edges
 from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 
 SMALLEST = 4
-"""Minimum number of events of each side in a block. Small blocks find large gaps soon; large ones waste less if one
-group is rare.
+"""Minimum number of events of each side in a block. Small blocks detect large gaps early; large blocks waste less
+if one group is rare.
 """
 START = 0.8
-"""Share of the capital at the start. The rest is for later changes."""
+"""Share of the capital that is available from the start. The rest is reserved for later changes."""
 MAX_POINTS = 128
 """Maximum number of points of a history. At the maximum, every other point is dropped."""
 _HALVINGS = 50
@@ -38,7 +38,7 @@ COLUMNS: dict[Measure, list[int]] = {
     "base_rate": [1],
     "calibration": [1, 2],
 }
-"""Outcomes of each measure, among the decision, the label and the score."""
+"""Outcomes of each measure: the decision, the label or the score."""
 
 
 def encode_numbers(numbers: Any, dtype: str) -> str:
@@ -84,7 +84,7 @@ class Gaps(NamedTuple):
 
 @dataclass
 class MeasureState:
-    """State of a measure that events change.
+    """Mutable state of a measure.
 
     Attributes:
         comparisons: Comparisons of the measure.
@@ -118,7 +118,7 @@ class WatchedMeasure(MeasureState):
         super().__init__(tuple(comparisons), *open_blocks(len(comparisons), self.plan), history)
 
     def load(self, clock: Integers, codes: Integers, outcomes: Floats) -> None:
-        """Select the rows of a batch that concern this measure.
+        """Select the rows of a batch that are relevant to this measure.
 
         Args:
             clock: Number of decisions at each row.
@@ -227,7 +227,7 @@ class WatchedMeasure(MeasureState):
         self.history = np.concatenate([self.history, np.stack(self.gaps(), axis=-1)[None]])
 
     def _range(self, ratio: Any) -> Any:
-        """Compute how far ``ratio * second - first`` can be below or above its guess.
+        """Compute the maximum distance of ``ratio * second - first`` below and above its guess.
 
         With guesses u, v between 0 and 1, at most APART apart, r v - u is at most max(0, r - 1) + APART, and at least
         -max(0, 1 - r) - APART. Outcomes are between 0 and 1, so that r y - x is between -1 and r.

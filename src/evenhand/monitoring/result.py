@@ -48,7 +48,7 @@ class MonitoredGap(ResultPart):
         by: Fields of the groups.
         first, second: The groups. The second may be everyone else or, for calibration, a range of scores.
         first_count, second_count: Number of decisions, or labels, in closed blocks.
-        first_rate, second_rate: Rates of these. None if there are none.
+        first_rate, second_rate: Their rates. None if there are none.
         estimate: Mean over blocks of decisions from about the same time. None before the first block.
         low, high: Interval, valid at all times and jointly for all comparisons. None if there is no bound yet.
         recent: Estimate that gives most weight to recent decisions: observed, without an interval.
@@ -124,9 +124,9 @@ class MonitorResult(Result):
     Attributes:
         config: Configuration of the monitor.
         decisions, labels: Numbers of used decisions and labels.
-        unmatched: Labels of decisions that are unknown, not audited, or were given up.
-        given_up: Decisions that were given up before their label arrived.
-        awaited: Decisions that were selected for an audit and await it.
+        unmatched: Labels whose decisions are unknown, not audited or abandoned.
+        given_up: Decisions that were abandoned before their label arrived.
+        awaited: Decisions that were selected for an audit and are waiting for it.
         skipped: Lines that could not be read.
         repeated: Decisions and labels with a repeated ID. They are counted once.
         uncompared: Decisions with a value that is not compared, by field and value.

@@ -1,12 +1,12 @@
 """Sequential test of whether labels of rejected decisions arrive as often as labels of accepted decisions.
 
-Decisions that await a label are taken in blocks, in their order. If neither the arrival of a label nor its time depends
+Decisions that await a label are divided into blocks, in order. If neither the arrival of a label nor its time depends
 on the decision, the next label of a block is equally likely for each decision in it without a label. Let a of these be
 accepted and r rejected. If each rejected decision is at least half as likely as each accepted one to receive it, the
-next label belongs to an accepted one with probability at most q = a / (a + r / 2). A bet on that with stake s pays
-1 + s (1 / q - 1), and 1 - s otherwise: a supermartingale that ever reaches 1 / alpha with probability at most alpha
-(Ville). Labels that are as frequent but much later are detected too: until they arrive, estimates of all decisions are
-equally wrong.
+next label belongs to an accepted one with probability at most q = a / (a + r / 2). A bet on this with stake s pays
+1 + s (1 / q - 1), or 1 - s otherwise, so the wealth is a supermartingale that reaches 1 / alpha at any time with
+probability at most alpha (Ville). Labels that are equally frequent but much later are also detected: until they arrive,
+estimates of all decisions are equally wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LabelSelection(ResultPart):
         accepted, rejected: Decisions that await or have a label.
         labelled_accepted, labelled_rejected: Decisions with a label.
         shown: Number of the decision at which labels of rejected decisions were found to arrive at less than half the
-            rate, or much later. None if that was not found.
+            rate or much later. None if this was not detected.
     """
 
     accepted: int = Field(ge=0)
@@ -48,7 +48,7 @@ class SelectionTest:
     """Test of the arrival of labels.
 
     Attributes:
-        probability: Probability of ever detecting a selection that does not exist.
+        probability: Probability of a false detection at any time.
         wait: Maximum number of decisions that await a label.
         counts: Rejected and accepted decisions.
         labelled: Rejected and accepted decisions with a label.

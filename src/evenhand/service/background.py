@@ -42,7 +42,7 @@ class PeriodicThread:
         self._wake.set()
 
     def stop(self) -> None:
-        """Wait for the current run, and stop the thread if it was started."""
+        """Wait for the current run and stop the thread, if it was started."""
         self._stopped = True
         self._wake.set()
         if self.is_started:

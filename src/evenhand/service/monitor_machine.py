@@ -17,7 +17,7 @@ from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store.chain import canonical_json
 
 MOST_OPERATIONS = 256
-"""Number of operations after which the state is saved, and therefore the maximum number that is replayed at the start.
+"""Number of operations after which the state is saved, which is also the maximum number replayed at startup.
 """
 
 MOST_EVENTS = 50_000
@@ -25,7 +25,7 @@ MOST_EVENTS = 50_000
 
 
 class MonitorMachine(StateMachine):
-    """Monitors decisions, and remembers which of its alarms were posted.
+    """Monitors decisions and remembers which alarms were posted.
 
     Operations:
 
@@ -101,7 +101,7 @@ class MonitorMachine(StateMachine):
                 "these entries were processed before", code="repeated", hint="continue after the last one"
             )
         events = [Event(None if fields[0] is None else tuple(fields[0]), *fields[1:]) for fields in operation["events"]]
-        # Refused as a whole, and nothing changes.
+        # All events are refused, and nothing changes.
         backup = copy.deepcopy(self.monitor) if self.monitor.may_refuse(events) else None
         self.monitor.seed = operation.get("seed", self.monitor.seed)
         try:

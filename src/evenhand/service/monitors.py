@@ -32,13 +32,13 @@ PAUSE_SECONDS = 1.0
 
 
 class ServedMonitor:
-    """A monitor of the service's file.
+    """A monitor in the service's configuration file.
 
     Args:
         database: Store.
         ledger: Ledger that serves the stream of the monitor.
         entry: Entry of the settings.
-        machine: Machine in its initial state, which no other object uses.
+        machine: Machine in its initial state; no other object may use it.
     """
 
     def __init__(self, database: Database, ledger: Ledger, entry: ServedMonitorConfig, machine: MonitorMachine) -> None:
@@ -54,14 +54,14 @@ class ServedMonitor:
         """Apply a batch of events.
 
         Args:
-            events: Decisions and labels in their order.
-            batch: Unique name of the batch. A repeated batch returns the same result, and changes nothing.
+            events: Decisions and labels, in order.
+            batch: Unique name of the batch. A repeated batch returns the same result and changes nothing.
 
         Returns:
             Total number of ``decisions``, new ``alarms``, and the IDs of ``audits``.
 
         Raises:
-            DataError: An event is invalid, and none was applied.
+            DataError: An event is invalid; none was applied.
             DecisionError: Another batch had the name.
             StoreError: The store failed.
         """
@@ -131,7 +131,7 @@ class ServedMonitor:
             return list(list_figures(self._follow_locked().monitor))
 
     def _post_alarms(self) -> None:
-        """Post new alarms. An alarm may be posted twice with the same ID, and is never skipped.
+        """Post new alarms. An alarm may be posted twice with the same ID but is never skipped.
 
         Raises:
             EvenhandError: The address refused an alarm, which is posted again later.
@@ -177,7 +177,7 @@ class MonitorCollector(Collector):
 
 
 def alarm_to_dict(alarm: Alarm) -> dict[str, Any]:
-    """Return the fields of an alarm, and its sentence."""
+    """Return the fields of an alarm and its description."""
     return {"text": f"{alarm.sentence}.", **alarm.model_dump(mode="json")}
 
 

@@ -26,9 +26,9 @@ def rebuild_machine(
 
     Args:
         kind: ``shield``, ``guard``, ``monitor`` or ``keys``.
-        digest: Digest in the log of the policy or configuration. It selects one of ``policies``.
+        digest: Digest of the policy or configuration in the log. It selects one of ``policies``.
         configuration: Configuration from the first entry.
-        policies: Trusted policies. Other policies of shields are synthesised again.
+        policies: Trusted policies. Policies of other shields are synthesised again.
 
     Raises:
         OptionError: the policy is neither in the log nor in ``policies``.

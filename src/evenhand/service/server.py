@@ -30,13 +30,13 @@ SOCKET_BACKLOG = 2048
 
 
 def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str], None]) -> bool:
-    """Serve until SIGINT or SIGTERM, complete the running requests and return.
+    """Serve until SIGINT or SIGTERM, then complete the running requests and return.
 
     After SIGTERM, ``/readyz`` answers 503 for `drain_seconds` before the socket is closed. A second signal skips this.
 
     Args:
         settings: Configuration of the service.
-        ready: Function that receives the URL once requests are answered.
+        ready: Function that receives the URL once the service accepts requests.
 
     Returns:
         Whether all requests were answered. After a second signal, running requests are not awaited.
@@ -57,7 +57,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
 
         # Uvicorn replaces these handlers while it serves, and raises the caught signals again afterwards.
         previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        # Each collection of the objects that exist now would delay all requests by a tenth of a second.
+        # Collecting the objects that exist now would delay all requests by a tenth of a second each time.
         gc.collect()
         gc.freeze()
         try:
@@ -90,7 +90,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Open a listening socket.
 
     Raises:
-        OptionError: The address does not belong to this machine, or is in use.
+        OptionError: The address does not belong to this machine or is in use.
     """
     place = f"{host}, port {port}"
     try:

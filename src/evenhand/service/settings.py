@@ -82,7 +82,7 @@ def _check_public_url(url: str) -> str:
 
 
 def _check_issuer(url: str) -> str:
-    """Check that a provider is reached by TLS or runs on this machine."""
+    """Check that a provider uses TLS or runs on this machine."""
     parts = _split_url(url)
     if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
         raise ValueError(f"expected an HTTPS URL, got {url!r}")
@@ -183,8 +183,8 @@ class RetentionConfig(FileModel):
     """Retention of data. None disables deletion.
 
     Attributes:
-        log_days: Days that log entries are kept.
-        picture_days: Days that pictures on the dashboard are kept.
+        log_days: Number of days for which log entries are kept.
+        picture_days: Number of days for which pictures on the dashboard are kept.
     """
 
     log_days: Annotated[float, Field(gt=0)] | None = None
@@ -231,7 +231,7 @@ class TracingConfig(FileModel):
 
 
 class ServedShieldConfig(FileModel):
-    """Shield with a policy file, or with a plan that is synthesised at the start.
+    """Shield with a policy file, or with a plan that is synthesised at startup.
 
     Attributes:
         name: Name of the shield and its stream.
@@ -295,7 +295,7 @@ class ServiceConfig(FileModel):
 
     Attributes:
         service, limits, retention, oidc, tracing, shields, guards, monitors: Sections of the file.
-        folder: Folder that relative paths start from.
+        folder: Folder against which relative paths are resolved.
     """
 
     service: ServerConfig = ServerConfig()

@@ -1,4 +1,4 @@
-"""Hourly spending of a guarded stream on its generator, and amounts reserved for running requests.
+"""Hourly spending of a guarded stream on its generator, including amounts reserved for running requests.
 
 Amounts are integers in millionths of the currency, so that sums are exact and replays give equal results.
 """
@@ -14,7 +14,7 @@ MICRO = 1_000_000
 """Number of millionths in one unit of the currency."""
 
 HOURS = 24
-"""Number of remembered hours, which a daily budget counts."""
+"""Number of hours that a daily budget covers."""
 
 SECONDS = 3600
 
@@ -63,7 +63,7 @@ class SpendingTally:
         now = budget["hour"]
         for name, hours in (("hour", 1), ("day", HOURS)):
             cap = budget["caps"].get(name)
-            # The numbers of the last hours, including the current one.
+            # Return the spending of the last hours, including the current one.
             spent = sum(cost for hour, cost in self._by_hour.items() if now - hours < hour <= now)
             if cap is not None and spent + reserved + budget["reserve"] > cap:
                 under_way = f" and {reserved / MICRO:g} is reserved for running requests" if reserved else ""

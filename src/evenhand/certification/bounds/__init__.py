@@ -1,1 +1,1 @@
-"""Bounds of a model over boxes of people, one folder for each way to compute them."""
+"""Bounds of a model over boxes of people, one folder per method."""

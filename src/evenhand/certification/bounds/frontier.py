@@ -16,7 +16,7 @@ MAX_SPLITS = 4
 NEGLIGIBLE_SHARE = 0.03
 """Share of the undecided mass below which the total gain of proofs is negligible."""
 SIZES = 80
-"""Powers of two that gains are sorted into."""
+"""Powers of two into which gains are sorted."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class BoxFrontier(ArrayRows):
 
     @property
     def gain(self) -> Floats:
-        """Mass that a proof may decide, as estimated."""
+        """Estimated mass that a proof may decide."""
         return self.mass - self.open
 
     def by_expected_gain(self) -> NDArray[np.intp]:
-        """Boxes whose proof may decide something, in order: all but those with the least gain, together negligible."""
+        """Boxes whose proof may decide something, in order, without those whose total gain is negligible."""
         gain = self.gain
         able = np.maximum(gain, 1e-300)
         size = np.clip(np.log2(able).astype(np.int64) + SIZES, 0, SIZES)

@@ -1,10 +1,10 @@
 """Refine boxes by linear bounds, best first, and prove the shares of small boxes.
 
 A box that the decision boundary crosses is only partly undecided: where the lower function is positive under every
-assignment, the label is constant. Only the sliver between the lower and the upper function stays open, and it shrinks
-with the relaxation gap, not with the box. During refinement, a normal approximation estimates the decided share of each
-box. It is cheap and deterministic, and proves nothing. Finally, the boxes whose proof may gain something are proved
-(``compiled.shares``).
+assignment, the label is constant. Only the sliver between the lower and the upper function remains undecided, and it
+shrinks with the relaxation gap, not with the box. During refinement, a normal approximation estimates the decided share
+of each box. It is cheap and deterministic, and proves nothing. Finally, the boxes whose proof may gain something are
+proved (``compiled.shares``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CALL_SHARE = 0.02
 PROVED_BOXES, WATCHED_BOXES = 2048, 256
 """Maximum number of boxes proved per call. Watched runs use smaller calls, so that short rounds occupy all threads."""
 PROVED_BLOCK = 1 << 16
-"""Boxes that are proved before any that promise less."""
+"""Number of boxes in a block; blocks are proved in decreasing order of expected gain."""
 REPLANNED, PROVING_SHARE = 8, 0.85
 """Number of times that levels are chosen again during proofs; share of the remaining time for the first proofs."""
 SPLIT_SECONDS = 1e-5
@@ -52,7 +52,7 @@ ESTIMATE_MARGIN = 1.25
 POLISH_MASS = 1e-3
 """Estimated undecided mass below which proofs select the splits, because grids then lose more than bounds."""
 FINISHED_MASS = 1e-6
-"""Open mass below which the run is done."""
+"""Undecided mass below which the run is complete."""
 PROBE_GROWTH = 1.4
 """Growth factor of the refinement time between two probes of proofs."""
 ROUND_SECONDS = 0.25
@@ -68,8 +68,8 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
 
     Attributes:
         proofs_per_box: Maximum number of proofs of a box.
-        plain: Whether every bound is a single linear function, as in the checker. Otherwise some are the minimum of
-            two.
+        plain: Whether every bound is a single linear function, as it is in the checker. Otherwise some are the minimum
+            of two.
     """
 
     proofs_per_box: int
@@ -111,10 +111,10 @@ class LinearSearch(BestFirst[BoxFrontier]):
 
     @property
     def watched(self) -> bool:
-        """Whether the run ends when it decides too little, so that boxes are proved immediately.
+        """Whether the run stops when progress is too slow, so that boxes are proved immediately.
 
         Bounds take a tenth of the time of proofs, and a box has up to sixteen parts, so proving boxes that are split
-        later costs little. Equal work decides about equal mass, and the decided mass is known at any time.
+        later costs little. Equal amounts of work decide about equal mass, and the decided mass is known at any time.
         """
         return self.limits.min_progress is not None
 
@@ -163,7 +163,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             self.proved_mass.moment()
 
     def split_round(self, todo: BoxFrontier, rest: BoxFrontier, threshold: float) -> tuple[BoxFrontier, Stop | None]:
-        """Split boxes, and measure the speed."""
+        """Split boxes and measure the speed."""
         if self.limits.deadline is None:
             return super().split_round(todo, rest, threshold)
         started, bounded = self.reading(), self.proved_mass.boxes
@@ -184,7 +184,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
 
     @property
     def scheduled(self) -> bool:
-        """Whether all proofs are made at the end, before a deadline."""
+        """Whether all proofs are run at the end, before a deadline."""
         return self.limits.deadline is not None and not self.watched
 
     def stop_before_round(self, frontier: BoxFrontier) -> Stop | None:
@@ -217,7 +217,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return np.inf if deadline is None else (1 - TIME_RESERVE) * (deadline - self.reading())
 
     def prove(self, frontier: BoxFrontier, *, until: float | None) -> Proofs:
-        """Prove the shares of the frontier's boxes in decreasing order of their gain, until the deadline."""
+        """Prove the shares of the frontier boxes in decreasing order of gain, until the deadline."""
         proofs = Proofs(np.zeros((len(frontier), 2)), np.full(len(frontier), -1, dtype=np.int8))
         gain = frontier.gain
         if self.scheduled:
@@ -226,8 +226,8 @@ class LinearSearch(BestFirst[BoxFrontier]):
         else:
             level, order = level_by_share(frontier), frontier.by_expected_gain()
         order = order[np.argsort(-gain[order], kind="stable")]
-        # Neighbours are bounded well together, so proofs proceed by blocks of gain, in the order of the boxes within
-        # each.
+        # Neighbours are bounded efficiently together, so proofs proceed by blocks of gain, and within each block in
+        # box order.
         size = min(PROVED_BLOCK, -(-len(order) // REPLANNED)) if self.scheduled else PROVED_BLOCK
         if until is None:
             order = np.concatenate(
@@ -270,7 +270,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             for number in np.unique(level[at : at + size]):
                 rows = chosen[at : at + size][level[at : at + size] == number]
                 shares = self.bounder.prove(frontier[rows], LEVELS[number])
-                # Both are lower bounds of the same shares: the larger one holds.
+                # Both are lower bounds on the same shares, so the larger one is used.
                 proofs.share[rows] = np.maximum(proofs.share[rows], shares)
                 proofs.level[rows] = number
             return True
@@ -300,7 +300,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             estimated = float(frontier.open.sum(dtype=np.float64))
             if not missed or estimated < POLISH_MASS or self.scheduled:
                 break
-            # The proofs leave more open than estimated, so the target is lowered.
+            # The proofs leave more undecided than estimated, so the target is lowered.
             self.limits = replace(limits, target_undecided=0.8 * estimated, min_progress=None)
         self.limits = limits
         if len(frontier) and (missed or stop in ("done", "time")):
@@ -408,7 +408,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
 def split_boxes(
     bounder: LinearBounder, proved_mass: ProvedMass, limits: SearchLimits, recorder: BoxRecorder | None = None
 ) -> tuple[BoxFrontier, Stop]:
-    """Split the domain without proofs; return the boxes that are not decided as a whole, and the reason of the end."""
+    """Split the domain without proofs; return the boxes that are not decided as a whole, and the stopping reason."""
     bounder.plain = recorder is not None
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = LinearSearch(bounder, proved_mass, limits, pool, lambda share: None, interrupts, recorder)
@@ -437,8 +437,8 @@ def refine_boxes(
     Ctrl-C ends the run within ``GRACE_SECONDS`` and keeps its proofs; a second one ends it immediately.
 
     Returns:
-        Boxes that are not decided as a whole, their proved fair and unfair mass, shape (boxes, 2), and the reason of
-        the end.
+        Boxes that are not decided as a whole, their proved fair and unfair mass, shape (boxes, 2), and the stopping
+        reason.
     """
     bounder.plain = recorder is not None
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:

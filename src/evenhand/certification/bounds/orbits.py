@@ -1,7 +1,7 @@
 """Linear bounds for all orbits of a population in one frontier, whose regions are the orbits.
 
 Bounds do not depend on masses, so all latent classes share the boxes. Refinement uses the mixture of all classes of an
-orbit. A decided box counts with its mass in every class, w_oz m_z(B), and other boxes are proved separately with the
+orbit. A decided box contributes its mass in every class, w_oz m_z(B), and other boxes are proved separately with the
 masses of each class:
 
     certified >= sum_o sum_z w_oz sum_B m_z(B) s_z(B),    where s_z(B) is the share of B that is proved in class z.

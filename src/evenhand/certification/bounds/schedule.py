@@ -1,10 +1,10 @@
-"""Schedule the precision of proofs to make good use of a time limit.
+"""Schedule the precision of proofs to use a time limit efficiently.
 
-A proof at level l costs c_l seconds, and loses about a share r_l of the mass g that it could decide. Both are measured
-on a few dozen boxes from time to time. Seconds have a price, the undecided mass that further splits would decide in one
-second. With E undecided mass and T seconds in total, E falls about as T^-0.3, so the price is 0.3 E / T. A box is
-proved at the level with the largest (1 - r_l) g - price c_l, or not at all if that is negative. Boxes are split until
-the remaining time is needed for their proofs.
+A proof at level l costs c_l seconds and loses a share of about r_l of the mass g that it could decide. Both are
+measured on a few dozen boxes from time to time. Seconds have a price, the undecided mass that further splits would
+decide in one second. With undecided mass E after T seconds, E decreases roughly as T^-0.3, so the price is 0.3 E / T. A
+box is proved at the level with the largest (1 - r_l) g - price c_l, or not at all if that is negative. Boxes are split
+until the remaining time is needed for their proofs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ COSTS = (2e-5, 4e-5, 8e-5, 3e-4)
 LOSSES = (3e-2, 1e-2, 6e-3, 3e-3)
 """Initial estimates of the share of its gain that a proof loses, by level."""
 DECAY_EXPONENT = 0.3
-"""The undecided mass is about proportional to the time to the power of minus this number."""
+"""The undecided mass is roughly proportional to time to the power of minus this number."""
 PROBES, NEIGHBOURS = 8, 8
-"""Number of places where boxes are proved at every level, and of neighbours there, which are bounded together."""
+"""Number of positions where boxes are proved at every level, and of jointly bounded neighbours per position."""
 PROBING_SHARE, PROBE_SHARE = 0.05, 0.25
 """Maximum share of the remaining time for all probes, and of that for one probe."""
 PRICE_FLOOR = 0.5
@@ -37,7 +37,7 @@ PRICE_FLOOR = 0.5
 SPLIT_GAIN, SPLIT_PARTS = 0.5, 16
 """Approximate share of the open mass that splitting a box decides; number of its parts."""
 BLOCK, FITTED = 1 << 18, 1 << 14
-"""Number of boxes per block; number of boxes in the sample that fits the price."""
+"""Number of boxes per block, and in the sample used to fit the price."""
 
 
 def level_by_share(boxes: BoxFrontier) -> NDArray[np.int8]:
@@ -68,7 +68,7 @@ class ProofSchedule:
     """Costs and losses of proofs, estimated or measured.
 
     Attributes:
-        price, worth: Undecided mass that a second must decide, and that further splits would decide.
+        price, worth: Undecided mass that a second must decide, and that a second of further splits would decide.
         costs, losses: Seconds of a proof, and share of its gain that it loses, by level.
         measured: Mask of the measured levels.
         spent: Seconds of probes.
@@ -82,13 +82,13 @@ class ProofSchedule:
     spent: float = 0.0
 
     def set_price(self, undecided: float, seconds: float) -> None:
-        """Set the price of a second to the mass that further splits would decide, for a run of ``seconds``."""
+        """Set the price per second to the mass that further splits would decide, for a run of ``seconds``."""
         self.price = self.worth = DECAY_EXPONENT * undecided / max(seconds, 1e-6)
 
     def fit_price(self, gain: Floats, seconds: float) -> None:
         """Raise the price until the proofs of these boxes take at most ``seconds``, on one thread.
 
-        The remaining time is better spent on boxes whose proofs leave the most open.
+        The remaining time is better spent on boxes whose proofs leave the most mass undecided.
         """
         step = max(1, len(gain) // FITTED)
         gain = gain[::step]
@@ -130,7 +130,7 @@ class ProofSchedule:
         finest = len(LEVELS) - 1
         level, loss = proofs.level, proofs.left_open(frontier)
         cost = self.costs[np.minimum(level + 1, finest)]
-        # Open mass beyond the estimate is partly lost to precision, of which the next level loses less.
+        # Part of the undecided mass beyond the estimate is lost to limited precision; the next level loses less.
         lost = np.maximum(loss - frontier.open, 0.0)
         losses = np.maximum(self.losses - min(0.0, float(self.losses[finest])) + 1e-4, 1e-4)
         finer = np.where(level < 0, lost, lost * (1 - np.append(losses[1:] / losses[:-1], 1.0)[level])) / cost
@@ -145,7 +145,7 @@ class ProofSchedule:
         prove: Callable[[BoxFrontier, tuple[int, int]], Floats],
         reading: Callable[[], float],
     ) -> None:
-        """Prove a few boxes at each level that time permits.
+        """Prove a few boxes at each level, as time permits.
 
         Args:
             frontier: Boxes of the run.

@@ -1,7 +1,7 @@
-"""Prove models of two labels without hidden layers from the distribution of the score.
+"""Prove models with two labels and no hidden layers from the distribution of the score.
 
 Such a model predicts the second label where S + b_p > 0. The score S is a sum of one term per attribute, the same under
-all joint values p of the hub, which add b_p. So bounds and boxes are not needed:
+all joint values p of the hub, which add b_p. Bounds and boxes are therefore not needed:
 
     fair    S > r - min b  or  S < -r - max b,      unfair    r - max b < S < -r - min b
 
@@ -33,9 +33,9 @@ STEPS = LENGTH - 2
 MAX_CELLS = 2_000_000
 """Maximum number of cells of an attribute."""
 TRANSFORM_ERROR = 1e-10
-"""Bound on the error of any sum of a table's entries that one transform adds.
+"""Bound on the error that one transform adds to any sum of table entries.
 
-In the 2-norm a transform of length N errs by at most log2(N) * 8 u of its input (Higham, "Accuracy and
+In the 2-norm, the error of a transform of length N is at most log2(N) * 8 u of its input (Higham, "Accuracy and
 Stability of Numerical Algorithms", 2nd ed., theorem 24.2), here 2e-14. Masses of attributes have a norm of at most 1,
 and no entry of their transforms is above 1, so the errors of a product of them add up; a sum of N entries has at most
 sqrt(N) times the error of the norm, 7e-12.
@@ -49,7 +49,7 @@ def needs_kernels(model: AdditiveNetwork | TreeEnsemble) -> bool:
 
 
 def has_one_score(query: Query) -> bool:
-    """Check whether a single score decides the label."""
+    """Check whether a single score determines the label."""
     few = int(query.counts.max(initial=1)) <= MAX_CELLS
     supported = query.least == 2 and query.demanded is None
     return not query.layers and len(query.pairs) == 1 and supported and few
@@ -91,8 +91,8 @@ class ScoreTable:
     Attributes:
         least: Sum of the smallest terms.
         steps: Number of steps in a unit of the score, 1 / h.
-        width: Maximum number of steps by which a score exceeds its place in the table.
-        before: Mass of the sums before each, shape (LENGTH + 1,).
+        width: Maximum number of steps by which a score exceeds its position in the table.
+        before: Mass of the sums below each grid point, shape (LENGTH + 1,).
         error: Bound on the error of a difference of two of these.
         size: Size of the summed numbers.
     """

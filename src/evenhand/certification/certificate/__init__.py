@@ -1,1 +1,1 @@
-"""The answer: shares, an estimate of the rest, counterexamples, breakdowns, and the file that a checker reads."""
+"""Certificates: proved shares, an estimate of the rest, counterexamples, breakdowns, and the certificate file."""

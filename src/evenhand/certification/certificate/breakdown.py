@@ -26,7 +26,7 @@ MAX_RANGES = 8
 MAX_VALUES = 12
 """Maximum number of values of an unordered attribute that are shown individually."""
 MAX_LISTED = 4_000_000
-"""Maximum number of cells of an attribute. If one has more, there are no slices."""
+"""Maximum number of cells of an attribute. If an attribute has more, there are no slices."""
 BATCH = 1024
 MAX_QUERIES = 2_000_000
 """Maximum number of queries to the model in a batch."""
@@ -70,10 +70,10 @@ def attribute_breakdown(
     finder: CounterexampleFinder,
     sampling: SamplingPlan,
 ) -> tuple[tuple[AttributeSlice, ...], Draws]:
-    """Compute the shares of every value or range of every attribute, in schema order, and the draws behind them.
+    """Compute the shares of every value or range of every attribute, in schema order, and the draws they are based on.
 
     Unfair shares are estimated from people drawn from the whole population. Undecided mass is the open mass of the
-    proof, distributed inside each box like its people.
+    proof, distributed within each box in proportion to its population.
 
     Args:
         query: Question.
@@ -203,7 +203,8 @@ def _undecided_by_group(
     cells: Cells, group: NDArray[np.int16], lo: NDArray[np.integer], hi: NDArray[np.integer], weights: Floats
 ) -> Floats:
     """Compute the share of the undecided mass in each group of an attribute, for boxes with these cells."""
-    # In a box attributes are independent: a group has the mass of its cells there over that of all cells there.
+    # Attributes are independent within a box: the share of a group is the mass of its cells in the box divided by the
+    # mass of all cells in the box.
     cumulative = cells.before(np.arange(cells.count + 1))
     begins, ends = lo.astype(np.int64), hi.astype(np.int64) + 1
     masses = np.maximum(cumulative[ends] - cumulative[begins], 1)

@@ -41,7 +41,7 @@ class ProofOutcome:
 
 
 class RunClock(NamedTuple):
-    """Start of a run by wall and processor time, start of its proof, and the clock of its time limit."""
+    """Start of a run in wall time and processor time, start of its proof, and the clock of its time limit."""
 
     started: float
     processor: float
@@ -67,7 +67,7 @@ def build_certificate(
         outcome: Outcome of the proof.
         sampling: Plan of the estimate.
         clock: Start of the run.
-        say: Callback for the current step and the share of the work done.
+        say: Callback that receives the current step and the fraction of completed work.
     """
     shares = tally.shares()
     proved = np.zeros((len(outcome.undecided), 2)) if outcome.proved is None else outcome.proved
@@ -140,8 +140,8 @@ def draw_people(query: Question | OrbitQuestion, boxes: BoxSet, n: int, rng: np.
     Returns:
         Unprotected entries, shape (n, cells); with orbits, the last column is the number of the orbit.
     """
-    # A box is drawn by its mass, then every attribute independently inside it; with orbits, first the latent class by
-    # its mass in the box.
+    # A box is drawn in proportion to its mass, then every attribute independently within it; with orbits, the latent
+    # class is drawn first, in proportion to its mass in the box.
     running = np.cumsum(boxes.mass)
     chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
     boxes = boxes[chosen]
@@ -210,9 +210,9 @@ def estimate_unfair_mass(
 
     Args:
         evidence: Draws from the undecided mass (``undecided``), and from all compared people (all others).
-        part: Proved mass, and mass that is open.
+        part: Proved mass and undecided mass.
         compared: Share of the population that has a counterpart.
-        error: Bound on the error of a proved mass, by rounding and by the weights of the population.
+        error: Bound on the error of a proved mass due to rounding and the weights of the population.
         confidence: Confidence level.
     """
     outside = [draws for draws in evidence if draws.source != "undecided"]

@@ -1,4 +1,4 @@
-"""Find counterexamples among points, confirm them on the model, and list each once."""
+"""Find counterexamples among points, confirm them with the model, and remove duplicates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CounterexampleFinder:
     def __init__(self, question: Question | OrbitQuestion, limit: int) -> None:
         self._question = question
         self.limit = limit
-        # All people examined: in a small domain almost every sample contains the same few.
+        # All people examined so far: in a small domain, almost every sample contains the same few people.
         self._known: set[tuple[int, bytes]] = set()
         self.found: list[Counterexample] = []
 
@@ -48,7 +48,7 @@ class CounterexampleFinder:
         if query.demanded is not None or query.least > 2:
             return self._unfair_among_all(query, orbit, entries)
         labels = query.labels(query.individuals(entries, 0))
-        # First assignment under which each person gets another label.
+        # First assignment under which each person gets a different label.
         other = np.full(len(entries), -1, dtype=np.int64)
         for assignment in range(1, len(query.assignments)):
             open_rows = np.flatnonzero(other < 0)
@@ -64,7 +64,7 @@ class CounterexampleFinder:
         return np.asarray(unfair)
 
     def _unfair_among_all(self, query: Question, orbit: int, entries: Floats) -> Booleans:
-        """Find the people who are treated unfairly by all their answers together, and keep some of them."""
+        """Find the people who are treated unfairly from all their answers, and keep some of them."""
         each = [query.answers(query.individuals(entries, p)) for p in range(len(query.assignments))]
         answers: Floats = np.stack(each).astype(np.float64)
         unfair = query.differ(answers)

@@ -91,7 +91,7 @@ class ScoreBands:
         """Distance from any cut beyond which a float32 score or number is on the margin's side of the edge."""
         if self.of_number:
             return 2 * BINARY32_UNIT * max(map(abs, self.edges))  # the edge rounded to float32
-        # At a half too the score itself is compared, not the outputs. Twice, as 1 - score rounds once more.
+        # At 0.5, too, the score itself is compared, not the outputs. Twice, as 1 - score rounds once more.
         return 2 * max(resolution_of(edge if edge != 0.5 else float(np.nextafter(0.5, 1))) for edge in self.edges)
 
     def of_scores(self, scores: NDArray[np.floating]) -> Integers:

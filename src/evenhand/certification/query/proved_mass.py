@@ -161,7 +161,7 @@ class ProvedMass:
             self._add_by_region(boxes, 0)
 
     def add(self, region: int, certified: float, falsified: float, *, rest: float = 0.0) -> None:
-        """Count masses of one region (0: of none): certified, falsified, and undecided for good."""
+        """Count masses of one region (0: of none): certified, falsified, and permanently undecided."""
         if certified > 0:
             self._certified.append(certified)
         if falsified > 0:
@@ -175,7 +175,7 @@ class ProvedMass:
             self._regions[region - 1][2][1] += rest
 
     def add_undecided(self, boxes: Boxes) -> None:
-        """Count boxes as undecided for good."""
+        """Count boxes as permanently undecided."""
         if len(boxes):
             self._open.append(float(boxes.mass.sum()))
             self._add_by_region(boxes, 1)

@@ -79,7 +79,7 @@ def bound_arrays(net: FloatNetwork, functions: int) -> BoundArrays:
 
 @jit
 def bound_box(net, begin, end, low, high, w):
-    """Bound all units but the margins for a box under the assignments ``first`` to ``last - 1``; and their errors."""
+    """Bound all units except the margins, and their errors, for a box under assignments ``first`` to ``last - 1``."""
     _bound_first_units(net, begin, end, low, high, w)
     depth = len(net.sizes) - 1
     for k in range(depth):
@@ -107,7 +107,7 @@ def _bound_first_units(net, begin, end, low, high, w):
     for i in range(len(net.line)):
         at = net.start[i]
         if net.line[i]:
-            # A line is monotone: its extremes are at the first and at the last cell.
+            # A line is monotone, so its extremes are at the first and last cells.
             x, y = entry_range(net, i, low[i])
             u, v = entry_range(net, i, high[i])
             w.near[i] = min(x, u)
@@ -143,7 +143,7 @@ def _choose_lines(net, k, w):
             w.state[k, h] = ON
         else:
             w.state[k, h] = MIXED
-            # From (a, 0) to (b, b). Any slope is sound, because the constant is computed for this slope.
+            # From (a, 0) to (b, b). Any slope is sound because the constant is computed for it.
             w.chord[k, h] = min(1.0, b / (b - a)) if b > a else 1.0
 
 
@@ -191,9 +191,10 @@ def _bound_layer(net, k, begin, end, low, high, w):
 
 @jit
 def substitute_back(net, k, g, sign, flat, w):
-    """Express ``sign`` times unit g of layer k by first units (``w.unit``) and columns; return the constant.
+    """Express ``sign`` times unit g of layer k in terms of first units (``w.unit``) and columns; return the constant.
 
-    With ``flat``, the line below an unstable ReLU is 0; otherwise it is 0 or z, whichever encloses the smaller area.
+    With ``flat``, the line below an unstable ReLU is 0; otherwise it is 0 or z, depending on which encloses the smaller
+    area.
     """
     constant = sign * net.biases[k - 1, g]
     current, following = w.coefficient, w.following
@@ -222,7 +223,7 @@ def substitute_back(net, k, g, sign, flat, w):
                     constant += more
                 elif c > 0:
                     # c relu(z) >= c z and >= 0. As in DeepPoly (Singh et al., POPL 2019), the line with the smaller
-                    # area between it and the ReLU is taken.
+                    # area between it and the ReLU is used.
                     if flat or b < -a:
                         v = 0.0
                 else:
@@ -305,7 +306,7 @@ def least_terms(net, low, high, column, w):
 
 @jit
 def bound_functions(net, p, slot, low, high, w):
-    """Compute the functions of assignment p for a box that was bounded, with both slopes.
+    """Compute the functions of assignment p, with both slopes, for a box that is already bounded.
 
     Function ``(slot * margins + m) * 2 + side`` bounds margin m from below (side 0), or its negative.
     """
@@ -338,7 +339,7 @@ def bound_together(net, low, high, w):
 
 @jit
 def _function_of(net, m, side, flat, w):
-    """Express the margin, or its negative, by columns; return the constant, minus all rounding errors."""
+    """Express the margin, or its negative, in terms of columns; return the constant minus all rounding errors."""
     # A margin decides a label only beyond the errors of float64 here (the pad), of float32 in the model (the error),
     # and the resolution of its last function.
     depth = len(net.sizes) - 1
@@ -381,7 +382,7 @@ def choose_axis(net, low, high, w):
             gap = 0.02
             if a < 0 and b > 0:
                 gap += -a * b / (b - a) ** 2
-            if b > 0 and a < net.caps[h] < b - a:  # a clamp moves between 0 and its cap alone
+            if b > 0 and a < net.caps[h] < b - a:  # a clamp only changes between 0 and its cap
                 gap = 0.25 * net.caps[h] / (b - a)
             total += w.weight[h] * gap * w.spread[i, h]
         if total > best:

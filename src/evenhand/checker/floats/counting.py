@@ -1,12 +1,12 @@
 """Count the mass of a box that meets conditions on additive functions, in float64 rounded down (compiled).
 
-A condition is ``constant + sum of one term per attribute > 0``. Some attributes are listed: all their joint values are
-enumerated. The others are represented by a table of ``P(sum of the others >= least sum + j * step)``, for which every
-term is rounded down to a grid of this step. One of several conditions leads: on the tabled attributes, each other
+A condition is ``constant + sum of one term per attribute > 0``. All joint values of some attributes, the listed ones,
+are enumerated. The others are represented by a table of ``P(sum of the others >= least sum + j * step)``, for which
+every term is rounded down to a grid of this step. One of several conditions leads: on the tabled attributes, each other
 condition exceeds it by at least the sum of the minimum differences of their terms, so one look-up decides all of them.
 
 Rounding. With at most 1,024 attributes, a sum of terms errs by less than 2**-42 of the sum of their sizes. That
-includes the rounding to the grid, which may come out too high by 2**-50 of a term's size and 2**-52 of the span. This
+includes the rounding to the grid, which may be too high by 2**-50 of a term's size and 2**-52 of the span. This
 error is subtracted from each constant and each difference. Probabilities are sums of products of nonnegative numbers,
 so only their relative errors add up: one unit for each addition and product, at most twice the number of grid steps,
 terms and listed values together.
@@ -187,7 +187,7 @@ def _moments(net, f, trial, low, b, d):
     for i in range(len(net.line)):
         at = net.start[i]
         if net.line[i]:
-            # As if uniform on [near, far]: the mean in the middle, the variance width^2 / 12.
+            # Approximated as uniform on [near, far]: mean at the midpoint, variance width^2 / 12.
             x = b.function[f, trial, at]
             middle += 0.5 * x * (b.near[i] + b.far[i])
             variance += (x * (b.far[i] - b.near[i])) ** 2 / 12
@@ -206,11 +206,12 @@ def _moments(net, f, trial, low, b, d):
 def plan_events(q, assignments, d):
     """Choose the events of a box by the scores of its functions, into ``d.member``, ``d.size`` and ``d.unfair``.
 
-    Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
-    Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair events,
-    in which the first label is given under one assignment or under the other. If three labels or more are needed, the
-    event is that every assignment gets its likeliest label. A number changes fairly if every change is within the
-    tolerance; the likeliest change beyond it and its opposite exclude each other.
+    Fair: one label beats all others under every assignment. Unfair: a label beats all others under one assignment and
+    is beaten under another. Fair events of different labels exclude each other. With two labels and two assignments,
+    the two unfair events also exclude each other: in them, the first label is given under one assignment or under the
+    other. If three labels or more are needed, the event is that every assignment gets its most likely label. A number
+    changes fairly if every change is within the tolerance; the most likely change beyond it and its opposite exclude
+    each other.
 
     Returns:
         The number of events, and whether unfair ones exclude each other. If not, only the largest counts.
@@ -258,7 +259,7 @@ def plan_events(q, assignments, d):
         for c in range(labels):
             different += (labels_given >> c) & 1
         d.unfair[count] = different >= q.least
-        # One label for all is among the fair events.
+        # The case of one label for all is among the fair events.
         return count + (1 if different > 1 else 0), False
     exclusive = labels == 2 and assignments == 2
     for c in range(labels):
@@ -345,7 +346,7 @@ def count_shares(events, exclusive, steps, room, d):
 
 @jit
 def _choose_listed(events, room, d):
-    """List the attributes in which functions of an event differ most for the number of their values."""
+    """List the attributes in which the functions of an event differ most relative to their number of values."""
     axes = len(d.runs)
     d.listed[:] = False
     points = 1
@@ -492,7 +493,7 @@ def _narrowest(d):
 @jit
 def _tail(d, f, steps, x):
     """Bound from below the probability that the tabled attributes add more than x to function f."""
-    # Terms were moved down: with j steps on the grid the sum is at least bottom + j * step, so more than x from the
+    # Terms were rounded down: with j steps on the grid the sum is at least bottom + j * step, so more than x from the
     # first step above (x - bottom) / step on. The factor prevents rounding from selecting an earlier one.
     y = x - d.bottom[f]
     if y < 0:
@@ -539,7 +540,7 @@ def _count_event(e, listed, steps, loss, d):
         for c in range(listed):
             share += d.weight[c] * _tail(d, lead, steps, needed[c])
         return share * (1 - loss)
-    # With two conditions either may lead, or both are counted separately: P(either fails) <= P(one fails) + P(other
+    # With two conditions either may lead, or each is counted separately: P(either fails) <= P(one fails) + P(other
     # fails).
     if not d.tabled[other]:
         _make_table(other, steps, d)

@@ -38,7 +38,7 @@ QUICK_FUNCTIONS = 64
 MANY_FUNCTIONS = 256
 """Number of functions above which only the coarsest level is used, because each function takes memory."""
 MAX_ASSIGNMENTS = 64
-"""Maximum number of assignments that are bounded one by one after they were bounded together."""
+"""Maximum number of assignments that are bounded one by one after being bounded together."""
 
 Workspace: TypeAlias = tuple[BoundArrays, CountArrays]
 

@@ -1,10 +1,10 @@
 """Bound all margins over a box of cells in integers, by an additive function and its error (compiled).
 
-Inside a box each tree is followed, for all kinds of assignments side by side, into parts in which every kind has
-reached a leaf. To each tree an additive function of the attributes is fitted, the mean of the tree given the value of
-each attribute. Any function is sound, so it may be rounded to integers. In a part the tree exceeds it by at least the
-leaf minus the maximum of the function there, and at most the leaf minus its minimum, in exact arithmetic. So ``M(x) +
-least[p] <= margin(x, p) <= M(x) + most[p]`` holds with the same function M for all assignments p.
+Within a box, each tree is traversed for all kinds of assignments in parallel, which yields parts in which every
+kind has reached a leaf. An additive function of the attributes is fitted to each tree: the mean of the tree given the
+value of each attribute. Any function is sound, so it may be rounded to integers. In a part the tree exceeds it by at
+least the leaf minus the maximum of the function there, and at most the leaf minus its minimum, in exact arithmetic. So
+``M(x) + least[p] <= margin(x, p) <= M(x) + most[p]`` holds with the same function M for all assignments p.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def bound_box(f, w):
     """Bound all margins over the box ``w.low``, ``w.high``.
 
     Returns:
-        Whether the margins depend on the assignment anywhere in the box, and whether all trees could be followed.
+        Whether the margins depend on the assignment anywhere in the box, and whether all trees could be traversed.
     """
     margins, axes = len(f.base_low), len(f.cell) - 1
     for i in range(axes):
@@ -68,7 +68,7 @@ def _share(f, i, low, high):
 
 @jit
 def _follow_tree(f, w, tree):
-    """Follow a tree into all parts of the box. Return the numbers of parts and cuts, -1 if there are too many."""
+    """Traverse a tree into all parts of the box. Return the numbers of parts and cuts, -1 if there are too many."""
     begin, slots, kinds = f.place[tree], f.place[tree + 1] - f.place[tree], f.kinds[tree]
     for s in range(slots):
         i = f.axes[begin + s]
@@ -83,7 +83,8 @@ def _follow_tree(f, w, tree):
     while waiting:
         top = waiting - 1
         split_test = -1
-        # A test with one result for all cells of the part is followed; the first other test splits the part.
+        # A test with the same result for all cells of the part is followed; the first test with different results
+        # splits the part.
         for g in range(kinds):
             node = w.at[top, g]
             while f.test[node] >= 0:
@@ -117,8 +118,8 @@ def _follow_tree(f, w, tree):
         s = w.slot[i]
         low, high = w.at_low[top, s], w.at_high[top, s]
         cut = f.until[f.begin[split_test] + low] + 1
-        # The cut is before the first cell with the other result. The lower part is pushed on the stack, the upper part
-        # stays.
+        # The cut is before the first cell with the other result. The lower part is pushed onto the stack; the upper
+        # part is processed next.
         below = _share(f, i, low, cut - 1) / _share(f, i, low, high)
         w.visit[visits, 0] = i
         w.visit[visits, 1] = cut
@@ -191,7 +192,7 @@ def _add_tree(f, w, tree, m, leaves):
 @jit
 def _fit_function(f, w, tree, m, leaves):
     """Fit an additive function to a tree: add it to ``w.effect``, and leave its terms in ``w.term``."""
-    # The term of cell c of an axis is the mean of the tree among people who have c, less the mean of all. Any terms are
+    # The term of cell c of an axis is the mean of the tree among people with c, minus the overall mean. Any terms are
     # sound; they are bounded, so that no sum can overflow.
     begin, slots, kinds = f.place[tree], f.place[tree + 1] - f.place[tree], f.kinds[tree]
     mean = 0.0
@@ -279,7 +280,7 @@ def choose_cut(f, w):
             running += w.score[at + c]
             if w.score[at + c] > 0 and 2 * running >= best:
                 return chosen, c
-    # Only sums remain: cut the axis whose terms differ the most in the middle, or any axis with several cells.
+    # Only sums remain: cut the axis whose terms differ most at the middle, or any axis with several cells.
     width = -1
     for i in range(axes):
         if w.low[i] == w.high[i]:

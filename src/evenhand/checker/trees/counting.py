@@ -33,7 +33,7 @@ def multiply(a, b):
 
 @jit
 def share_of(part, total):
-    """Compute the share of a part, rounded down unless it is everything."""
+    """Compute the share of a part, rounded down unless it is 1."""
     return ALL if part == total else int(float(part) / float(total) * float(ALL) * DOWN)
 
 
@@ -77,7 +77,7 @@ def collect_terms(f, w, m):
 
 @jit
 def list_sums(w, axes, constant):
-    """Enumerate the joint values of some axes in ``w.joint``, and put the sum of the others on a grid.
+    """Enumerate the joint values of some axes in ``w.joint``, and tabulate the sum of the others on a grid.
 
     Returns:
         Number of joint values; for the other axes, their number, smallest sum, step, and number of steps.

@@ -38,10 +38,10 @@ class TreeProver(Prover):
     def bound_parts(
         self, low: Integers, high: Integers, level: Integers, work: TreeArrays, *, quickly: bool
     ) -> PartBounds:
-        """Bound and count parts of boxes; see ``Prover``. There is one way to do so."""
+        """Bound and count parts of boxes; see ``Prover``. There is one method."""
         parts = np.empty((4, len(low)), dtype=np.int64)
         bound_parts(self._forest, work, low, high, parts)
-        # Shares below the whole stay below 1. The rounding of the division is far below ``MASS_LOSS``.
+        # Shares below the whole stay below 1. The rounding error of the division is far below ``MASS_LOSS``.
         shares = np.where(parts[:2] == ALL, 1.0, np.minimum(parts[:2] / ALL, 1 - 2.0**-53))
         return PartBounds(shares, parts[2], parts[3])
 

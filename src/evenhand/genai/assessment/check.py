@@ -1,4 +1,4 @@
-"""Check of a configuration: whether its deadlines are feasible, and how reliable they are."""
+"""Check whether the deadlines of a configuration are feasible, and how reliable they are."""
 
 from __future__ import annotations
 

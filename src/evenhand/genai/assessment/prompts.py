@@ -65,7 +65,7 @@ class PromptBias(ResultPart):
     Attributes:
         how: Whether prompts were judged by their words, or estimated from their items.
         bar, error: Settings of the estimates.
-        findings: Finding for each prompt and group.
+        findings: Results by prompt and group.
     """
 
     how: BiasMethod
@@ -87,7 +87,7 @@ class RepeatedPrompt:
 
     The hypothesis that no value reaches the bar is tested for every value, each with its part of the error. The
     hypothesis that a given value reaches it is tested with the full error, since a biased prompt is called neutral only
-    if its own value is rejected. Both tests depend on the most frequent value alone.
+    if its own value is rejected. Both tests depend only on the most frequent value.
 
     Args:
         values: Values of the group.
@@ -171,7 +171,7 @@ def estimate_prompt_bias(
     """Estimate which prompts fix the values of which groups, by repeated generation.
 
     The items of one prompt must be generated independently of each other. A generator that remembers earlier items, or
-    that is told to vary, hides the effect of its prompts.
+    is instructed to vary them, hides the effect of its prompts.
 
     Args:
         answered: Labels of the items of each prompt, in the order of generation. At least one prompt.
@@ -253,7 +253,7 @@ def judge_prompt_bias(
 
 
 def answers_by_prompt(sequences: Iterable[RecordedSequence]) -> dict[str, list[ItemLabels]]:
-    """Collect the labels of the items of each prompt, in their order. Items without a prompt are ignored."""
+    """Collect the labels of the items of each prompt, in order. Items without a prompt are ignored."""
     answers: dict[str, list[ItemLabels]] = {}
     for recorded in sequences:
         columns = (

@@ -29,7 +29,7 @@ class ValueFinding(ResultPart):
     Attributes:
         value: Name of the value. Combined values are joined with `` + ``.
         appearances: Numbers of the items that show it.
-        longest_wait: Longest distance from one appearance to the next, from the start to the first, or from the last to
+        longest_wait: Longest distance between consecutive appearances, from the start to the first, or from the last to
             the item after the end.
         smallest_beta: Smallest beta for which the sequence is fair to the value. None if it never appears, or if the
             sequence is too short.

@@ -100,7 +100,7 @@ def _mark(verdict: str) -> str:
 
 
 def _finding(sequences: list[SequenceFinding]) -> Iterator[Text]:
-    """Yield the number of violated specifications, and the values that are most often at fault."""
+    """Yield the number of violated specifications, and the values most often responsible."""
     verdicts = [verdict for sequence in sequences for verdict in sequence.verdicts]
     violated = [verdict for verdict in verdicts if verdict.verdict == "violated"]
     worst = Counter(value for verdict in violated for value in verdict.at_fault).most_common(3)

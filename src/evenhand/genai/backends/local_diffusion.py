@@ -1,4 +1,4 @@
-"""Generator of pictures with a local diffusion model, run in this process by diffusers.
+"""Picture generator with a local diffusion model, run in this process with diffusers.
 
 Nothing is downloaded. Weights and classes that could run code when they are loaded are refused.
 """
@@ -102,7 +102,7 @@ class LocalDiffusion:
         """
         with self._lock:
             noise = [self._seed, self._made, self._failed]
-            # A failed picture is repeated with other noise, which does not change the later pictures.
+            # A failed picture is repeated with different noise, which does not change later pictures.
             self._failed += 1
             pixels = self._draw(prompt, noise)
             self._made, self._failed = self._made + 1, 0
@@ -114,7 +114,7 @@ class LocalDiffusion:
         # Each picture has an independent seed.
         seed = int(np.random.SeedSequence(noise).generate_state(1, np.uint64)[0] >> np.uint64(1))
         try:
-            # Noise of the CPU is the same for all devices.
+            # Noise is generated on the CPU, so it is the same for all devices.
             result = self._pipeline(
                 prompt=prompt,
                 generator=torch.Generator("cpu").manual_seed(seed),
@@ -176,7 +176,7 @@ def _load_pipeline(folder: Path, device: str, precision: Precision, *, trust: bo
 
 
 def _refuse_code(folder: Path, diffusers: Any) -> None:
-    """Raise a TrustError if a part of a pipeline has a class of another library, or pickled weights."""
+    """Raise a TrustError if a part of a pipeline has a class from another library or pickled weights."""
     try:
         parts = json.loads((folder / "model_index.json").read_text("utf-8"))
         name = parts["_class_name"]

@@ -1,4 +1,4 @@
-"""Generators of texts and pictures behind an endpoint compatible with OpenAI, and multiple-choice questions."""
+"""Text and picture generators behind an OpenAI-compatible endpoint, and multiple-choice questions."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class OpenAIImages:
             raise ModelError("the picture in the answer is not base64", location=self.wire.url) from None
 
     def _picture(self, data: bytes) -> Item:
-        # The media type in the answer may be wrong.
+        # The media type in the answer may be incorrect.
         kind = detect_media_type(data)
         if kind is None:
             raise ModelError("the picture in the answer is neither PNG, JPEG, WebP nor GIF", location=self.wire.url)
@@ -158,6 +158,6 @@ class OpenAIImages:
 
 
 def detect_media_type(data: bytes) -> str | None:
-    """Detect the media type of a PNG, JPEG, WebP or GIF by its first bytes. None for any other type."""
+    """Detect the media type of a PNG, JPEG, WebP or GIF from its first bytes. None for any other type."""
     webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
     return "image/webp" if webp else next((name for begin, name in _SIGNATURES if data.startswith(begin)), None)

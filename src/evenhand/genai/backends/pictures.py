@@ -18,7 +18,7 @@ from evenhand.genai.spec.pipeline_config import FitMethod
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 _MAX_PIXELS = 1 << 25
-"""Maximum number of pixels, since a file of a few bytes may claim any size."""
+"""Maximum number of pixels, because a file of a few bytes may claim any size."""
 
 
 def decode_picture(item: Item) -> Pixels:
@@ -28,7 +28,7 @@ def decode_picture(item: Item) -> Pixels:
 
     Raises:
         DataError: The item is not a picture, has an unknown format, or is damaged or too large.
-        MissingExtraError: Pillow is required and not installed.
+        MissingExtraError: Pillow is required but not installed.
     """
     if item.kind != "image" or item.media_type == "image/svg+xml":
         raise DataError(f"an item of type {item.media_type} has no pixels", hint=f"use one of: {', '.join(_FORMATS)}")
@@ -83,7 +83,7 @@ def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> Pixels:
             ``contain`` centres the whole picture on black.
 
     Raises:
-        MissingExtraError: The size changes, and Pillow is not installed.
+        MissingExtraError: The size changes, but Pillow is not installed.
     """
     if pixels.shape[:2] == size:
         return pixels
@@ -112,7 +112,7 @@ _PNG_FRAME = 57
 """Number of bytes of a PNG without its packed pixels."""
 
 _MAX_PNG_PIXELS = 1 << 24
-"""Maximum number of pixels, since a file of a few bytes may claim any size."""
+"""Maximum number of pixels, because a file of a few bytes may claim any size."""
 
 
 def write_png(pixels: Pixels) -> bytes:
@@ -134,7 +134,7 @@ def read_png(data: bytes) -> Pixels:
     """Decode a PNG file that was written by ``write_png`` to pixels ``(height, width, 3)``.
 
     Raises:
-        DataError: The file is damaged, or another kind of PNG.
+        DataError: The file is damaged, or is a different kind of PNG.
     """
     if not data.startswith(_SIGNATURE):
         raise DataError("this is not a PNG")
@@ -145,7 +145,7 @@ def read_png(data: bytes) -> Pixels:
     if 0 < width * height <= _MAX_PNG_PIXELS and _png_file(width, height, packed) == data:
         with suppress(zlib.error):
             raw = zlib.decompressobj().decompress(packed, expected)
-    if not raw or len(raw) != expected or any(raw[:: 1 + 3 * width]):  # a row that does not begin with 0 is filtered
+    if not raw or len(raw) != expected or any(raw[:: 1 + 3 * width]):  # a row that does not start with 0 is filtered
         raise DataError("expected an undamaged PNG in the format of the studio")
     rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + 3 * width)
     return rows[:, 1:].reshape(height, width, 3).copy()

@@ -1,1 +1,1 @@
-"""Keep every deadline while items are generated: the enforcer, and a guard around a generator."""
+"""Enforcement of deadlines during generation: the enforcer, and guards around generators."""

@@ -37,7 +37,7 @@ class InstructionWriter:
         for group, values in must.items():
             words = wording.values.get(group, {})
             names = wording.either.join(words.get(value, value) for value in values)
-            # Configured words stand alone. The name of a value needs its group.
+            # Configured words stand alone. The name of a value requires its group.
             if not all(value in words for value in values):
                 names = wording.part.replace(GROUP, group).replace(VALUE, names)
             parts.append(names)
@@ -47,7 +47,7 @@ class InstructionWriter:
         return " ".join(filter(None, (prompt, text)))
 
     def clause(self, must: Mapping[str, Sequence[str]]) -> str:
-        """Write the instruction alone, for logs. Empty if no value is required."""
+        """Return the instruction on its own, for logs. Empty if no value is required."""
         return self("", must).strip()
 
 

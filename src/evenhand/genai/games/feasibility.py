@@ -1,4 +1,4 @@
-"""Check whether the deadlines of a configuration are feasible; infeasible verdicts name the values at fault."""
+"""Check whether the deadlines of a configuration are feasible; infeasible verdicts name the responsible values."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class SpecificationFeasibility:
         name: Name of the specification.
         condition, groups: Condition and groups of the specification.
         values: Names of the values, or of their combinations.
-        repeated: Deadlines. None if values only have to appear, which remains possible for any sequence.
-        verdict: ``feasible`` if no deadline need ever be missed; ``infeasible`` if some deadline must be missed;
+        repeated: Deadlines. None if values only have to appear, which is always still possible.
+        verdict: ``feasible`` if no deadline ever needs to be missed; ``infeasible`` if some deadline must be missed;
             ``undecided`` if the game is too large.
         method: Method that found the verdict. None without deadlines.
         states: Number of states of the solved game. 0 for ``hall``.
@@ -142,7 +142,7 @@ class SpecificationFeasibility:
 
     @property
     def feasible(self) -> bool:
-        """Whether it is known that no deadline need ever be missed."""
+        """Whether it is known that no deadline ever needs to be missed."""
         return self.verdict == "feasible"
 
 
@@ -225,11 +225,11 @@ def find_components(configuration: GenerationConfig) -> tuple[RequirementCompone
 
 
 def check_feasibility(configuration: GenerationConfig, *, slack: int | None = None) -> Feasibility:
-    """Check the feasibility of each specification alone, of all together, and with slack.
+    """Check the feasibility of each specification on its own, of all jointly, and with slack.
 
     Args:
         configuration: Conditions and specifications.
-        slack: Number of useless items that must be tolerated. If None, that of the configuration.
+        slack: Number of useless items to be tolerated. If None, the value in the configuration is used.
     """
     tolerated = configuration.simulation.slack if slack is None else slack
     verdicts = {
@@ -314,7 +314,7 @@ def _explain_slack(component: RequirementComponent, region: WinningRegion, slack
 
 
 def _raise_deadlines(requirements: Sequence[Requirement], enough: int) -> str:
-    """Suggest feasible deadlines, which raise the short ones."""
+    """Suggest feasible deadlines by raising the short ones."""
     raised = [
         f"{requirement.name}: repeated: [{', '.join(str(max(d, enough)) for d in requirement.repeated or ())}]"
         for requirement in requirements

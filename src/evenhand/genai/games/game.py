@@ -6,7 +6,7 @@ deadline is ever missed:
 
 ``hall``
     For every d, at most d values are due within d items. If every deadline exceeds the number of values (of all
-    specifications on one attribute together), less one for each specification, serving the earliest deadline preserves
+    specifications on one attribute together), minus one for each specification, serving the earliest deadline preserves
     this condition: each specification has one value that was shown last, and is not due soon.
 ``exact``
     For smaller deadlines the game is solved: states from which every step loses are removed until nothing changes.
@@ -261,8 +261,8 @@ def _transitions(
     for kinds in dict.fromkeys(tuple(action[i] for i in move) for action in game.actions):
         before, after = ([slice(None)] * len(game.flat) for _ in range(2))
         wait: int | None = 0
-        # An axis is the time left for a value. Showing value k restores its full time, the last index, and takes one
-        # item from every other value. If one has none left, the item leads to no state.
+        # An axis is the time left for a value. Showing value k restores its full time (the last index) and takes one
+        # item from every other value. If another value has none left, the item leads to no state.
         for i, k in zip(move, kinds, strict=True):
             for value in range(len(game.deadlines[i])):
                 axis = game.starts[i] + value
@@ -278,7 +278,7 @@ def _transitions(
 
 
 def find_culprits(deadlines: Sequence[int]) -> tuple[int, ...]:
-    """Find a smallest set of values that cannot be kept even alone. Empty if all values can be kept.
+    """Find a smallest set of values that cannot be kept even on their own. Empty if all values can be kept.
 
     Args:
         deadlines: Deadlines of one specification.

@@ -13,7 +13,7 @@ SimulatedItem: TypeAlias = dict[str, str | None]
 
 
 def draw_requests(shares: Mapping[str, float], *, seed: int) -> Iterator[frozenset[str]]:
-    """Yield the conditions of one request after another. Conditions are independent.
+    """Yield the conditions of successive requests. Conditions are independent.
 
     Args:
         shares: Share of requests that meet each condition.

@@ -1,1 +1,1 @@
-"""Rates of groups whose membership is known only as a probability."""
+"""Rates of groups whose membership is only known as a probability."""

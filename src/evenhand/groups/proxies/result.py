@@ -1,4 +1,4 @@
-"""Selection rates of groups whose membership is known only as a probability."""
+"""Selection rates of groups whose membership is only known as a probability."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ProxyDifference(ResultPart):
     """Largest difference in selection rates between two groups.
 
     Attributes:
-        best, worst: Groups with the highest and the lowest rate, by the estimates.
+        best, worst: Groups with the highest and the lowest estimated rate.
         estimate: Difference under the assumption of ``ProxyRates``, simultaneous over all pairs of groups.
         low, high: Bounds of the largest difference without the assumption, also simultaneous.
     """
@@ -63,13 +63,13 @@ class ProxyDifference(ResultPart):
 
 
 class ProxyRates(ResultPart):
-    """Selection rates of groups whose membership is known only as a probability, and their largest difference.
+    """Selection rates of groups whose membership is only known as a probability, and their largest difference.
 
     Attributes:
         by: Attribute of the groups, such as ``race``.
         assumption: Assumption of the estimates.
         people: Number of people with known probabilities.
-        unknown: Number of people without probabilities, who are left out.
+        unknown: Number of excluded people without probabilities.
         weighted: Whether people have weights.
         rates: Rates of each group.
         difference: Largest difference; None if fewer than two groups are large enough.

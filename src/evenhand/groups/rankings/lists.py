@@ -22,7 +22,7 @@ ENOUGH_LISTS = 10
 """Minimum number of lists with a group for an interval."""
 
 BATCHES = 4000
-"""Maximum number of summands. More lists are summed in random batches, which also determine the variances."""
+"""Maximum number of summands. Beyond it, lists are summed in random batches, which also determine variances."""
 
 EXPOSURE = "relative_exposure"
 SELECTION = "representation_ratio"
@@ -32,7 +32,7 @@ TREATMENT = "exposure_per_relevance"
 ``RankedLists.relevance_denominators``)."""
 
 PAIRS = "pairs"
-"""Share of pairs with a member of one group above one of another, for each pair of compared groups."""
+"""Share of pairs with a member of one group ranked above one of another, for each pair of compared groups."""
 
 Shuffle = Callable[[], Integers]
 """Function that returns permuted groups of the candidates."""
@@ -168,8 +168,8 @@ class RankedLists:
             codes: Group of each candidate, shape (n,).
 
         Returns:
-            Sums by measure, shape (batches, groups, places) or, for pairs, (batches, pairs, places). Selection has a
-            place for each k, the other measures have one place.
+            Sums by measure, shape (batches, groups, places) or, for pairs, (batches, pairs, places). Selection has
+            one place per k; other measures have a single place.
         """
         wins = np.zeros((self.count, self.groups, self.groups))
         count_wins(self.starts, self.batches, self.ties, codes, self.groups, wins)

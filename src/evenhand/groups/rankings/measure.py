@@ -22,7 +22,7 @@ MAX_WORK = 200_000_000
 """Maximum number of permuted candidates over all draws; long lists have fewer draws."""
 
 MAX_RELEVANCE_WORK = 20_000_000
-"""The same limit if only equally relevant candidates are permuted, which takes longer."""
+"""Limit if only equally relevant candidates are permuted, which takes longer."""
 
 GAPS = {
     EXPOSURE: "exposure_ratio",
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
     """Numbers and gaps of the groups.
 
     Attributes:
-        numbers: Measure -> numbers of each group (or pair of groups): one, for selection one for each k.
+        numbers: Measure -> numbers of each group (or pair of groups): one, or for selection one per k.
         gaps: Gaps between the compared groups.
         draws: Number of permutations; 0 for intervals.
     """
@@ -51,7 +51,8 @@ class Measured(NamedTuple):
 
 
 def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
-    """Compute the numbers and gaps of the groups, with intervals for many lists and ranges over permutations for few.
+    """Compute the numbers and gaps of the groups, with intervals if there are many lists and ranges over permutations
+    if there are few.
 
     Args:
         ranked: Lists.
@@ -141,7 +142,7 @@ def _gap_ends(
     reach: float,
     rng: np.random.Generator,
 ) -> dict[int, tuple[float, float]]:
-    """Compute the limits of the gap of a measure, for selection of each k; empty if fewer than two groups are compared.
+    """Compute the limits of the gap of a measure (for selection, per k); empty if fewer than two groups are compared.
 
     Args:
         ranked: Lists.
@@ -151,7 +152,7 @@ def _gap_ends(
         reach: Number of standard errors of their intervals.
         rng: Random generator.
     """
-    # The largest difference is at least every lower end, and at most the largest upper end.
+    # The largest difference is at least every lower end and at most the largest upper end.
     if measure == PAIRS:
         size, half = np.abs(2 * ratios.centre - 1), 2 * reach * ratios.error
         return {0: (max(0.0, float((size - half).max())), min(1.0, float((size + half).max())))}
@@ -228,12 +229,12 @@ def _describe(ranked: RankedLists, value: float, *limits: float) -> Quantity:
 
 
 def _describe_numbers(ranked: RankedLists, values: Floats, limits: Floats) -> list[list[Quantity]]:
-    """Build the numbers of a measure, shape (groups or pairs, places), with limits of shape (ends, ...)."""
+    """Build the numbers of a measure, shape (groups or pairs, places), from limits of shape (ends, ...)."""
     return [[_describe(ranked, *cell) for cell in row] for row in np.stack([values, *limits], axis=-1).tolist()]
 
 
 def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[tuple[int, Gap, list[float]]]:
-    """Yield the gap between the compared groups, for selection at each k; nothing if there are fewer than two.
+    """Yield the gap between the compared groups (for selection, at each k); nothing if there are fewer than two.
 
     Ratios are the lowest divided by the highest number. The gap of pairs is the largest ``P(A above B) - P(B above A)``
     over pairs of groups that occur in the same list.
@@ -278,5 +279,5 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> Iterator[tu
 
 
 def _divide(above: Floats, below: Floats) -> Floats:
-    """Divide, with NaN where the divisor is not positive."""
+    """Divide, giving NaN where the divisor is not positive."""
     return np.asarray(np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0))

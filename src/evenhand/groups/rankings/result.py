@@ -20,29 +20,30 @@ class RankedGroup(Group):
 
     Attributes:
         lists: Number of compared lists with a candidate of the group.
-        metrics: ``relative_exposure`` (attention per candidate, divided by that in random orders), ``exposure`` (the
-            same times the mean attention) and ``above_rate`` (probability that a candidate is ranked above one of
+        metrics: ``relative_exposure`` (attention per candidate divided by that in random orders), ``exposure`` (this
+            ratio times the mean attention) and ``above_rate`` (probability that a candidate is ranked above one of
             another group in the same list); with relevance also ``exposure_per_relevance`` (attention divided by
             attention in proportion to relevance). With few lists, the numbers have a range in random orders. With more
             lists, they have an interval for similar lists, simultaneous over all groups, pairs of groups and k.
         rates: k -> ``representation_ratio`` (number of candidates in the first k positions, divided by that in random
-            orders; its logarithm is the skew at k) and ``selection_rate`` (the same times the overall selection rate).
+            orders; its logarithm is the skew at k) and ``selection_rate`` (this ratio times the overall selection
+            rate).
     """
 
     lists: int
 
 
 class RankingBreakdown(Breakdown):
-    """Groups by one protected attribute, or by several at once (their intersection).
+    """Groups by one protected attribute, or by several (their intersections).
 
     Attributes:
         groups: Groups. Sizes count the candidates in the compared lists.
-        gaps: ``exposure_ratio``, ``selection_ratio`` (the smallest, then that at each k),
-            ``pairwise_parity_difference`` and, with relevance, ``disparate_treatment_ratio``.
+        gaps: ``exposure_ratio``, ``selection_ratio`` (the smallest, then the ratio at
+            each k), ``pairwise_parity_difference`` and, with relevance, ``disparate_treatment_ratio``.
         unknown: Number of candidates in the compared lists whose group is unknown. They occupy positions.
         lists: Number of compared lists, which have candidates of at least two groups.
         left_out, left_out_candidates: Number of other lists, and of their candidates.
-        inference: Source of the uncertainty: many lists as a sample, or permutations of the groups within few lists.
+        inference: Source of the uncertainty: many lists as a sample, or permutations of the groups within a few lists.
     """
 
     groups: tuple[RankedGroup, ...]
@@ -99,7 +100,7 @@ class RankingResult(GroupedResult):
         return f"{super().too_few}, or too few lists"
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the numbers of each group, then the gaps; for selection, the smallest ratio and that at each k."""
+        """Yield the numbers of each group, then the gaps; for selection, the smallest ratio and the ratio at each k."""
         return self._measured_numbers({})
 
     def document(self) -> Document:

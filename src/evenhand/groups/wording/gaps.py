@@ -216,7 +216,7 @@ def four_fifths_sentence(gap: Gap) -> str:
 
 
 def is_distinguishable(gap: Gap | None) -> bool:
-    """Check that a difference is significantly above 0."""
+    """Check whether a difference is significantly above 0."""
     if gap is None or isinstance(gap.value, Unknown):
         return False
     return gap.value.low > 0 if isinstance(gap.value, Sampled) else True

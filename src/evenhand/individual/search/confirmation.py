@@ -25,7 +25,7 @@ MOST_NOISY = 200
 def confirm_findings(scorer: Scorer, table: ProfileTable, ledger: QuestionLedger) -> tuple[ProfileTable, bool]:
     """Query the missing answers of the model, and return the profiles whose decision changes.
 
-    Missing scores (NaN) mark assignments that a method left out, and all answers of the white box. Answers of the model
+    Missing scores (NaN) mark assignments that a method skipped, and all answers of the white box. Answers of the model
     are not queried again. Profiles that the budget does not cover are kept only if their flip was found in answers of
     the model.
 

@@ -36,7 +36,8 @@ class ProfileTable:
         labels: Labels, shape (n, A).
         scores: Scores, shape (n, A, classes).
         valid: Whether every pair of values occurs in the data, shape (n,). True without data.
-        plausible: Assignments that give a plausible person, shape (n, A). Others are not compared.
+        plausible: Mask of the assignments under which a profile is a plausible person, shape (n, A). Others are not
+            compared.
         real: Whether each profile reveals a person in the data (see ``find_real``), shape (n,).
     """
 
@@ -63,7 +64,7 @@ class ProfileTable:
 
     @cached_property
     def compared(self) -> Booleans:
-        """Assignments that give a plausible person and were queried, shape (n, A)."""
+        """Mask of the assignments that were queried and under which a profile is a plausible person, shape (n, A)."""
         return np.asarray(self.plausible & (self.labels != NOT_QUERIED))
 
     @cached_property
@@ -134,7 +135,7 @@ class FindingCollector:
         return len(self._seen)
 
     def add(self, unprotected: Floats, labels: Integers, scores: Floats, which: Integers | None = None) -> Booleans:
-        """Add the answers about profiles (n, U), and return a mask of the profiles whose label changes, shape (n,).
+        """Add the answers for profiles (n, U) and return a mask of the profiles whose label changes, shape (n,).
 
         Args:
             unprotected: The profiles.

@@ -30,7 +30,7 @@ class Moves:
         levels: Entry of each level, shape (V,). Levels of an attribute are in ascending order.
         start: Index of each attribute's first level, shape (U,).
         attribute: Attribute of each level, shape (V,).
-        clash: Bit of two levels of different attributes that never occur together, shape (V, words).
+        clash: Bits of pairs of levels of different attributes that never occur together, shape (V, words).
         blocking: ``clash`` without the pairs that a move of a dependent attribute resolves.
         possible: Whether each level occurs at all, shape (V,).
         dependent_levels: For each level, the only level of each dependent attribute that occurs with it, else -1, shape
@@ -66,7 +66,7 @@ class Moves:
         dependent_levels = _find_dependent_levels(clash, possible, attribute, start)
         blocking = clash.copy()
         for level, other in np.argwhere(dependent_levels >= 0).tolist():
-            # Indexed as [level that stays, level moved to].
+            # Indexed by [unchanged level, new level].
             blocking[start[other] : start[other] + sizes[other], level >> 6] &= ~(np.uint64(1) << np.uint64(level & 63))
         return cls(
             levels=entries,
@@ -144,7 +144,7 @@ def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
 
 
 def _unpack(words: NDArray[np.uint64], count: int) -> NDArray[np.uint8]:
-    """Convert words (n, words) to their first bits, shape (n, count)."""
+    """Unpack the first bits of words (n, words), shape (n, count)."""
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little", count=count)
 
 
@@ -180,7 +180,7 @@ def _find_clashes(space: ProfileSpace, levels: Floats, attribute: Integers) -> t
 def _find_dependent_levels(
     clash: NDArray[np.uint64], possible: Booleans, attribute: Integers, start: Integers
 ) -> NDArray[np.int32]:
-    """Find ``Moves.dependent_levels`` from the levels that occur together."""
+    """Compute ``Moves.dependent_levels`` from the levels that occur together."""
     dependent_levels = np.full((len(attribute), len(start)), -1, dtype=np.int32)  # the largest array of wide tables
     several = np.add.reduceat(possible.astype(np.int64), start) > 1
     for source in np.flatnonzero(several).tolist():

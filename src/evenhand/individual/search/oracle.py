@@ -21,8 +21,8 @@ MAX_ROWS = 65_536
 """Maximum number of individuals per call to a model."""
 
 NETWORK_ROWS = 4096
-"""Individuals per call to an additive network. Its units then stay in the processor's cache, which is four times as
-fast."""
+"""Individuals per call to an additive network. Its units then fit in the processor's cache, which makes it four
+times as fast."""
 
 MAX_CACHED_SCORES = 64_000_000
 """Maximum number of scores in the cache (half a gigabyte). Other profiles are queried again if needed."""
@@ -48,7 +48,7 @@ class ModelAnswers:
 
 
 class Oracle:
-    """Queries a model for a search method, and adds all answers about whole profiles to the findings.
+    """Queries a model for a search method and adds all answers for complete profiles to the findings.
 
     Attributes:
         scorer: The model.
@@ -115,8 +115,8 @@ class Oracle:
         """Query profiles (n, U) under every assignment.
 
         Raises:
-            BudgetExhausted: The budget or the time is not sufficient for all of them. The first profiles, as many as
-                the budget covers, are still queried and added to the findings.
+            BudgetExhausted: The budget or the time limit does not cover all of them. The profiles that the budget
+                covers are still queried and added to the findings.
         """
         self._require()
         slots, keys = self._slots, self.space.keys(unprotected).tolist()
@@ -148,12 +148,14 @@ class Oracle:
         return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores, which))
 
     def scores_at(self, unprotected: Floats, which: Integers) -> Floats:
-        """Query the scores of profiles (n, U), each under one assignment (n,), for slopes: shape (n, classes). Costs n.
+        """Query the scores of profiles (n, U), each under one assignment (n,), to estimate slopes.
+
+        The scores have shape (n, classes) and cost n queries.
 
         Entries of attributes in ``fractions`` need not be whole numbers.
 
         Raises:
-            BudgetExhausted: The budget or the time is not sufficient.
+            BudgetExhausted: The budget or the time limit does not suffice.
         """
         self._require(len(unprotected))
         scores = np.empty((len(unprotected), len(self.scorer.classes)))
@@ -170,7 +172,8 @@ class Oracle:
         return scores
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool = False) -> Floats:
-        """Compute the gradient of the predicted label's probability in the unprotected attributes, shape (n, U).
+        """Compute the gradient of the predicted label's probability with respect to the unprotected attributes, shape
+        (n, U).
 
         Costs n.
 
@@ -181,7 +184,7 @@ class Oracle:
 
         Raises:
             OptionError: The model has no gradients.
-            BudgetExhausted: The budget or the time is not sufficient.
+            BudgetExhausted: The budget or the time limit does not suffice.
         """
         self._gradients = self._gradients or find_gradients(self.scorer, self.space)
         self._require(len(unprotected))
@@ -190,7 +193,7 @@ class Oracle:
         return self._gradients.gradient(unprotected, which, loss=loss)
 
     def _charge_and_query(self, unprotected: Floats, which: Integers | None = None) -> tuple[Floats, Integers]:
-        """Query profiles (n, U) under all assignments, or under the given ones (n, k).
+        """Query profiles (n, U) under all assignments, or under specific ones (n, k).
 
         Raises:
             BudgetExhausted: A limit was reached. The answers until then are in the findings.

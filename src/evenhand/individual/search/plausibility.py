@@ -15,7 +15,7 @@ from evenhand.schema.attribute import Attribute
 from evenhand.stats.level import poisson_mean
 
 DISTINCT = 64
-"""Maximum number of values of a numeric attribute that are compared one by one. More values are compared by ranges."""
+"""Maximum number of values of a numeric attribute that are compared individually. Beyond it, ranges are compared."""
 
 BINS = 16
 """Number of quantile bins of a numeric attribute that is compared by ranges. The range of the other attribute is
@@ -43,10 +43,10 @@ class ValuePairs:
 
     Categories, bins of ordinal attributes and numbers with up to 64 values are compared value by value. A real number,
     or an integer with more values, occurs with a value of another attribute if it is in the range observed with that
-    value. It occurs with another such number if each is in the range observed with the sixteenth of the data that
+    value. Two such numbers occur together if each is in the range observed with the sixteenth of the data that
     contains the other. A pair that occurs far less often than expected counts as an error in the data (see
     ``error_limits``). A value of a protected attribute occurs with every other value, unless the pair counts as an
-    error or is just as clearly absent: a value that few members of a small group have is not ruled out for the group.
+    error or is absent by the same standard, so a value that is rare in a small group is not excluded for that group.
 
     The cells of an attribute are its values, or quantiles of a number with many values. A group is a cell that is
     compared by value, or the cells of a sixteenth of the people, so a group allows one range of cells of each number.
@@ -147,7 +147,7 @@ class ValuePairs:
         return _local_cells(people, self.first, self.cuts) + self.start
 
     def all_pairs_occur(self, people: Floats, columns: Sequence[int] | None = None) -> Booleans:
-        """Check which people (n, d) have only pairs of values that occur together, shape (n,).
+        """Compute a mask of the people (n, d) whose values all occur together in pairs, shape (n,).
 
         Args:
             people: The people.
@@ -173,7 +173,7 @@ class ValuePairs:
         return occur
 
     def occur_together(self, cells: Integers, others: Integers) -> Booleans:
-        """Check which cells of one attribute (m,) occur with which cells of other attributes (n,), shape (m, n)."""
+        """Compute a mask of the cells of one attribute (m,) that occur with other cells (n,), shape (m, n)."""
         groups, position = np.unique(self.group[cells], return_inverse=True)
         occurring = self._in_range(groups, others)[position]
         if self.number[cells[0]] >= 0:
@@ -183,7 +183,7 @@ class ValuePairs:
         return occurring
 
     def _in_range(self, groups: Integers, cells: Integers) -> Booleans:
-        """Check which cells (n,) are in the ranges of groups (m,), shape (m, n). True if compared by value."""
+        """Compute a mask of the cells (n,) in the ranges of groups (m,), shape (m, n). True if compared by value."""
         ranged = np.flatnonzero(self.number[cells] >= 0)
         cells, inside = cells[ranged], np.ones((len(groups), len(cells)), dtype=np.bool_)
         numbers = self.number[cells]
@@ -238,7 +238,7 @@ class _GroupedPeople:
     def _find_end(self, order: Integers, cells: Integers, counts: Integers, unseen: Booleans) -> Integers:
         """Find the first cell that occurs with each group, ignoring errors, shape (groups,).
 
-        Before the cell of a group's s-th person (from 0), s people are observed. Cells before it are absent if far more
+        Below the cell of a group's s-th person (from 0), s people are observed. Cells below it are absent if far more
         people are expected there.
 
         Args:
@@ -273,7 +273,7 @@ class _GroupedPeople:
         return positions
 
     def find_pairs(self, columns: Sequence[int], group_start: Integers) -> NDArray[np.uint64]:
-        """Find ``ValuePairs.together`` of the attributes in some columns."""
+        """Compute ``ValuePairs.together`` of the attributes in some columns."""
         groups = self.groups[columns]
         total = 8 * sum(-(-len(self.counts[i]) // 8) for i in columns)
         width = -(-total // 64) * 64
@@ -293,7 +293,7 @@ class _GroupedPeople:
 
 
 def get_bits(words: NDArray[np.uint64], row: Integers, bit: Integers) -> Booleans:
-    """Read bits of rows of words, each at (row, bit)."""
+    """Read bits at (row, bit) from rows of words."""
     return np.asarray(words[row, bit >> 6] >> (bit & 63).astype(np.uint64) & np.uint64(1) != 0)
 
 
@@ -302,7 +302,7 @@ def error_limits(people: int) -> Floats:
 
     A pair counts as an error if at most one person, or one in 10,000, has it, and if a count this low has a probability
     below 1 % (Poisson) even if the pair were 20 times rarer than under independence. For example, one person has the
-    pair although 133 are expected to.
+    pair although 133 are expected.
 
     Args:
         people: Total number of people.

@@ -29,11 +29,12 @@ def estimate_flip_rates(
     """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
 
     With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
-    the domain. Without data, only the uniform distribution is used. Individuals are drawn independently. Those with
-    missing values, with a broken rule or without a plausible counterpart are left out.
+    the domain. Without data, only the uniform distribution is used. Individuals are drawn independently. People
+    with missing values, with a broken rule or without a plausible counterpart are omitted.
 
     Args:
-        oracle: Oracle whose space contains all profiles that obey the rules, plausible in the data or not.
+        oracle: Oracle whose space contains all profiles that obey the rules, whether or not they are plausible in the
+            data.
         source: People or their schema.
         rng: Source of randomness.
         samples: Number of individuals per rate. Fewer if a tenth of the budget does not cover them.
@@ -94,7 +95,7 @@ def _estimate_rate(
             ledger=oracle.ledger,
             left=lambda: oracle.queries_left,
         )
-        # Only profiles before the first flip that was not tested count.
+        # Only profiles before the first untested flip count.
         end = len(flips) if check.tested == len(rows) else int(rows[check.tested])
         flips[rows[~confirmed]] = False
         flips, check = flips[:end], check.model_copy(update={"differed": check.tested})

@@ -27,7 +27,7 @@ class SearchResult(Result):
         counterparts: Whether the schema has rules or links, so that people were compared with plausible counterparts.
         profiles: Number of distinct profiles found. The model itself confirmed each of them.
         valid: Number of profiles in which every pair of values occurs together in the data. None without data.
-        queries: Number of individuals queried in total: during loading, for rates, in the search and for confirmation.
+        queries: Total number of individuals queried: during loading, for rates, in the search and for confirmation.
         rates: Counterfactual flip rates, the population first. Empty if a tenth of the budget does not cover a single
             individual per rate.
         examples: Profiles with the widest gaps between scores, plausible ones first.
@@ -36,7 +36,7 @@ class SearchResult(Result):
             label is favourable.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         stopped_by: Reason why the search ended: its plan was complete, a limit, or an interrupt.
-        asked: Source of the answers: the model, or its white box, which leaves close decisions to the model. Labels and
+        asked: Source of the answers: the model, or its white box, which defers close decisions to the model. Labels and
             scores of all findings come from the model.
         noise: Result of the noise check (see ``models.check_noise``). None if it was not run.
         noise_test: Number of findings that repeat. Only these are reported. None for a deterministic model.
@@ -99,14 +99,14 @@ class SearchResult(Result):
 
     @property
     def shown_table(self) -> ProfileTable:
-        """Profiles that may be shown. Only synthetic ones if records of people are left out."""
+        """Profiles that may be shown. Only synthetic profiles if records of people are omitted."""
         assert isinstance(self.table, ProfileTable)
         return self.table[~self.table.real] if self.people_left_out else self.table
 
     def to_frame(self) -> pd.DataFrame:
         """Convert the profiles to a table, in the order they were found. After ``from_json``, only the examples.
 
-        If records of people are left out, it contains only synthetic profiles.
+        If records of people are omitted, it contains only synthetic profiles.
 
         Columns: the unprotected attributes; protected values, label and favourable score of the worst and the best
         treated assignment; gap; valid.
@@ -119,7 +119,7 @@ class SearchResult(Result):
 
 
 def build_examples(table: ProfileTable, rows: Integers) -> tuple[Profile, ...]:
-    """Build examples from the profiles at some positions (n,) of a table."""
+    """Build examples from the profiles at these positions (n,) of a table."""
     space, pairs = table.space, table.pairs.sides[rows]
     return tuple(
         describe_pair(

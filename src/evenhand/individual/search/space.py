@@ -40,7 +40,7 @@ MAX_SAMPLE_DRAWS = 200 * MAX_DRAWN
 """Maximum number of profiles drawn for a sample if few are admissible."""
 
 SPARSE = 0.001
-"""Share of admissible profiles below which random walks replace rejection sampling."""
+"""Fraction of admissible profiles below which random walks replace rejection sampling."""
 
 WALK_ROUNDS = 10
 """Rounds of a random walk. Each round redraws every attribute once."""
@@ -53,8 +53,8 @@ class ProfileSpace:
     """Unprotected attributes of individuals, as rows of shape (n, U) in the order of the schema.
 
     A row is a profile: one person without protected values. Under each protected assignment it represents one person,
-    with changed linked attributes. If several profiles represent the same people, only the first counts. A profile is
-    *legal* if it is inside the domain and at least two of its people obey every rule of the schema and every
+    with changed linked attributes. If several profiles represent the same people, only the first one counts. A profile
+    is *legal* if it is inside the domain and at least two of its people obey every rule of the schema and every
     constraint. It is *valid* if, in addition, every pair of their values occurs together in the data (2-way occurrence,
     see ``ValuePairs``). Moves and samples are *admissible*: legal, and valid unless infeasible profiles are allowed or
     there are no data. Only the people of a profile who meet these conditions are compared.
@@ -92,7 +92,8 @@ class ProfileSpace:
             constraints: Constraints (see ``parse_constraint``).
             allow_infeasible: Whether implausible profiles are admissible.
             as_published: Whether only the protected attributes change: the rules of the schema are ignored, constraints
-                must not name protected attributes, and data show only which other values occur together.
+                must not name protected attributes, and the data only determine the unprotected values that occur
+                together.
 
         Raises:
             OptionError: No attribute or every attribute is protected, an attribute is unknown, or a constraint is
@@ -153,7 +154,7 @@ class ProfileSpace:
 
     @cached_property
     def varies(self) -> bool:
-        """Whether a profile may have people who are not compared, or whose linked attributes change."""
+        """Whether a profile may include people who are not compared or whose linked attributes change."""
         constrained = {column for constraint in self.constraints for column in constraint.columns}
         if self.schema.constrains_people or constrained & set(self.protected_columns):
             return True
@@ -162,18 +163,18 @@ class ProfileSpace:
         return not self.pairs.always_occur(self.protected_columns)
 
     def is_legal(self, unprotected: Floats) -> Booleans:
-        """Check which profiles (n, U) are legal, shape (n,): inside the domain, with at least two possible people."""
+        """Compute a mask of the legal profiles (n, U): inside the domain, with at least two possible people."""
         return self.is_admissible(unprotected, by_data=False)
 
     def is_admissible(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Check which profiles (n, U) a search may report, shape (n,). For ``by_data``, see ``compared``."""
+        """Compute a mask of the profiles (n, U) that a search may report. For ``by_data``, see ``compared``."""
         inside = [attribute.contains(column) for attribute, column in zip(self.attributes, unprotected.T, strict=True)]
         possible = np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
         possible[possible] = self.is_comparable(unprotected[possible], by_data=by_data)
         return possible
 
     def is_comparable(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Check which profiles (n, U) in the domain are the first with their people, and have two comparable people."""
+        """Compute a mask of the profiles (n, U) that are the first with their people, two of whom are comparable."""
         comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
             profiles = unprotected[comparable]
@@ -196,7 +197,8 @@ class ProfileSpace:
         return np.asarray(people[np.arange(len(people)), np.argmax(plausible, axis=1)][:, self.columns])
 
     def compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Check under which assignments profiles inside the domain (n, U) give a plausible person, shape (n, A).
+        """Compute a mask of the assignments under which profiles inside the domain (n, U) are a plausible person, shape
+        (n, A).
 
         Args:
             unprotected: The profiles.
@@ -223,7 +225,7 @@ class ProfileSpace:
         return plausible
 
     def _obey(self, individuals: Floats) -> Booleans:
-        """Check which individuals (n, attributes) obey the rules of the schema and every constraint, shape (n,)."""
+        """Compute a mask of the individuals (n, attributes) that obey all rules of the schema and all constraints."""
         constraints = (constraint.holds(individuals) for constraint in self.constraints)
         return np.asarray(np.logical_and.reduce([self.schema.obeys_rules(individuals), *constraints]))
 
@@ -247,7 +249,7 @@ class ProfileSpace:
         return np.where(compared | ~compared.any(axis=1, keepdims=True), every, substitute)
 
     def rows(self, unprotected: Floats) -> Floats:
-        """Build individuals of every profile (n, U) under every assignment or its substitute: (n * A, attributes)."""
+        """Build the individuals of profiles (n, U) under every assignment or its substitute, (n * A, attributes)."""
         return self.sides(unprotected, self.substitutes(unprotected)).reshape(-1, len(self.schema.attributes))
 
     def rows_as(self, unprotected: Floats, which: Integers) -> Floats:
@@ -272,7 +274,7 @@ class ProfileSpace:
         return np.ascontiguousarray(individuals[:, self.columns]), np.asarray(which, dtype=np.int64)
 
     def keys(self, unprotected: Floats) -> Integers:
-        """Return a key of each profile, equal for equal profiles, shape (n,).
+        """Return a key for each profile; equal profiles have equal keys, shape (n,).
 
         If there are fewer than 2**62 profiles, keys are distinct. Otherwise they are hashes: the probability that two
         of a million profiles have the same hash is below one in ten million.
@@ -299,7 +301,7 @@ class ProfileSpace:
         return offsets, odd, reals
 
     def uniform(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draw admissible profiles uniformly from the domain, (m, U) with m at most n.
+        """Draw up to n admissible profiles uniformly from the domain, shape (m, U).
 
         Profiles are drawn until enough are admissible. If fewer than one in a thousand are, random walks from people in
         the data replace rejection sampling.
@@ -307,7 +309,7 @@ class ProfileSpace:
         return self._draw_admissible(lambda m: self.draw_anywhere(m, rng), n, rng, walk=True)
 
     def draw_anywhere(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draw profiles uniformly from the domain, admissible or not, (n, U)."""
+        """Draw profiles uniformly from the domain, whether or not they are admissible, (n, U)."""
         is_whole = np.array([attribute.kind != "real" for attribute in self.attributes])
         rows = rng.random((n, self.width))
         rows *= self.upper - self.lower + is_whole
@@ -316,7 +318,7 @@ class ProfileSpace:
         return rows
 
     def draw_near(self, n: int, rng: np.random.Generator, *, changes: int) -> Floats:
-        """Draw admissible profiles near people in the data, (m, U) with m at most n.
+        """Draw up to n admissible profiles near people in the data, shape (m, U).
 
         Args:
             n: Number of profiles.
@@ -343,14 +345,14 @@ class ProfileSpace:
         return product_of_marginals(self.source).marginals
 
     def seeds(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draw seeds (m, attributes), m at most n: people in the data, in turn from k-means clusters.
+        """Draw up to n seeds, shape (m, attributes): people in the data, taken from k-means clusters in turn.
 
         Without data, seeds are admissible profiles drawn uniformly, under assignments drawn uniformly.
         """
         if self.people is None:
             rows = self.uniform(n, rng)
             return self.rows_as(rows, rng.integers(0, len(self.assignments), size=len(rows)))
-        # Clusters are fitted once, on many people. Later seeds come from few people.
+        # Clusters are fitted once on many people, although later seeds come from few.
         size = max(MAX_CLUSTERED if self._kmeans is None else 10 * n, 10 * n)
         people = self._complete[rng.choice(len(self._complete), size=min(len(self._complete), size), replace=False)]
         people = self.normalize(people)
@@ -367,7 +369,7 @@ class ProfileSpace:
         return people[_take_in_turns(self._kmeans.predict(people), n)]
 
     def move(self, unprotected: Floats, directions: Floats, rng: np.random.Generator) -> Floats:
-        """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, as far as they stay admissible.
+        """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, while they remain admissible.
 
         All attributes move at once, up to the ends of the domain. If the result is not admissible, the attributes move
         one by one in random order, except for moves that lead outside.
@@ -395,7 +397,7 @@ class ProfileSpace:
         return target
 
     def _draw_admissible(self, draw: Sampler, n: int, rng: np.random.Generator, *, walk: bool) -> Floats:
-        """Draw admissible profiles from a product of distributions, (m, U) with m at most n.
+        """Draw up to n admissible profiles from a product of distributions, shape (m, U).
 
         Args:
             draw: Draws profiles.
@@ -424,8 +426,8 @@ class ProfileSpace:
     def _random_walk(self, draw: Sampler, people: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Walk randomly from people in the data: redraw one value at a time, and keep it if the profile is admissible.
 
-        The stationary distribution of the walk is the same product, restricted to admissible profiles that such changes
-        reach.
+        The stationary distribution of the walk is the same product, restricted to the admissible profiles reachable by
+        such changes.
         """
         people = people[self.is_legal(people)]
         if len(people) == 0:
@@ -450,7 +452,7 @@ def _step_size(attribute: Attribute) -> float:
 
 
 def _take_in_turns(cluster: Integers, n: int) -> Integers:
-    """Select the positions of n rows, one from each cluster in turn: shape (m,), m at most n."""
+    """Select the positions of up to n rows, taken from the clusters in turn, shape (m,)."""
     order = np.argsort(cluster, kind="stable")
     turn = np.empty_like(order)
     turn[order] = np.arange(len(order)) - np.searchsorted(cluster[order], cluster[order])

@@ -62,7 +62,7 @@ class TextFinding(ResultPart):
 
     @property
     def flip(self) -> TextFlip:
-        """The two texts with their labels."""
+        """Return the two texts with their labels."""
         return (self.worse.text, self.worse.label), (self.better.text, self.better.label)
 
 
@@ -263,7 +263,7 @@ def _select_clearest(findings: Sequence[TextFinding], max_findings: int) -> tupl
 
 
 def _find_cases(texts: Sequence[str], swappers: Sequence[TermSwapper]) -> list[SlotCase]:
-    """Find every slot of every text. Repeated texts are parsed once."""
+    """Find all slots of all texts. Repeated texts are parsed once."""
     slots: dict[str, list[tuple[str, SwapTemplate]]] = {}
     for text in dict.fromkeys(texts):
         words = words_of(text)

@@ -1,1 +1,1 @@
-"""Less discriminatory alternatives: a declared search, a record of every candidate, and a choice by a stated rule."""
+"""Less discriminatory alternatives: a declared search, a record of all candidates, and a choice by a stated rule."""

@@ -1,10 +1,11 @@
 """Choice of a candidate, by a rule that is fixed before anything is measured: ``RULE``.
 
-Losses of accuracy are paired, relative to the original model or to its kind refitted without changes (see
-``find_baseline``). A candidate is feasible if the upper bound of its loss, ``SURENESS`` standard errors up, is within
-the allowed loss. The standard error is that of the loss in a sample of the size of the test set,
-``se sqrt(1 + n / m)``, so that the test set confirms it nine times in ten. Among a hundred candidates, one always seems
-more accurate than its baseline by chance, so a gain counts only as far as it exceeds ``GAIN_ERRORS`` standard errors.
+Losses of accuracy are paired, relative to the original model or to the same kind of model refitted without changes (see
+``find_baseline``). A candidate is feasible if the upper bound of its loss, ``SURENESS`` standard errors above it, is
+within the allowed loss. The standard error is that of the loss in a sample of the size of the test set,
+``se sqrt(1 + n / m)``, so that the test set confirms it nine times in ten. Among a hundred candidates, some appear more
+accurate than their baseline by chance, so a gain counts only to the extent that it exceeds ``GAIN_ERRORS`` standard
+errors.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def rank_candidates(
     """Rank candidates and choose one.
 
     Args:
-        accepted: Decisions, shape (candidates, n), those of the original model first.
+        accepted: Decisions, shape (candidates, n), with those of the original model first.
         favourable: True labels, shape (n,).
         gap: Gap between the groups of these people.
         baselines: Baseline of the loss of each candidate, shape (candidates,).
@@ -92,10 +93,10 @@ def rank_candidates(
 
 
 def find_baseline(correct: Booleans, refit: int | None) -> int:
-    """Choose the baseline for losses of refitted models: the original model (0), or the one refitted without changes.
+    """Choose the baseline for losses of refitted models: the original model (0) or the model refitted without changes.
 
-    The latter is chosen if the original model is more accurate by over two standard errors. In this case, the original
-    model was trained on these people or on other data, and the difference is not a cost of fairness.
+    The latter is chosen if the original model is more accurate by more than two standard errors. In this case, the
+    original model was trained on these people or on other data, and the difference is not a cost of fairness.
 
     Args:
         correct: Mask of correct decisions, shape (candidates, n).

@@ -1,4 +1,4 @@
-"""Groups by the joint values of the protected attributes, pooled until each has people with both labels."""
+"""Groups by joint values of the protected attributes, pooled until each has people with both labels."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def compare_frontier(
     ``stats.change_of_largest``).
 
     Args:
-        accepted: Decisions of all candidates, shape (candidates, n), those of the original model first.
+        accepted: Decisions of all candidates, shape (candidates, n), with those of the original model first.
         favourable: True labels, shape (n,).
         gap: Gap between the groups of these people.
         compared: Indices of the compared candidates.
@@ -67,7 +67,7 @@ def compare_frontier(
     }
     place = {model: pairs.index(widest[model]) if widest[model] in pairs else 0 for model in models}
     columns, values = [], []
-    # For each candidate: the change of accuracy, then the contrasts for the upper ends, then those for the lower ends.
+    # Order for each candidate: the change of accuracy, the contrasts for the upper ends, and those for the lower ends.
     for model in compared:
         gained = correct[model].astype(np.float64) - correct[0]
         columns.append(((gained - gained.mean()) / n)[:, None])

@@ -81,7 +81,7 @@ class AlternativesResult(ComparedResult):
         against: Gap to reduce.
         protected: Attributes whose joint values are the groups.
         groups: Groups.
-        decide_without: Attributes that no candidate but the original model uses.
+        decide_without: Attributes that no candidate except the original model uses.
         families: Searched families.
         space: Description of the declared search space.
         fits: Number of fitted models, folds included.
@@ -89,7 +89,7 @@ class AlternativesResult(ComparedResult):
         baseline: Candidate from which losses are counted.
         rule: Rule by which the candidate was chosen.
         critical: Number of standard errors of all intervals.
-        candidates: All candidates, the original model first.
+        candidates: All candidates, starting with the original model.
         picked: Candidate chosen on the validation set.
         chosen: Candidate that replaces the original model. None if none is better.
         reason: Reason for the choice.

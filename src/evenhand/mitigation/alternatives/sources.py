@@ -1,4 +1,4 @@
-"""Cross-fitted models whose scores the rules use: the original one, and its kind refitted with weights."""
+"""Cross-fitted models whose scores the rules use: the original model, and refits of its kind with weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.people import People
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
-"""Strengths of reweighing. 0 refits the model without changes, and 1 is that of Kamiran and Calders."""
+"""Strengths of reweighing. 0 refits the model without changes, and 1 is the strength of Kamiran and Calders."""
 
 FOLDS = 3
 """Number of folds of cross-fitting: each score comes from a model trained on the other folds."""
@@ -29,9 +29,9 @@ FOLDS = 3
 def reweighing_weights(group: Integers, favourable: Booleans, strength: float = 1.0) -> Floats:
     """Compute weights under which label and group are independent, raised to a power.
 
-    The weight is ``(P(g) P(y) / P(g, y))^strength`` for a person's group g and label y. Strength 1 is that of Kamiran,
-    Calders, "Data preprocessing techniques for classification without discrimination", KAIS 2012. A lower strength
-    partly reduces the dependence, and a higher one reverses it.
+    The weight is ``(P(g) P(y) / P(g, y))^strength`` for a person's group g and label y. Strength 1 is the weighting of
+    Kamiran, Calders, "Data preprocessing techniques for classification without discrimination", KAIS 2012. A lower
+    strength partly reduces the dependence, and a higher one reverses it.
 
     Args:
         group: Group codes from 0, shape (n,).

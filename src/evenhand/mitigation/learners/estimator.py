@@ -32,15 +32,15 @@ DETERMINISTIC_PARAMETERS: dict[str, dict[str, Any]] = {
 class EstimatorLearner:
     """Learner that fits a clone of an estimator with the same parameters and the same kind of input.
 
-    An estimator that was fitted on a data frame gets the original rows, and added instances with the values of the
-    data. An estimator that was fitted on an array gets an array of values or numbers, as for predictions. Every
+    An estimator that was fitted on a data frame receives the original rows, and added instances with the values of
+    the data. An estimator that was fitted on an array receives an array of values or numbers, as for predictions. Every
     ``random_state`` of None is set from the seed. Encoders that learn their categories keep those of the original
-    model, since a part of the data may lack a rare category. Early stopping is replaced by the number of rounds at
+    model, since a subset of the data may lack a rare category. Early stopping is replaced by the number of rounds at
     which it stopped.
 
     Attributes:
         given: Fitted estimator.
-        ending: Extension of its file, which is preferred for new files.
+        ending: Extension of its file, preferred for new files.
     """
 
     given: EstimatorModel
@@ -143,7 +143,7 @@ def keep_categories(fitted: Any, clone: Any) -> None:
     named = (getattr(fitted, name, None) for name in ("steps", "transformer_list"))
     children = {name: part for parts in named if isinstance(parts, list) for name, part in parts}
     children |= {name: part for name, part, _ in getattr(fitted, "transformers_", None) or ()}
-    parameters = clone.get_params(deep=True)  # only this lists the steps of a pipeline by name
+    parameters = clone.get_params(deep=True)  # this is the only way to list the steps of a pipeline by name
     for name, part in children.items():
         if hasattr(parameters.get(name), "get_params"):
             keep_categories(part, parameters[name])

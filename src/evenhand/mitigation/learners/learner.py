@@ -43,7 +43,7 @@ class Learner(Protocol):
 
 
 def target_labels(training_set: TrainingSet, scorer: Scorer) -> Integers:
-    """Translate the labels of a training set to indices of the ``classes`` of a model, shape (n + m,).
+    """Convert the labels of a training set to indices into the ``classes`` of a model, shape (n + m,).
 
     Raises:
         DataError: The model does not know one of the labels.
@@ -102,7 +102,7 @@ def training_frame(training_set: TrainingSet, columns: Sequence[str] | None = No
 
 
 def label_values(training_set: TrainingSet) -> NDArray[Any]:
-    """Return the labels of a training set as they are written in the data, shape (n + m,)."""
+    """Return the labels of a training set with the values of the data, shape (n + m,)."""
     values = training_set.people.schema.target.values or ()
-    # Labels of different types stay as they are.
+    # Labels of different types are not converted.
     return np.array(values, dtype=None if len(set(map(type, values))) == 1 else object)[training_set.all_labels]

@@ -1,4 +1,4 @@
-"""Logistic regression for models without a learner, and for the probability of group membership."""
+"""Logistic regression for models without a learner and for the probability of group membership."""
 
 from __future__ import annotations
 

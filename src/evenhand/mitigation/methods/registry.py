@@ -25,7 +25,7 @@ FROM_FINDINGS = ("retrain",)
 METHODS: dict[str, Method] = {"retrain": retrain, **{name: make_method(name) for name in RECIPES}, "blind": blind}
 
 BY_GROUP = tuple(name for name, recipe in RECIPES.items() if recipe.by_group)
-"""Methods that reduce gaps between groups, and not counterfactual flips."""
+"""Methods that reduce gaps between groups rather than counterfactual flips."""
 
 
 def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) -> None:

@@ -1,1 +1,1 @@
-"""Refutation: the smallest gap that the rules of a family reach at an accuracy floor, or a proved bound."""
+"""Refutation: the smallest gap that any rule of a family reaches at an accuracy floor, or a proved bound."""

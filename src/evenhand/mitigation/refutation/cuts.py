@@ -1,7 +1,7 @@
 """Valid inequalities of rules with weights, which tighten the linear program.
 
 A rule with weights w accepts cell x if ``w x >= t``. Take cells x_i with integer factors a_i > 0 and cells y_k with
-factors b_k > 0 of equal sum, and ``D = sum a_i x_i - sum b_k y_k``. If all x_i were accepted and all y_k refused, ``w
+factors b_k > 0 of equal sum, and ``D = sum a_i x_i - sum b_k y_k``. If all x_i were accepted and all y_k rejected, ``w
 D`` would be positive. If w is in a box where ``w D <= 0``, this is impossible, and decisions z satisfy
 
     sum a_i z(x_i) - sum b_k z(y_k)  <=  sum a_i - smallest factor
@@ -73,7 +73,7 @@ class WeightBox(NamedTuple):
 
 
 class PairSums:
-    """Pairs of cells with equal sums of features. Such pairs cannot be accepted and refused at the same time."""
+    """Pairs of cells with equal sums of features. Such pairs cannot be accepted and rejected at the same time."""
 
     def __init__(self, features: Integers) -> None:
         cells, width = features.shape

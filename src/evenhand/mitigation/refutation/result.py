@@ -21,7 +21,7 @@ class CellCounts(ResultPart):
     """People with equal features.
 
     Attributes:
-        features: 1 for each feature that holds and 0 for the others, in order.
+        features: 1 for each feature that holds, otherwise 0, in order.
         counts: For each group, the numbers of unfavourable and favourable true labels.
     """
 
@@ -66,7 +66,7 @@ class RefutationProof(ResultPart):
 
     Attributes:
         cuts: Inequalities between decisions, each as ``cell:factor`` for its cells.
-        parts: Parts of the proof, each before its halves. ``weight J 0`` is split into weights up to 0 and from 0,
+        parts: Parts of the proof; each precedes its halves. ``weight J 0`` is split into weights up to 0 and from 0,
             ``cell C`` into refused and accepted. ``bound FLOOR; PAIRS; CUT:VALUE ...`` has its multipliers in units of
             10^-12. Without parts, all trees were enumerated, or no decisions reach the floor.
         anything: Proof for all decisions based on the features.

@@ -4,9 +4,9 @@ The decisions z in [0, 1] of the cells are the variables of a linear program, wi
 
     min G   s.t.  sum gains z >= need,   sum differences z <= G for every pair of groups,   cuts
 
-Cuts (``cuts.py``) are valid in a box of weights. Boxes are halved, and cells accepted or refused, until no part can
-contain a better rule. Each linear program is bounded by its multipliers alone, which are rounded first. For lambda, mu,
-kappa >= 0 with ``sum mu <= 1``
+Cuts (``cuts.py``) are valid in a box of weights. Boxes are halved, and cells accepted or rejected, until no part
+can contain a better rule. Each linear program is bounded by its multipliers alone, which are rounded first. For lambda,
+mu, kappa >= 0 with ``sum mu <= 1``
 
     G  >=  lambda need - sum kappa limit
            + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
@@ -42,7 +42,7 @@ SCALE = 10**12
 """Multipliers are integers in units of 1 / SCALE."""
 
 SAFETY = 1e-12
-"""Relative amount by which a bound computed in floating point is lowered. Its error is about 1e-14."""
+"""Relative amount by which floating-point bounds are lowered. Its error is about 1e-14."""
 
 NEAREST = 1e-9
 """Parts are not split if their bound is this close to the best gap."""
@@ -198,7 +198,7 @@ class ProofPart:
         return f"cell {self.cell}" if self.cell is not None else self.multipliers.write()
 
     def walk(self) -> Iterator[ProofPart]:
-        """Yield this part and all parts below it, each before its halves."""
+        """Yield this part and all parts below it; each precedes its halves."""
         stack = [self]
         while stack:
             part = stack.pop()
@@ -286,7 +286,7 @@ class RuleSearch:
     def _bound(
         self, parent: float, rows: list[int], fixed: Floats, box: WeightBox, part: ProofPart, rounds: int
     ) -> OpenProof:
-        """Bound a part by the best multipliers after some rounds of cuts. The bound is at least its parent's."""
+        """Bound a part by the best multipliers after some rounds of cuts. The bound is at least that of its parent."""
         implies = self._implied_rows(box)
         best = parent
         for _ in range(rounds):
@@ -314,7 +314,7 @@ class RuleSearch:
         return self._implications[1]
 
     def _settle(self, decisions: Floats, box: WeightBox) -> list[Cut]:
-        """Fit weights to integer decisions, and offer the rule. Otherwise, return the violated cut, if there is one."""
+        """Fit weights to integer decisions and offer the rule. Otherwise, return the violated cut, if there is one."""
         fitted = fit_weights(self.table.features, decisions > 0.5, box)
         if isinstance(fitted, np.ndarray):
             self.weights.offer(fitted)

@@ -19,7 +19,7 @@ from evenhand.mitigation.refutation.features import FeatureCells
 from evenhand.mitigation.refutation.result import NO_RULE, FamilyBound
 
 NEAREST = 1e-9
-"""The bound is this much below the smallest gap, which is rounded."""
+"""Distance of the bound below the smallest gap, which is rounded."""
 
 BLOCK = 4_000_000
 """Number of pairs of branches that are evaluated together."""
@@ -145,8 +145,8 @@ class RuleTreeSearch:
 
     def _branches(self, members: Booleans, depth: int) -> Branches:
         """Enumerate all distinct branches of at most a depth over some cells."""
-        # Outcomes below a question are all sums of an outcome from each side. The first of equal outcomes is kept with
-        # its position, from which the tree is rebuilt on demand.
+        # The outcomes below a question are all sums of one outcome from each side. The first of equal outcomes is kept
+        # with its position, from which the tree is rebuilt on demand.
         outcomes = np.stack([self.refusing[members].sum(axis=0), self.accepting[members].sum(axis=0)])
         parts: list[tuple[int, Branches, Branches]] = []
         blocks = [outcomes]

@@ -14,7 +14,7 @@ SAME_SCORE = 1e-7
 """Scores closer than this count as equal."""
 
 MAX_INTEGER = 60
-"""Maximum absolute integer weight. Weights are written as integers up to this value if the decisions are equal."""
+"""Maximum absolute integer weight. Weights are written as integers up to this value if the decisions are the same."""
 
 
 class WeightedRule(NamedTuple):

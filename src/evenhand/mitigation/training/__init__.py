@@ -1,1 +1,1 @@
-"""Networks trained to be fair: losses, the loop, a scikit-learn-style estimator (needs the extra ``torch``)."""
+"""Networks trained to be fair: losses, training loop and scikit-learn estimator (requires the extra ``torch``)."""

@@ -24,7 +24,7 @@ class FeatureBlock:
 
     Attributes:
         start: First column.
-        width: Number of columns: 1 for a number, one per category, 0 if the network does not get the attribute.
+        width: Number of columns: 1 for a number, one per category, 0 if the attribute is not an input of the network.
         offset, scale: Scaling of a number, whose feature is ``(entry - offset) / scale``.
         codes: Codes of the categories of an attribute with one column, which are scaled in the same way.
     """
@@ -140,7 +140,7 @@ def joint_groups(schema: Schema, individuals: Floats, protected: Sequence[str]) 
     Args:
         schema: Data schema.
         individuals: Individuals, shape (n, attributes).
-        protected: Names of the attributes. Without any, no individual has a group.
+        protected: Names of the attributes. Without protected attributes, no individual has a group.
     """
     if not protected:
         return np.full(len(individuals), NO_GROUP)

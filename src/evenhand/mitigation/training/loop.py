@@ -41,7 +41,8 @@ class TrainingPlan:
         groups: Group of each individual, -1 for none, shape (n,).
         steps: Number of batches.
         batch_size: Number of rows per batch.
-        learning_rate: Learning rate of the first third of the steps. It is divided by 10 in each further third.
+        learning_rate: Learning rate of the first third of the steps. It is divided by 10 in each of the following
+            thirds.
         strength: Weight of the penalty.
         seed: Seed of the initial weights and of the order of the rows.
         deadline: Time by ``time.perf_counter()`` at which training stops. None for no limit.

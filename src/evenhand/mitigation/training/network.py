@@ -1,4 +1,4 @@
-"""Trainable networks: affine layers with ReLU between them, and one logit."""
+"""Trainable networks: affine layers with ReLU between them, and a single logit."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def start_from_network(
 ) -> tuple[FeatureEncoding, list[tuple[Floats, Floats]]]:
     """Compute an encoding of a network's inputs, and its layers over this encoding, with a single logit.
 
-    Numbers, and categories with a single input, are standardised by the training set, since one learning rate does not
-    suit inputs of different scales.
+    Numbers, and categories with a single input, are standardised with the training set, since one learning rate does
+    not suit inputs of different scales.
 
     Args:
         network: Network with two labels.

@@ -60,7 +60,7 @@ def check_host_name(headers: Headers) -> None:
     host = headers.get("host", "").lower()
     name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
     is_numeric = ":" in name or name.replace(".", "").isdigit()
-    # No site can own a name without a dot, or an address.
+    # No site can own an IP address or a name without a dot.
     if not (is_numeric or "." not in name or name.endswith(".localhost")):
         raise AccessError(
             f"a service without keys does not accept the host name {name!r}",

@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def describe_exception(error: BaseException) -> dict[str, Any]:
-    """Return the type and the traceback of an exception."""
+    """Return the type and traceback of an exception."""
     frames = traceback.extract_tb(error.__traceback__)[-MAX_TRACEBACK_DEPTH:]
     return {
         "error": type(error).__name__,

@@ -16,7 +16,7 @@ MAX_TEXT_LENGTH = 2_000
 """Maximum length of a prompt on the dashboard."""
 
 MAX_LABELS = 60
-"""Maximum number of values of a specification on the dashboard. Those with the earliest deadlines are shown."""
+"""Maximum number of values of a specification on the dashboard. Values with the earliest deadlines are shown."""
 
 COLUMNS = {
     "shield": (
@@ -109,7 +109,7 @@ def _decision_columns(operation: Mapping[str, Any], output: Mapping[str, Any]) -
         "recommendation": operation["recommendation"],
         "decision": output["decision"],
         "intervened": output["intervened"],
-        # Interventions that an advisory shield would make are marked, too.
+        # Interventions that an advisory shield would make are also marked.
         "marked": reason != DecisionReason.FOLLOWED.value,
         "reason": reason,
         **_bias_columns(output),
@@ -147,7 +147,7 @@ def _admission_columns(body: Mapping[str, Any]) -> DashboardRow:
         "fixed": operation.get("fixed", []),
         "must": admission["must"],
         "why": admission.get("reason", ""),
-        # The deadlines of many values would be most of the data of a page.
+        # The deadlines of many values would make up most of a page's data.
         "left": {name: values for name, values in body["before"].items() if len(values) <= MAX_LABELS},
         "prompt": _shorten_text(note.get("prompt")),
         "route": note.get("route", ""),
@@ -207,7 +207,7 @@ class RowFilter:
     """Filter of rows.
 
     Attributes:
-        since, until: Period in seconds since 1970, without its end.
+        since, until: Period in seconds since 1970, excluding its end.
         marked: Whether to select interventions only: overrides, changed prompts, failures and violations.
         text: Text that the rows contain, regardless of case.
     """

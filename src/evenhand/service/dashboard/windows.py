@@ -74,11 +74,12 @@ def read_news(connection: Connection, positions: Mapping[str, int]) -> list[dict
 
     Args:
         connection: Connection to the store.
-        positions: Number of the last entry that the page has, by stream. Other streams start with their first one.
+        positions: Number of the last entry on the page, by stream. Other streams start with their first entry.
 
     Returns:
-        For each stream with news, its name (``stream``), the ``number`` of its last entry, the ``rows``, and whether
-        the page must be loaded again instead, because there are too many rows or fewer entries than before (``gap``).
+        For each stream with new entries, its name (``stream``), the ``number`` of its last entry, the ``rows``, and
+        whether the page must be loaded again instead, because there are too many rows or fewer entries than before
+        (``gap``).
     """
     news = []
     heads = select(streams.c.name, streams.c.number).where(streams.c.kind.in_(STREAM_KINDS))
@@ -163,7 +164,7 @@ def search_rows(
     while len(rows) < limit and scanned < MAX_SCANNED_ENTRIES:
         query = ENTRY_QUERY.where(*_time_conditions(stream, criteria))
         if kind == "shield" and criteria.marked:
-            # The database finds rare interventions by an index.
+            # The database uses an index to find rare interventions.
             query = query.where(entries.c.marked)
         if reached is not None:
             query = query.where(entries.c.number < reached)
@@ -185,7 +186,7 @@ def search_rows(
 
 
 def search_all_rows(database: Database, stream: str, kind: str, criteria: RowFilter) -> Iterator[DashboardRow]:
-    """Yield all matching rows, newest first, read page by page."""
+    """Yield all matching rows, newest first, reading one page at a time."""
     before: int | None = None
     while True:
         with database.reading() as connection:

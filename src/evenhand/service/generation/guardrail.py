@@ -1,4 +1,4 @@
-"""Guard for a gateway that generates items itself: it calls before the generation, and again with the item.
+"""Guard for a gateway that generates items itself and calls the guard before generation and again with the item.
 
 There are no further attempts: an item that does not show its requested values is delivered, and the log records a
 broken assumption.
@@ -134,7 +134,7 @@ class Guardrail:
         except DecisionError:
             raise
         except Exception as error:
-            # An OptionError of the enforcer is caused by the judge, too: it names an unknown condition.
+            # An OptionError of the enforcer is also caused by the judge: it named an unknown condition.
             failure = PartFailure.of("judge", error)
             return self._undecided_verdict(str(failure), failure.summary, notes)
         changed = await call_part(pipeline.instruct, prompt, admission.must)

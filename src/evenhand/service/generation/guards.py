@@ -128,7 +128,7 @@ class ServedGuard:
                     while len(outcomes) < request.count:
                         outcomes.append(await answers.get())
         finally:
-            # If the caller has left, work that has begun continues, and its items are not counted as shown.
+            # If the caller has disconnected, work in progress continues, and its items are not counted as shown.
             if len(outcomes) < request.count:
                 request.withdraw()
                 self.limiter.leave(task)
@@ -206,7 +206,7 @@ class GuardedRequest:
         return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, failures=(failure,)), self._enforcer.number)
 
     async def run(self, report: Callable[[Served], None]) -> None:
-        """Generate and decide the items one after the other, and report each outcome."""
+        """Generate and decide the items one at a time, and report each outcome."""
         reported = 0
         try:
             while reported < self.count and not (reported and self._enforcer.withdrawn):
@@ -239,7 +239,7 @@ class GuardedRequest:
         try:
             answer = await self._series.answer()
         except BaseException as error:
-            # The admission may or may not be open in the store, and nothing may stay open.
+            # It is unknown whether the admission is open in the store, and it must not stay open.
             if enforcer.call:
                 guard.retry_queue.submit({"op": "abandon", "call": enforcer.call, "note": {"what": "store"}})
             if not isinstance(error, StoreError) or guard.entry.when_down == "refuse":
@@ -325,7 +325,7 @@ def decision_configuration(configuration: GenerationConfig) -> dict[str, Any]:
     Judges, generators and classifiers are left out: their answers are in the log, and every start logs the whole
     configuration. Samples and tolerances only change the wording of the guarantee.
     """
-    # Without default values: a specification with an entry that it does not use could not be read again.
+    # Default values are omitted, because a specification with an unused entry could not be read again.
     specification: Mapping[str, Any] = configuration.model_dump(
         mode="json", include={"specifications", "groups"}, exclude_defaults=True
     )

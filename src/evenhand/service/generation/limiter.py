@@ -36,7 +36,7 @@ class ConcurrencyLimiter:
         return len(self._accepted)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Accept work and run it as soon as there is capacity. It ends by itself, even if its caller leaves.
+        """Queue work, to be run as soon as there is capacity. It runs to completion even if its caller leaves.
 
         Raises:
             AccessError: The queue is full.
@@ -58,7 +58,7 @@ class ConcurrencyLimiter:
         return task
 
     def leave(self, task: asyncio.Task[Any]) -> None:
-        """Cancel a task unless it runs already."""
+        """Cancel a task unless it is already running."""
         if task not in self._running:
             task.cancel()
 

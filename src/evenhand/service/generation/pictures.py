@@ -17,7 +17,7 @@ from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import pictures
 
 MAX_WAITING = 64
-"""Maximum number of pictures that wait in memory to be stored. Further ones are missing from the dashboard."""
+"""Maximum number of pictures that wait in memory to be stored. Further pictures are missing from the dashboard."""
 
 
 class StoredPicture(NamedTuple):
@@ -33,7 +33,7 @@ class PictureStore:
     Args:
         database: Store.
         ledger: Ledger of the store.
-        clock: Clock that gives the time of a picture, in seconds since 1970.
+        clock: Clock for the time of a picture, in seconds since 1970.
     """
 
     def __init__(self, database: Database, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:

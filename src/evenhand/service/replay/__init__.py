@@ -1,1 +1,1 @@
-"""Replay of logs: derive every hash, state and decision again and compare."""
+"""Replay of logs, which recomputes and compares every hash, state and decision."""

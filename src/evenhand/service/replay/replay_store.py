@@ -57,7 +57,7 @@ def replay_stored_logs(
     heads: Mapping[str, str] | None = None,
     stream: str | None = None,
 ) -> StoreReplay:
-    """Replay each log of a store, up to the entry that is last at the start. The service may keep running.
+    """Replay each log of a store, up to the last entry at the start of the replay. The service may keep running.
 
     Args:
         database: Store.
@@ -73,7 +73,7 @@ def replay_stored_logs(
     with database.reading() as connection:
         stored = connection.execute(select(streams).order_by(streams.c.name)).mappings()
         rows: dict[str, dict[str, Any] | None] = {row["name"]: dict(row) for row in stored}
-        # The log of a deleted row, or at least its name, is still in other tables.
+        # If a row was deleted, its log, or at least its name, is still in other tables.
         rows |= dict.fromkeys(name for name in sorted(_stream_names(connection)) if name not in rows)
         strays = {name: _find_stray(connection, name, row) for name, row in rows.items()}
     for name in known_heads:
@@ -94,7 +94,7 @@ def replay_stored_logs(
 
 
 def _stream_names(connection: Connection) -> set[str]:
-    """Return the names of streams in all tables. Each name takes one step along an index."""
+    """Return the names of streams in all tables. Each name requires one step along an index."""
     names: set[str] = set()
     for column in STREAM_TABLES:
         name = connection.execute(select(func.min(column))).scalar()

@@ -1,4 +1,4 @@
-"""The chain of hashes that makes a log append-only: every entry's hash covers the one before it."""
+"""Hash chain that makes a log append-only: the hash of each entry covers the previous one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object without duplicate keys, for ``object_pairs_hook``.
 
     Raises:
-        JSONDecodeError: A key occurs twice, which parsers interpret differently.
+        JSONDecodeError: A key occurs twice, which different parsers interpret differently.
     """
     mapping = dict(pairs)
     if len(mapping) != len(pairs):

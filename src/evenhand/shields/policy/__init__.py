@@ -1,1 +1,1 @@
-"""Synthesised shields as tables of actions, for one horizon or for period after period, and their files."""
+"""Synthesised shields as tables of actions, for one horizon or successive periods, and their files."""

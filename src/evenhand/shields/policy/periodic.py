@@ -1,7 +1,7 @@
-"""Periodic shields: one period after another, with the counters of the past.
+"""Periodic shields: successive periods that include the counters of the past.
 
-``PeriodicShield(plan).begin(past)`` returns the period that begins after these counters. Nothing else is carried from
-period to period, so a shield can be restored from its counters.
+``PeriodicShield(plan).begin(past)`` returns the period that begins after these counters. Nothing else is carried over
+between periods, so a shield can be restored from its counters.
 
 Source: Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers,
 AAAI 2025, section 4. The strict and soft ends and the convention for small groups in several periods are ours.
@@ -37,10 +37,10 @@ from evenhand.shields.synthesis.separable import synthesize_separable
 from evenhand.shields.synthesis.solve import Progress, solve_plan
 
 UNFAIR_END_PRICE = 1000.0
-"""Price of an unfair end for soft terminals, as a multiple of the cost of overriding every decision of a period."""
+"""Price of an unfair end for soft terminals, as a multiple of the cost of overriding every decision in a period."""
 
 TIE_TOLERANCE = 1e-12
-"""Biases that differ by less are equal fractions, because counters are small."""
+"""Biases that differ by less than this are equal fractions, because counters are small."""
 
 MEMORY_BYTES = 64 * 2**20
 """Maximum size of the cached tables of past periods, in bytes."""
@@ -51,7 +51,7 @@ class ShieldPeriod:
     """Period of a shield.
 
     Attributes:
-        policy: Policy over the counters of this period alone, which begin at 0. Its expected cost includes prices of
+        policy: Policy over the counters of this period only, which start at 0. Its expected cost includes prices of
             unfair ends.
         start: Counters of everything before the period.
         end: Values of the ends of the period. None if nothing is required, or if each group has its own table.
@@ -105,13 +105,13 @@ class ShieldPeriod:
 
 @dataclass(frozen=True)
 class BalancedPeriod:
-    """Assumption that half of the decisions of a period are on each group (Theorem 2).
+    """Assumption that half of the decisions in a period are about each group (Theorem 2).
 
-    It is impossible if half of the decisions are too few for a group to be judged.
+    It is impossible if half of the decisions are too few to evaluate a group.
 
     Attributes:
         horizon: Number of decisions in the period.
-        needed_count: Minimum count of each group before a bias is judged.
+        needed_count: Minimum count of each group before the bias is evaluated.
     """
 
     horizon: int
@@ -220,16 +220,16 @@ class PeriodicShield:
         if period is None and not exempt:
             period = self._period(plan, PricedEnd(owed, price), owed)
         if period is None:
-            # The past was unfair or was not judged, so nothing is guaranteed.
+            # The past was unfair or not evaluated, so nothing is guaranteed.
             period = self._period(plan, None if exempt else PricedEnd(owed, price, everywhere=True), False)
         assert period is not None
         return self._remember(past, period)
 
     def _several_groups(self, plan: ShieldPlan) -> ShieldPeriod:
-        """Return a period over three or more groups. It ends fair if that can be guaranteed, and otherwise unfair ends
+        """Return a period for three or more groups. It ends fair if that can be guaranteed, and otherwise unfair ends
         have a price.
         """
-        # Once every later end can be fair, small groups are judged too, as with two groups.
+        # Once every later end can be fair, small groups are evaluated too, as with two groups.
         always = always_ends_fair(self.plan, plan.start)
         zero = replace(plan.property, empty_group=EmptyGroupRule("zero"))
         problem = replace(plan, property=zero) if always else plan
@@ -259,7 +259,7 @@ class PeriodicShield:
 
 
 def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:
-    """Return whether a dynamic shield ends all periods from here on fair.
+    """Return whether a dynamic shield ends all future periods fair.
 
     This holds once the past is fair and 2 / kappa people of each group were counted: every later end can then be fair.
     For several groups, let c be the middle of the lowest and the highest rate. Keep the accepted count of a group at
@@ -276,12 +276,12 @@ def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:
     )
 
 
-# Greedy baseline: it looks one decision ahead and guarantees nothing.
+# Greedy baseline, which looks one decision ahead and guarantees nothing.
 
 
 @dataclass(frozen=True)
 class GreedyRule:
-    """Rule that overrides a decision with an unfair result if the other decision leaves a smaller bias.
+    """Rule that overrides a decision with an unfair result if the opposite decision leaves a smaller bias.
 
     It needs no synthesis and no memory, and ignores costs. Its ends are often fair but never guaranteed.
 
@@ -337,10 +337,10 @@ NEVER = 2**62
 
 @dataclass(frozen=True)
 class ObligatoryEnd:
-    """Ends that must be fair whenever a fair past makes that possible for all arrivals.
+    """Ends that must be fair whenever the past makes this possible for all arrivals.
 
-    Obligatory ends count small groups too, because a bias that grows while it is not judged might become too large to
-    repair.
+    Obligatory ends count small groups too, because a bias that grows while it is not evaluated might become too large
+    to correct.
 
     Attributes:
         property: Property over the past and the period.
@@ -356,7 +356,7 @@ class ObligatoryEnd:
 
     @cached_property
     def fair(self) -> FairEnd:
-        """The property with every group judged, however small."""
+        """Return the property with every group evaluated, however small."""
         return FairEnd(replace(self.property, empty_group=EmptyGroupRule("zero")), self.start)
 
     @cached_property
@@ -366,7 +366,7 @@ class ObligatoryEnd:
 
     @cached_property
     def least_of_b(self) -> Integers:
-        """Minimum count of group b with which a fair end is obligatory, by n_a of the period (Assumption 2)."""
+        """Minimum count of group b for which a fair end is obligatory, by n_a of the period (Assumption 2)."""
         seen_a, past_a, seen_b, past_b = self.start
         kappa = self.property.kappa
         w_a, w_b = Fraction(past_a, max(seen_a, 1)), Fraction(past_b, max(seen_b, 1))
@@ -416,7 +416,7 @@ class PricedEnd:
     Attributes:
         end: The obligatory ends.
         price: Price of an unfair end, in units of the costs.
-        everywhere: Whether obligatory ends have a price too, for an unfair past.
+        everywhere: Whether obligatory ends also have a price, for an unfair past.
     """
 
     end: ObligatoryEnd

@@ -35,7 +35,7 @@ def threshold_row(t: Any, labelled: Any, n: Any, k: Any, m: Any) -> Any:
 
     Integers give an integer, and arrays an array.
     """
-    # There is a row for each k <= n, and with labels for each m <= t - n too: the rows of n are preceded by the sum
+    # There is a row for each k <= n and, with labels, for each m <= t - n: the rows of n are preceded by the sum
     # over i < n of (i + 1)(t - i + 1) rows, or of i + 1.
     if labelled:
         return (3 * t + 5 - 2 * n) * n * (n + 1) // 6 + k * (t - n + 1) + m
@@ -117,7 +117,7 @@ class ThresholdTable:
 
 
 def bits_for(costs: int) -> int:
-    """Return the number of bits of a level: 2, 4 or 8, so that none straddles two bytes."""
+    """Return the number of bits per level: 2, 4 or 8, so that no level straddles two bytes."""
     return 2 if costs == 1 else 4 if costs <= 7 else 8
 
 
@@ -168,7 +168,7 @@ class PackedTable:
 
 def apply_levels(level: Integers, recommendation: Integers, cost: Floats, costs: tuple[float, ...]) -> Integers:
     """Return the decisions of levels, shape (runs,): `apply_level` for arrays."""
-    # The outermost level overrides at any cost, also beyond the expected ones.
+    # The outermost level overrides at any cost, even beyond the expected costs.
     limits = np.array([-np.inf, *costs[:-1], np.inf])
     against = np.where(recommendation == 1, level < 0, level > 0) & (cost <= limits[np.abs(level)])
     return np.asarray(recommendation ^ against)

@@ -21,14 +21,14 @@ from evenhand.stats.quantity import Proved, Unknown
 
 @dataclass(frozen=True, slots=True)
 class ShieldCertificate:
-    """Bound on the bias from here on.
+    """Bound on the future bias.
 
     Attributes:
         keeps: Description of the property.
         kappa: Largest fair bias.
         step, horizon: Number of decisions so far in the period, and in total. A finite shield has one period.
         period: Number of the period, from 0.
-        shielded: Bias of the shield's decisions over all periods. With open labels, the largest possible one.
+        shielded: Bias of the shield's decisions over all periods. With open labels, the largest possible bias.
         unshielded: Bias of the recommendations.
         open_labels: Decisions that await a label.
         expired_labels: Decisions whose label did not arrive within the configured wait. They are not counted.
@@ -39,7 +39,7 @@ class ShieldCertificate:
         how: Reason for the bound, or for its absence.
         how_later: Reason for ``later``, or for its absence. Empty if there is no later period.
         assumption: Assumption of the bounds.
-        assumption_held: Whether the assumption has held, and still can hold in this period. None without an assumption.
+        assumption_held: Whether the assumption has held and can still hold in this period. None without an assumption.
         advisory: Whether recommendations are followed, and the shield only counts.
     """
 
@@ -63,7 +63,7 @@ class ShieldCertificate:
 
     @property
     def bias(self) -> Fraction:
-        """Bias of the decisions that were applied."""
+        """Bias of the applied decisions."""
         return self.unshielded if self.advisory else self.shielded
 
     def as_advice(self) -> ShieldCertificate:
@@ -74,7 +74,7 @@ class ShieldCertificate:
 
     @property
     def quantity(self) -> Proved | Unknown:
-        """The bound as a proved or unknown quantity."""
+        """Return the bound as a proved or unknown quantity."""
         return Unknown(reason=self.how) if self.bound is None else Proved(value=float(self.bound), how=self.how)
 
     def summary(self) -> str:
@@ -186,16 +186,16 @@ def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -
     return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)
 
 
-# The largest bias at the end of a period.
+# Return the largest bias at the end of a period.
 
 ROUNDING_SLACK = Fraction(1, 10**9)
-"""Added to bounds that were computed in floating point, far more than their errors."""
+"""Margin added to bounds computed in floating point, far larger than their errors."""
 
 Corners = list[tuple[float, float]]
 
 
 def bound_period_bias(period: ShieldPeriod, fairness: FairnessProperty, past: Counters, horizon: int) -> Fraction:
-    """Bound the bias at the end of a period over two groups, for all possible arrivals.
+    """Bound the bias between two groups at the end of a period, for all possible arrivals.
 
     Args:
         period: The period, with the end that its policy keeps.

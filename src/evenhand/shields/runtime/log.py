@@ -41,9 +41,9 @@ class ShieldReplay:
     """Result of a replay.
 
     Attributes:
-        decisions, labels: Number of equal decisions and labels.
-        difference: First different entry. None if all entries are equal.
-        shield: The shield after the last equal entry.
+        decisions, labels: Numbers of matching decisions and labels.
+        difference: First different entry. None if all entries match.
+        shield: Shield after the last matching entry.
     """
 
     decisions: int

@@ -1,1 +1,1 @@
-"""Simulation of many runs with and without a shield, and inspection of whole policies."""
+"""Simulation of many runs with and without a shield, and inspection of complete policies."""

@@ -36,7 +36,7 @@ MAX_TIMES = 40
 RARE_PROBABILITY = 1e-6
 """Expected number of people below which a cell of the heat map is omitted."""
 NOWHERE = -999
-"""Mark of a state that no run reaches."""
+"""Marker of a state that no run reaches."""
 MAP_MOMENTS = (0.25, 0.5, 0.75, 0.95)
 """Fractions of the horizon at which actions are shown as a function of the counters."""
 
@@ -172,7 +172,7 @@ class ShieldInspection(Result):
 
 
 COST_TOLERANCE = 1e-6
-"""Absolute or relative tolerance for costs that were summed in another order."""
+"""Absolute or relative tolerance for costs summed in a different order."""
 
 
 def inspect_policy(
@@ -291,7 +291,7 @@ def _heatmap_cells(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[Heat
 
 
 def _map_times(policy: ShieldPolicy) -> dict[int, tuple[int, int]]:
-    """Choose the times at which actions are shown by counters, with likely numbers of counted people."""
+    """Choose the times at which actions are shown by counters, and likely numbers of counted people."""
     plan = policy.plan
     labelled = plan.property.labelled
     counted = plan.inputs.label if labelled and plan.inputs.label is not None else (1.0, 1.0)

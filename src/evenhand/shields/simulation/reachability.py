@@ -32,11 +32,11 @@ MAX_WALKED_STATES = 2_000_000_000
 
 
 class CheckFinding(ResultPart):
-    """States at the time of a check.
+    """Counts of states at the time of a check.
 
     Attributes:
         time: Decisions made.
-        reached: States that some run reaches. unfair: Unfair states among them.
+        reached: Number of states that some run reaches. unfair: Number of unfair states among them.
         chance: Probability of an unfair state, for the expected arrivals.
         unjudged: Reached states in which too few people of a group were counted for a requirement.
         unjudged_chance: Probability of these states.

@@ -46,8 +46,8 @@ def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
     """Compute the level plus the number of costs of every state of a layer from its thresholds; ``out`` is (2,
     states).
     """
-    # Levels grow with the count of the other group, and a row holds the counts at which they rise: the level of a state
-    # is the number of thresholds that its count has passed.
+    # Levels rise with the count of the other group, and a row stores the counts at which they rise: the level of a
+    # state is the number of thresholds that its count has passed.
     at = 0
     for n_a in range(t + 1):
         for n_b in range(0 if labelled else t - n_a, t - n_a + 1):

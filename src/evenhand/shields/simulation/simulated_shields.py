@@ -43,7 +43,8 @@ class SimulatedShield:
         self._periods = PeriodicShield(plan)
         self.assumption, self.held_at_start = self._periods.assumption, self._periods.assumption_held_at_start
         if plan.kind == "dynamic":
-            # Few runs at a time if each run has its own tables, so that complete runs exist after an interrupt.
+            # If each run has its own tables, few runs are simulated at a time, so that some are complete after an
+            # interrupt.
             self.max_runs = 512
 
     def begin(self, sizes: Integers, accepted: Integers) -> Iterator[tuple[Integers, ShieldPeriod]]:
@@ -77,7 +78,7 @@ class RunCounters:
 
     @classmethod
     def of(cls, runs: int, start: tuple[int, ...]) -> RunCounters:
-        """Build equal counters in every run."""
+        """Build the same counters for every run."""
         each = np.array(start, dtype=np.int64).reshape(-1, 2)
         return cls(np.tile(each[:, 0], (runs, 1)), np.tile(each[:, 1], (runs, 1)))
 

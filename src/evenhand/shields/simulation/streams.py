@@ -1,4 +1,4 @@
-"""Arrivals at a shield: random people, real people with a model's recommendations, or an adversary.
+"""Arrivals at a shield: random people, real people with recommendations of a model, or an adversary.
 
 An ``ArrivalSource`` is a finite set of arrivals (group, recommendation, cost, true label) with their probabilities: the
 combinations of a shield's inputs, or the rows of a data set. All orders except ``random`` are adversarial.
@@ -52,7 +52,7 @@ class ArrivalSource:
         cost: Cost of an override, shape (arrivals,).
         label: True label, 1 if favourable, shape (arrivals,). None if unknown.
         weight: Probabilities, shape (arrivals,), with sum 1. None if all are equal.
-        real: Whether labels are of real people, so that decisions can be right or wrong.
+        real: Whether labels are those of real people, so that decisions can be correct or incorrect.
     """
 
     name: str
@@ -79,8 +79,8 @@ class ArrivalSource:
 class ArrivalCells:
     """Arrivals by group and recommendation, to draw from one cell.
 
-    Arrivals of a cell are drawn by their probabilities, or uniformly if all of them are 0: an adversary ignores
-    expectations.
+    Arrivals of a cell are drawn in proportion to their probabilities, or uniformly if all are 0, because an
+    adversary ignores expectations.
     """
 
     def __init__(self, source: ArrivalSource) -> None:

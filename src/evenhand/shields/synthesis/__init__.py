@@ -1,1 +1,1 @@
-"""Synthesis of shields: values by one sweep backwards through the counters."""
+"""Synthesis of shields by one backward sweep over the counters."""

@@ -1,7 +1,8 @@
 """Exact synthesis of shields for three or more groups.
 
-The reachable states are listed layer by layer, each encoded as one integer, and valued backwards. For m groups the
-number of states is of the order of T^(2m): 230,230 for three groups and 20 decisions, 32 million for 50.
+The reachable states are listed layer by layer, each encoded as one integer, and their values are computed backwards.
+For m groups the number of states is on the order of T^(2m): 230,230 for three groups and 20 decisions, 32 million for
+50.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class ReachableTable:
         )
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
-        """Return the level in a state on an individual of a group."""
+        """Return the level for an individual of a group in a state."""
         state = sum(count * stride for count, stride in zip(counters, self.strides, strict=True))
         states, levels = self._views[t]
         position = bisect_left(states, state)
@@ -129,7 +130,7 @@ def synthesize_general(
             progress(2 * horizon - t, 2 * horizon)
     actions = ReachableTable(tuple(strides.tolist()), tuple(layers[:-1]), tuple(levels[::-1]))
     states = sum(len(layer) for layer in actions.states)
-    # While the last layer is valued: the counters, two values after each decision, and its own value.
+    # Peak while the last layer is evaluated: the counters, two values after each decision, and the layer's own values.
     peak = sum(array.nbytes for array in actions.arrays) + 8 * (2 * len(plan.start) + 8) * len(layers[-2])
     return ShieldPolicy(plan, actions, float(values[0]), states, peak, time.perf_counter() - started)
 
@@ -176,7 +177,8 @@ def list_states(plan: ShieldPlan, progress: Progress | None = None) -> tuple[Int
         LimitError: There are too many states.
     """
     groups, horizon, labelled = len(plan.inputs.groups), plan.horizon, plan.property.labelled
-    # All counters of a state are the digits of one integer: a step adds a constant, and states sort and compare fast.
+    # All counters of a state are the digits of one integer: a step adds a constant, and states are fast to sort and
+    # compare.
     if (horizon + 1) ** (2 * groups) >= 2**62:
         raise LimitError(f"the counters of {groups} groups over {horizon} decisions exceed 64 bits", hint=_HINT)
     total = sum(count_states(plan, t) for t in range(horizon + 1))

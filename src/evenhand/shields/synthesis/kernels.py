@@ -17,13 +17,13 @@ from evenhand.core.kernels import compile_kernel
 Bytes = NDArray[np.uint8]
 
 DEAD_LEVEL = 255
-"""Mark of a state in which no decision on this group keeps a fair end reachable."""
+"""Marker of a state in which no decision about this group keeps a fair end reachable."""
 ALL_DEAD = np.uint64(2**64 - 1)
 EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
 class Tables(NamedTuple):
-    """Whole tables that are filled, as thresholds or packed. The arrays of the other form are empty.
+    """Complete tables to fill, as thresholds or packed. The arrays of the other format are empty.
 
     Attributes:
         rows_a, rows_b: Thresholds, (rows, 2 costs), see `ThresholdTable`.
@@ -68,8 +68,8 @@ def single_cost_value(rejected, accepted, accept, reject, cost):
 @compile_kernel(internal=True, nogil=True, error_model="numpy")
 def single_cost_level(rejected, accepted, below, above):
     """One cost: the level. A difference of infinities is not a number and compares as false; such a state is dead."""
-    # Level 1 follows. A recommendation is overridden iff the other decision saves more than its cost: acceptance is
-    # forced where V- - V+ > c, rejection where V+ - V- > c. Ties are followed.
+    # Level 1 follows. A recommendation is overridden if and only if the opposite decision saves more than its cost:
+    # acceptance is forced where V- - V+ > c, rejection where V+ - V- > c. Ties are followed.
     gain = rejected - accepted
     level = np.uint8(np.uint8(gain >= below) + np.uint8(gain > above))
     return level if (rejected if rejected < accepted else accepted) < np.inf else np.uint8(DEAD_LEVEL)
@@ -77,7 +77,7 @@ def single_cost_level(rejected, accepted, below, above):
 
 @compile_kernel(internal=True, nogil=True, error_model="numpy")
 def several_costs_step(rejected, accepted, mix, near):
-    """Several costs: compute the expected value of a step and its level, searched from ``near`` on."""
+    """Compute the expected value of a step with several costs and its level, starting the search at ``near``."""
     # With costs c_1 < ... < c_K the step's value is the minimum over levels of accept * V+ + reject * V- + cost:
     # piecewise linear in gain = V- - V+, with breaks at the costs of either recommendation, ``rises``. Neighbouring
     # states have nearly the same level, so the search begins at the last one.
@@ -132,7 +132,7 @@ def sweep_row_levels(sources, mixes, new, level_a, level_b):
 def thresholds_along_row(row, start, stop, columns, rises, i):
     """Store the thresholds along a row in ``rises[i]``, and return whether the level never falls on its live states.
 
-    Only the states from ``start`` to ``stop`` can be live. Most of them have one level or are dead, and are skipped
+    Only the states ``start`` to ``stop`` can be live. Most of them have one level or are dead, and are skipped
     eight at a time.
     """
     level, words = row.level, row.words
@@ -187,7 +187,7 @@ def thresholds_across_rows(row, start, stop, a, highest, rises, first, step):
 
 @compile_kernel(internal=True, nogil=True, error_model="numpy")
 def pack_levels(table, start, levels, bits, follow):
-    """Store levels with a number of bits each, the lowest first, from position ``start`` of a zeroed table on.
+    """Store levels in a fixed number of bits each, lowest first, in a zeroed table from position ``start``.
 
     Dead states get the level ``follow``.
     """
@@ -234,7 +234,7 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, starts, tables):
         tables: Tables to fill.
     """
     # A state of the plane (n_a, n_b) reads that plane and those of (n_a + 1, n_b) and (n_a, n_b + 1), which come later
-    # in this order and are still of time t + 1. A row is written when it has been read.
+    # in this order and are still of time t + 1. Each row is written after it is read.
     row_a, row_b, highest, mixes = empty_row(t), empty_row(t), empty_row(t), (mix_a, mix_b)
     sources = np.empty((4, t + 1))
     not_a, yes_a, not_b, yes_b = labels[0, 0], labels[0, 1], labels[1, 0], labels[1, 1]
@@ -286,7 +286,7 @@ def forbid_outside_bands(values, start, columns, low, high):
 
 @compile_kernel()
 def count_live_states(bits, start, counters, outcomes, group):
-    """Count the outcomes of open labels from which a fair end is reachable, after either decision on a group.
+    """Count the outcomes of open labels from which a fair end is reachable, after either decision about a group.
 
     Args:
         bits: Live states, one bit each, packed.
@@ -333,7 +333,7 @@ def sweep_live_states(layer, start, t):
     """Compute the live states at time t from those at t + 1, in place.
 
     States are ordered by the number of seen people, then by ``n_a``: ``start[n_a, n_b] + a * (n_b + 1) + b``. Only
-    states with more seen people are read after this one, and those are not overwritten yet.
+    states with more seen people are read after this one, and these are not overwritten yet.
     """
     # live(s) = live(s, later) and, for either group, live(accepted) or live(rejected): label 0 leaves the counters
     # unchanged, and for label 1 some decision on either group must keep a fair end reachable.

@@ -60,13 +60,13 @@ class LabelledLayer:
         sizes = t - n + 1
         block = np.cumsum((n + 1) * sizes) // BLOCK_STATES
         for part in np.split(n, np.flatnonzero(np.diff(block)) + 1):
-            # First the pairs (n_a, n_b), then each with all its a.
+            # The pairs (n_a, n_b) come first, then each pair with all values of a.
             n_a, n_b = np.repeat(part, sizes[part]), _count_up(sizes[part])
             yield np.repeat(n_a, n_a + 1), _count_up(n_a + 1), np.repeat(n_b, n_a + 1)
 
 
 def _count_up(sizes: Integers) -> Integers:
-    """Return 0, 1, ... up to each size, one after the other."""
+    """Concatenate the ranges 0, 1, ... of each size."""
     ends = np.cumsum(sizes)
     return np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
 
@@ -74,9 +74,9 @@ def _count_up(sizes: Integers) -> Integers:
 # The step of one group.
 
 TOLERANCE = 1e-9
-"""Tolerance relative to the largest cost. Smaller gains are ties, and the recommendation is followed."""
+"""Tolerance relative to the largest cost. Smaller gains count as ties, and the recommendation is followed."""
 FORBIDDEN = 1e300
-"""Threshold that only infinite gains exceed."""
+"""Threshold that is only exceeded by infinite gains."""
 
 
 class StepMix(NamedTuple):
@@ -86,7 +86,7 @@ class StepMix(NamedTuple):
         rises: Gains of an acceptance at which the level rises, (2 costs,).
         accept, reject: Probability that a person of the group arrives and is accepted or rejected, (2 costs + 1,).
         cost: Expected cost of the overrides, (2 costs + 1,).
-        single: The cost if there is only one and costs decide, else -1.
+        single: The cost if there is only one and costs matter, otherwise -1.
     """
 
     rises: Floats

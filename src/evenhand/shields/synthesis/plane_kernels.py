@@ -14,7 +14,7 @@ STRIDE = 16
 """Number of states that are computed together. Rows of a block have as many spare values."""
 
 NEVER = 2**62
-"""Position of a rise that never comes."""
+"""Position of a rise that does not occur."""
 
 
 class Plane(NamedTuple):
@@ -32,7 +32,8 @@ class Plane(NamedTuple):
 
 @compile_kernel(nogil=True, error_model="numpy", inline="always")
 def find_rises(rejected, accepted, below, above):
-    """Find the first states of a row at which the level is at least 1, and 2, and return whether it never falls.
+    """Find the first states of a row with a level of at least 1 and of at least 2, and return whether the level never
+    falls.
 
     The positions are `NEVER` where there is no such state. Dead states may hold anything.
     """
@@ -52,7 +53,7 @@ def find_rises(rejected, accepted, below, above):
 
 @compile_kernel(nogil=True, error_model="numpy", inline="always")
 def note_rises(rejected, accepted, below, above, a, rise_1, rise_2):
-    """Note the columns whose level is at least 1, or 2, for the first time in row ``a``; return whether none falls."""
+    """Record the columns whose level first reaches 1 or 2 in row ``a``; return whether no level falls."""
     falls = 0
     for k in range(len(rejected)):
         minus, plus = rejected[k], accepted[k]
@@ -92,7 +93,7 @@ def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
     below_a, above_a, below_b, above_b = mix_a.rises[0], mix_a.rises[1], mix_b.rises[0], mix_b.rises[1]
     steps = mix_a.accept[1], mix_a.reject[1], mix_b.accept[1], mix_b.reject[1], mix_a.single
     columns, t = n_b + 1, n_a + n_b
-    # The rows of the sources are infinite outside of their intervals.
+    # The rows of the sources are infinite outside their intervals.
     minus, plus, here, new, row_a, row_b, highest, rises = work
     rises[:] = n_a + 1
     highest.words[:] = 0
@@ -108,7 +109,7 @@ def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
     plus_low = minus_low = here_low = np.int64(0)
     plus_high = minus_high = here_high = np.int64(-1)
     for a in range(-1, n_a + 1):
-        # The row that was read as accepted is the rejected one of the next a.
+        # The row read as accepted is the rejected row of the next a.
         minus, plus = plus, minus
         minus_low, minus_high, plus_low, plus_high = plus_low, plus_high, minus_low, minus_high
         low, high = up.low[a + 1], up.high[a + 1]
@@ -124,7 +125,7 @@ def sweep_plane(up, own, out, n_a, n_b, mix_a, mix_b, tables, work):
         # States outside of this interval are dead for both groups.
         start = max(0, min(here_low - 1, minus_low, plus_low))
         stop = max(start, 1 + min(n_b, max(here_high, minus_high, plus_high)))
-        # Whole strides are computed, because vector code handles the rest of a loop state by state.
+        # Whole strides are computed, because vector code handles the remainder of a loop one state at a time.
         end = start + ((stop - start + STRIDE - 1) & -STRIDE)
         minus_a, plus_a, minus_b, plus_b = minus[start:end], plus[start:end], here[start:end], here[start + 1 : end + 1]
         new_values = new[start:end]
@@ -166,7 +167,7 @@ def sweep_planes(block, above, now, first, n_b, sizes, bands, positions, mix_a, 
             ``now`` receives the planes of n_b; the other side holds those of n_b + 1.
         above: Plane (n_a, n_b) of the next block.
         bands: First and last allowed b of the checked planes, by a, (2, checks, rows).
-        positions: For each plane its position among the checked ones, or -1.
+        positions: Position of each plane among the checked ones, or -1.
     """
     values, starts, low, high = block
     monotone, last = True, len(low[0]) - 1

@@ -2,10 +2,10 @@
 
 The state of an exact shield for m groups has 2m counters. If the requirement is one condition per group, "fewer than N
 members were counted, or the welfare lies within the bounds", the value of a state is a sum over the groups: arrivals
-do not depend on decisions, so expectations add, and an end is allowed if it is allowed for each group. This takes
-m T^3 / 6 steps instead of T^(2m). Any two groups with N or more are then at most u - l apart (and their rates in
-a ratio of at least l / u), at the end of the horizon and, by the mediant property, at the end of every later one.
-The disadvantage is the cost of keeping all groups near a rate that is chosen in advance.
+do not depend on decisions, so expectations add, and an end is allowed if it is allowed for each group. The number
+of steps is m T^3 / 6 instead of T^(2m). The rates of any two groups with at least N members are then at most u - l
+apart (and their rates in a ratio of at least l / u), at the end of the horizon and, by the mediant property, at the end
+of every later one. The disadvantage is the cost of keeping all groups near a rate that is chosen in advance.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SeparableTable:
         return tuple(memoryview(table) for table in self.tables)  # type: ignore[arg-type]  # an array is a buffer
 
     def level(self, t: int, counters: Sequence[int], group: int) -> int:
-        """Return the level in a state on an individual of a group."""
+        """Return the level for an individual of a group in a state."""
         n, a = counters[2 * group], counters[2 * group + 1]
         return self._views[group][t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a]
 
@@ -79,7 +79,7 @@ def synthesize_separable(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
 
     Raises:
         OptionError: if the bounds do not imply the property.
-        LimitError: if the tables would be too large.
+        LimitError: if the tables are too large.
     """
     started = time.perf_counter()
     if bounds is not None:

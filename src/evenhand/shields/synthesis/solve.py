@@ -1,4 +1,4 @@
-"""Synthesis of the optimal shield over two groups: backwards through layers of equal time, or plane by plane."""
+"""Synthesis of the optimal shield for two groups, backwards by layers of equal time or by planes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_WORK_BYTES = 2**34
 """Maximum memory of one layer of values and the table together."""
 
 MAPPED_BYTES = 2**28
-"""Size from which a table lies in a temporary file."""
+"""Minimum size of tables that are stored in a temporary file."""
 
 Progress = Callable[[int, int], None]
 """Callback that receives the number of finished parts and their total."""
@@ -84,7 +84,7 @@ def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None
     """
     costs = len(problem.inputs.costs)
     thresholds, packed = _threshold_bytes(problem, costs), _packed_bytes(problem, costs)
-    # At most 2/27 of the horizon's third power of values are kept between blocks of planes.
+    # At most 2/27 * horizon**3 values are kept between blocks of planes.
     values = comb(problem.horizon + 4, 4) if problem.labelled else 2 * (problem.horizon + 2) ** 3 // 27
     needed = 8 * values + min(thresholds, packed)
     if needed > MAX_WORK_BYTES:
@@ -121,7 +121,7 @@ def solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Prog
 
 @cache
 def compile_kernels(labelled: bool, wide: bool) -> None:
-    """Compile the kernels, which takes seconds once per machine; afterwards they come from a cache.
+    """Compile the kernels, which takes a few seconds once per machine; later runs load them from a cache.
 
     Args:
         labelled: Whether to compile the kernels for labels.
@@ -218,7 +218,7 @@ def _largest_end(problem: SynthesisProblem) -> float:
 
 def _mixes_of_groups(problem: SynthesisProblem, largest: float) -> tuple[StepMix, StepMix]:
     """Compute the steps of both groups, with a tolerance that depends on the largest value at the horizon."""
-    # Smaller gains are ties and follow the recommendation: rounding must not decide.
+    # Smaller gains count as ties, so that rounding never decides.
     tolerance = TOLERANCE * problem.inputs.costs[-1] + 1e-13 * largest
     mix_a, mix_b = (mix_of_group(problem.inputs, group, tolerance) for group in (0, 1))
     return (forced_mix(mix_a), forced_mix(mix_b)) if problem.forced_only else (mix_a, mix_b)
@@ -233,10 +233,10 @@ def _allocate_tables(horizon: int, labelled: bool, costs: int, form: str, kind: 
 
 
 def _new_table(size: int, kind: type[Any]) -> Bytes:
-    """Allocate zeros. A large array lies in a temporary file without a name, so that memory holds few of its pages."""
+    """Allocate zeros. Large arrays use an unnamed temporary file, so that few of their pages are in memory."""
     bytes_needed = size * np.dtype(kind).itemsize
     if bytes_needed >= MAPPED_BYTES and hasattr(os, "posix_fallocate"):
-        # Reserve the space first: a write to a mapped file on a full disk would end the process.
+        # Reserve the space first: a write to a mapped file on a full disk would kill the process.
         with suppress(OSError), tempfile.TemporaryFile() as file:
             os.posix_fallocate(file.fileno(), 0, bytes_needed)
             return np.frombuffer(mmap.mmap(file.fileno(), bytes_needed), dtype=kind)
@@ -244,6 +244,6 @@ def _new_table(size: int, kind: type[Any]) -> Bytes:
 
 
 def _mapping_of(table: Bytes) -> mmap.mmap | None:
-    """Return the mapped file of a table, if it lies in one."""
+    """Return the memory-mapped file of a table, if there is one."""
     mapping = table.base.obj if isinstance(table.base, memoryview) else None
     return mapping if isinstance(mapping, mmap.mmap) else None

@@ -29,7 +29,7 @@ def sweep_welfare(horizon, values, forbidden, checked, other_groups, mix, labels
         checked: Whether each time before the end is checked, (T,).
         other_groups: Probability that the next person is of another group.
         mix: Step of the group, see `StepMix`.
-        labels: Probability of either label, (2,). That of label 0 is 0 if everyone counts.
+        labels: Probability of either label, (2,). The probability of label 0 is 0 if everyone counts.
         levels: Output for the levels, (T(T+1)(T+2)/6,) int8: for each time t and counters (n, a), n <= t. If empty,
             none are stored.
     """

@@ -1,4 +1,4 @@
-"""Bound boxes by compiled kernels, a few hundred per call."""
+"""Bound boxes with compiled kernels, a few hundred per call."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CompiledBounder:
         return other
 
     def _work(self) -> tuple[KernelWorkspace, ScratchBuffers, BoxArrays, BoxArrays]:
-        """Allocate or return the work arrays of this thread, the last two for a stack and for output."""
+        """Return the work arrays of this thread, allocated on first use; the last two are a stack and an output."""
         if not hasattr(self._own, "work"):
             rooms = (_box_room(self.problem, rows) for rows in (CALL_BOXES + 4096, OUTPUT_BOXES))
             self._own.work = (*kernel_workspace(self.problem), *rooms)
@@ -97,8 +97,8 @@ class CompiledBounder:
         """Split boxes until each part's estimated undecided mass is at most the threshold, or ``limit`` are bounded.
 
         Returns:
-            The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
-            unfair, boxes bounded.
+            The parts that are not decided as a whole (with ``recording`` all of them); mass decided fair, mass
+            decided unfair, and number of boxes bounded.
         """
         work, scratch, stack, out = self._work()
         size = len(boxes)

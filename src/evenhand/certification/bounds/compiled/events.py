@@ -1,4 +1,4 @@
-"""Decide boxes as a whole by their functions, and plan the events to prove (compiled)."""
+"""Decide boxes as a whole from their functions, and plan the events to prove (compiled)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def decide_lane(roles, t, b):
 @jit
 def decide_demanded(roles, t, b):
     """Decide a lane's box as a whole if one label is required."""
-    # FAIR: the demanded label beats every other; UNFAIR: some other beats it, everywhere in the box.
+    # FAIR: the required label beats every other; UNFAIR: some other label beats it everywhere in the box.
     c = roles.demanded
     everywhere = True
     for d in range(roles.labels):
@@ -80,9 +80,10 @@ def decide_demanded(roles, t, b):
 
 @jit
 def count_labels(roles, t, b):
-    """Decide a lane's box by bounds on the number of labels among the assignments."""
-    # ``sure[c, p]``: everywhere in the box c wins under p. At least as many labels occur as certainly win somewhere. At
-    # most as many occur as are not ruled out under every assignment, or one more than these for each other assignment.
+    """Decide a lane's box from bounds on the number of labels over the assignments."""
+    # ``sure[c, p]``: everywhere in the box c wins under p. The number of labels that certainly win somewhere is a lower
+    # bound. The number of labels that some assignment does not rule out is an upper bound, as is the lower bound plus
+    # one for each other assignment.
     labels, assignments = roles.labels, roles.assignments
     certain = 0
     possible = 0
@@ -185,7 +186,7 @@ def plan_events(roles, b, events):
             events.unfair[count] = events.apart[count] = True
             count += 1
     else:
-        # The likeliest label that wins somewhere and the likeliest that beats it elsewhere.
+        # The most likely label to win somewhere, and the most likely label to beat it elsewhere.
         best = -1e300
         winner, at, other = 0, 0, 0
         for c in range(labels):
@@ -216,7 +217,7 @@ def plan_events(roles, b, events):
 
 @jit
 def plan_demanded(roles, b, events):
-    """Plan the events if one label is required: it wins; the likeliest label wins; or its opposite does."""
+    """Plan the events if one label is required: it wins, the most likely label wins, or its opposite wins."""
     # Labels 2k + 1 and 2k + 2 exclude each other (``FunctionRoles``), so their events are disjoint. That neither of the
     # two wins are opposing conditions, such as a change that is neither too large nor too small.
     c = roles.demanded
@@ -246,7 +247,7 @@ def plan_demanded(roles, b, events):
 
 @jit
 def plan_likely_labels(roles, share, b, events):
-    """Add the event that every assignment has its likeliest label."""
+    """Add the event that every assignment has its most likely label."""
     # It is fair or unfair depending on the number of these labels, and excludes events of one label under all
     # assignments.
     labels, assignments = roles.labels, roles.assignments
@@ -310,9 +311,10 @@ def clip_lane(net, roles, axes, t, b):
 @inlined
 def is_slab_fair(net, roles, i, cell, low, high, label, t, b):
     """Check whether a label wins under every assignment wherever attribute i, from low to high, is in one cell."""
-    # The functions are additive: their minimum over the slab is that over the box, less the minimum of the terms of
-    # attribute i, plus that of its term in the cell. With unit roundoff u, each term errs by at most 2 u of its size,
-    # and the sum by 3 u of the sum of sizes, so 8 u = 2**-50 suffices; the pads cover the rounding of the rest.
+    # The functions are additive: their minimum over the slab is that over the box, minus the minimum of the terms
+    # of attribute i, plus that of its term in the cell. With unit roundoff u, the error of each term is at most 2 u
+    # times its magnitude, and that of the sum 3 u times the sum of magnitudes, so 8 u = 2**-50 suffices; the pads cover
+    # the rounding of the rest.
     passes = roles.biases.shape[0]
     output = roles.beats[label, 1 - label]
     for p in range(roles.assignments):

@@ -1,4 +1,4 @@
-"""Bound boxes, then split them or prove their shares (compiled)."""
+"""Bound boxes and then split them or prove their shares (compiled)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_order(problem, work, d, stack, size, order, out, totals):
 
 @jit
 def refine_stack(problem, work, stack, size, order, out, totals):
-    """Take boxes off the stack, split them by their plans, and sort their parts.
+    """Pop boxes from the stack, split them according to their plans, and sort their parts.
 
     A part goes back on the stack, of which ``size`` boxes are in use, while its estimated undecided mass exceeds
     ``order.threshold``, otherwise it is added to ``out``. Parts that are decided as a whole are counted in ``totals``
@@ -120,19 +120,20 @@ def refine_stack(problem, work, stack, size, order, out, totals):
 
 @jit
 def prove_boxes(problem, work, d, stack, size, order, out):
-    """Bound the first boxes of the stack as they are, sixteen neighbours at a time, and prove the share of each."""
+    """Bound the first boxes of the stack without splits, sixteen neighbours at a time, and prove their shares."""
     net, roles, axes = problem.network, problem.roles, problem.axes
     b, s, events = work.lanes, work.relaxation, work.events
     low, high = stack.low, stack.high
     grid, room = order.precision
-    # Each share is a lower bound: 1 if the bounds decide the whole box, else the proved shares of the disjoint events.
+    # Each share is a lower bound: 1 if the bounds decide the whole box, otherwise the proved shares of the disjoint
+    # events.
     attributes = axes.first.shape[0]
     at = 0
     b.known[:] = UNKNOWN
     b.plain[0] = order.plain
     while at < size:
         count = min(LANES, size - at)
-        # Unused lanes repeat the last box, which widens no hull and costs nothing.
+        # Unused lanes repeat the last box, which enlarges no hull and costs nothing.
         for t in range(LANES):
             for i in range(attributes):
                 b.lo[i, t] = low[at + min(t, count - 1), i]

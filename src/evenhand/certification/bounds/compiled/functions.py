@@ -113,7 +113,7 @@ def set_held_ranges(roles, attributes, b, s):
 
 @jit
 def build_functions(net, roles, axes, count, scoring, b, s):
-    """Compute the functions of every lane that must be positive, each as two pieces: minima, means and deviations."""
+    """Compute minima, means and deviations of the functions that must be positive, as two pieces each, by lane."""
     # Each output has two functions: one below it, and the negative of one above it. Each is the minimum of two pieces,
     # in which the unit with the largest loss by its chord is off and on. Without an undecided unit both pieces are
     # equal.
@@ -149,10 +149,10 @@ def build_functions(net, roles, axes, count, scoring, b, s):
 
 @jit
 def choose_lines_below(net, roles, axes, count, bending, index, b, s):
-    """Choose the lines below ReLUs for one function, lane by lane, and with ``bending`` note the unit to bend."""
-    # Both choices give sound functions. P(G > 0) is about Phi(zscore): the function that is likelier to be positive
-    # decides more of the box, and all assignments together decide as much as the one with the lowest score. The largest
-    # minimum would be the wrong criterion, because it only describes the worst corner.
+    """Choose the lines below ReLUs for one function, lane by lane; with ``bending``, also record the unit to split."""
+    # Both choices give sound functions. P(G > 0) is about Phi(zscore): the function that is more likely to be
+    # positive decides more of the box, and all assignments together decide as much as the one with the lowest score.
+    # The largest minimum would be the wrong criterion, because it only describes the worst corner.
     side, _, o, p = index
     depth = net.sizes.shape[0] - 1
     zero = fill_vector(0.0)
@@ -181,8 +181,8 @@ def store_function(net, roles, axes, count, index, b, s):
     """Store the result of ``substitute_backward``: the function of an output under one assignment, or under all."""
     side, piece, o, p = index
     # G = sign * (const + sum_i c_i(x_i)) - 1.001 * error - pad: where G > 0, the deployed model's output has this sign
-    # in spite of rounding. Over the box G is at least base + sum_i min c_i. Its mean and variance add up over
-    # independent attributes; P(G > 0) is about Phi(mean / deviation), which guides the search only.
+    # in spite of rounding. Over the box G is at least base + sum_i min c_i. Its mean and variance are sums
+    # over independent attributes; P(G > 0) is about Phi(mean / deviation), which guides the search only.
     attributes = axes.first.shape[0]
     depth = net.sizes.shape[0] - 1
     at = side * net.sizes[depth] + o
@@ -238,7 +238,7 @@ def store_function(net, roles, axes, count, index, b, s):
 
 @inlined
 def normal_score(z, inside):
-    """Stretch a score towards the ends of its range, where ``z * z * inside`` is 1."""
+    """Stretch a score towards the ends of its range in lanes where ``z * z * inside`` is 1."""
     remainder = maximum(subtract(fill_vector(1.0), multiply(multiply(z, z), inside)), fill_vector(1e-8))
     return divide(z, square_root(square_root(remainder)))
 
@@ -300,7 +300,7 @@ def evaluate_person(net, roles, t, b):
 @jit
 def forward_layer(net, k, b):
     """From one person's units before ReLU k, and their float32 errors, to the next (``RoundingError.after``)."""
-    # As ``rounding_errors``, for the one value each unit has here.
+    # Like ``rounding_errors``, for the single value that each unit has here.
     gamma = net.gammas[k + 1]
     is_last = k == net.sizes.shape[0] - 2
     for j in range(net.sizes[k + 1]):

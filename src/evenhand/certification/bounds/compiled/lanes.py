@@ -1,7 +1,7 @@
-"""Sixteen float64 numbers as one value inside compiled kernels: the same step for sixteen boxes at once.
+"""Vectors of sixteen float64 numbers inside compiled kernels, for the same operation on sixteen boxes.
 
 A compiler cannot know that two work arrays never overlap, and then leaves short inner loops scalar. Here a row of
-sixteen is loaded, combined and stored as one LLVM vector, so that nothing is left to guess.
+sixteen is loaded, combined and stored as one LLVM vector, so vectorisation is guaranteed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numba.extending import intrinsic, models, register_model
 LANES = 16
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 # A product and a sum may become one instruction with a single rounding, as in kernels with ``fastmath={"contract"}``:
-# never a larger error, and our slack allows for two.
+# the error is never larger, and the slack allows for two roundings.
 CONTRACT = ("contract",)
 
 
 class SimdVector(types.Type):
-    """The compiler's name for sixteen numbers."""
+    """Compiler type of sixteen numbers."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes")
@@ -32,7 +32,7 @@ SIMD_VECTOR = SimdVector()
 
 @register_model(SimdVector)
 class SimdVectorModel(models.PrimitiveModel):
-    """Representation in the compiler: a vector register, or several."""
+    """Representation in the compiler: one or more vector registers."""
 
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, VECTOR)
@@ -69,7 +69,7 @@ def load_row(context: Any, array: Any, row: Any) -> Any:
 
 @intrinsic
 def store_row(context: Any, array: Any, row: Any, value: Any) -> Any:
-    """Put a value into row ``row`` of an array (rows, 16)."""
+    """Store a value in row ``row`` of an array (rows, 16)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _element_address(context, builder, signature.args[0], args[0], _row_offset(builder, args[1]))
@@ -91,7 +91,7 @@ def load_at(context: Any, array: Any, start: Any) -> Any:
 
 @intrinsic
 def store_at(context: Any, array: Any, start: Any, value: Any) -> Any:
-    """Put sixteen consecutive numbers into a flat array, from any position."""
+    """Store sixteen consecutive numbers in a flat array, at any position."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store(args[2], _element_address(context, builder, signature.args[0], args[0], args[1]), align=8)
@@ -102,7 +102,7 @@ def store_at(context: Any, array: Any, start: Any, value: Any) -> Any:
 
 @intrinsic
 def fill_vector(context: Any, number: Any) -> Any:
-    """Return the same number sixteen times."""
+    """Broadcast a number to sixteen lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _broadcast(builder, args[0])

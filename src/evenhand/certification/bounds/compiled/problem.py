@@ -1,4 +1,4 @@
-"""A query in the flat arrays that the compiled linear method reads, and the arrays it works in."""
+"""Input arrays and work arrays of the compiled linear method."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     pads = list(query.slack.pads)
     rounding = lift = 0.0
     if not layers:
-        # Without hidden layers the first unit is the answer. Shifted far above zero, it passes a ReLU unchanged.
+        # Without hidden layers, the first unit is the output. Shifted far above zero, it passes a ReLU unchanged.
         reach = np.abs(query.biases).max() + sum(float(cells.size().max()) for cells in query.cells)
         lift = 4.0 * float(reach) + 1.0
         outputs = query.biases.shape[1]
@@ -173,7 +173,7 @@ def function_roles_of(query: Query, biases: Floats, joint: bool) -> FunctionRole
 
 
 def _capped_units(layers: Sequence[tuple[Floats, Floats]], width: int) -> Integers:
-    """Find for each unit h of the second layer the first unit u with ``z_h = a - relu(z_u)`` and no other reader."""
+    """Find the first unit u with ``z_h = a - relu(z_u)`` that only unit h of the second layer reads, for each h."""
     capped = np.full(width, -1, dtype=np.int64)
     if len(layers) > 1:
         read = layers[0][0] != 0
@@ -245,7 +245,7 @@ def _nearly_even(cells: Cells) -> tuple[float, float, float] | None:
     base, step = float(keys[0]), float((keys[-1] - keys[0]) / (cells.count - 1))
     miss = float(np.abs(keys - (base + step * np.arange(cells.count))).max())
     # With unit roundoff u, the fit above errs by up to 2 u (|base| + |step| n), its distance from a key by u times its
-    # size, and step * row, base * row and their sum by up to 4 u (|base| + |step| n) |row|.
+    # magnitude, and step * row, base * row and their sum by up to 4 u (|base| + |step| n) |row|.
     miss += 8 * BINARY64_UNIT * (abs(base) + abs(step) * cells.count)
     return (base, step, miss) if step > 0 and miss < NEAR_EVEN * step else None
 
@@ -253,7 +253,7 @@ def _nearly_even(cells: Cells) -> tuple[float, float, float] | None:
 def range_tables(columns: Floats, levels: int) -> tuple[Floats, Floats]:
     """Tabulate the minimum and maximum of the 2**k columns from each column on, shape (levels, columns, m).
 
-    Runs that would extend beyond the last column have no meaning.
+    Entries of runs that would extend beyond the last column are meaningless.
     """
     least, greatest = (np.repeat(columns[None], levels, axis=0) for _ in range(2))
     for k in range(1, levels):
@@ -326,7 +326,7 @@ class LaneBuffers(NamedTuple):
 
 
 class KernelWorkspace(NamedTuple):
-    """All work arrays of one thread but those of proofs."""
+    """All work arrays of one thread except those of proofs."""
 
     lanes: LaneBuffers
     relaxation: RelaxationBuffers

@@ -38,7 +38,7 @@ jit = compile_kernel(
 )
 
 
-# Passing the work arrays takes longer than the body of a short function, so LLVM inlines it.
+# LLVM inlines this because passing the work arrays takes longer than the body.
 inlined = compile_kernel(
     internal=True,
     nogil=True,
@@ -50,7 +50,7 @@ inlined = compile_kernel(
 )
 
 UNKNOWN, OFF, ON = 0, 1, 2
-"""State of a unit in a whole box, and so in all its parts."""
+"""State of a unit in a whole box, and therefore in all of its parts."""
 UNBOUNDED = 1e100
 
 
@@ -92,7 +92,7 @@ class RelaxationBuffers(NamedTuple):
     ``least``, the slope of the line below; ``floor``, the constant of that line in the second layer; ``gaps``.
     ``error`` (K + 1, m): float32 errors. ``flat`` (1,): positive in lanes whose lines below have slope 0 wherever
     possible. ``bend``: for each lane, the unit with the largest loss by its chord, and the loss; ``other``: the same
-    with other lines below; ``kept``: its line while another one replaces it. ``on`` and ``live``: units that are on in
+    with other lines below; ``kept``: its line while it is replaced. ``on`` and ``live``: units that are on in
     every lane, and mixed units; ``always`` and ``mixed``: their numbers. ``held_low`` and ``held_high``: range of the
     cells of each attribute in the boxes of all lanes.
     """
@@ -175,7 +175,7 @@ def bound_first_layer(net, lo, hi, s):
                 half = axpy(abs(x), load_row(s.half, i), half)
         store_row(s.base_low, h, subtract(middle, half))
         store_row(s.base_high, h, add(middle, half))
-    # A table adds the least and the greatest of its entries in the lane's cells: two overlapping runs hold them.
+    # A table adds the minimum and maximum of its entries in the lane's cells, taken from two overlapping runs.
     low, high = s.sum_low, s.sum_high
     for t in range(LANES):
         for h in range(units):
@@ -202,7 +202,7 @@ def bound_first_layer(net, lo, hi, s):
 
 @inlined
 def run_of_columns(net, a, b):
-    """Find the longest tabulated run, of 2**k columns, that fits into columns a to b, and where the last one starts."""
+    """Find the longest tabulated run of 2**k columns within columns a to b, and the start of the last such run."""
     k = 0
     while k + 1 < net.least.shape[0] and (2 << k) <= b - a + 1:
         k += 1
@@ -211,7 +211,7 @@ def run_of_columns(net, a, b):
 
 @inlined
 def range_of_columns(net, h, a, k, last):
-    """Return the least and the greatest entry of unit h in the runs of 2**k columns from column a to that at last."""
+    """Return the minimum and maximum entry of unit h in the runs of 2**k columns from column a to that at last."""
     x = net.least[k, last, h]
     y = net.greatest[k, last, h]
     for c in range(a, last, 1 << k):
@@ -224,7 +224,8 @@ def range_of_columns(net, h, a, k, last):
 def relax_layer(k, net, s):
     """Widen the intervals of layer k, then draw the lines above and below each ReLU.
 
-    Units that are off in every lane are left out, those on in every lane kept apart: they are lines already.
+    Units that are off in every lane are skipped; units that are on in every lane are kept separately because they are
+    already linear.
     """
     zl, zu, error = s.zl[k], s.zu[k], s.error[k]
     chord, shifts = s.slope[k], s.shift[k]
@@ -239,7 +240,7 @@ def relax_layer(k, net, s):
         high = add(load_row(zu, h), pad)
         store_row(zl, h, low)
         store_row(zu, h, high)
-        # Off in every lane, in the deployed float32 model too (hence the error): ReLU passes on 0.
+        # Off in every lane, also in the deployed float32 model (hence the error): ReLU returns 0.
         if largest(add(high, load_row(error, h))) <= 0:
             continue
         # On in every lane: relu(z) = z needs no line, and all lanes share one weight in the backward pass.
@@ -340,8 +341,8 @@ def through_relu(k, net, s, up, bending, weights):
 
 @inlined
 def sum_columns(net, a, b, always, s, weights):
-    """Sum weights * columns over the mixed units, and ``always`` of those that are on, for columns a to b - 1."""
-    # Four columns side by side: their sums do not wait for each other, and share the weights that are loaded.
+    """Sum weights * columns over the mixed units, and ``always`` over those that are on, for columns a to b - 1."""
+    # Four columns in parallel: their sums are independent and share the loaded weights.
     columns, live, on = net.columns, s.live, s.on
     mixed = s.mixed[0]
     c = a
@@ -417,7 +418,7 @@ def substitute_backward(k, j, up, bending, net, bias, s):
     # relu(z_h) over the units h of the layer reached. A step replaces each relu(z_h) by a line in z_h, and z_h by
     # offset_h + sum_r w_rh * relu(z_r) of the layer before; after the first layer the bound is additive in the
     # attributes (CROWN, Theorem 3.2).
-    # The first step is written out: z_j = offset_j + sum_h w_hj relu(z_h) has the same weights in all lanes, so the
+    # The first step is separate: z_j = offset_j + sum_h w_hj relu(z_h) has the same weights in all lanes, so the
     # part of units that are on everywhere is one scalar sum (``constant``, ``shared``) instead of sixteen.
     m = k - 1
     mixed, always = s.mixed[m], s.always[m]
@@ -506,7 +507,7 @@ def substitute_layer(k, net, s, current, following):
 @inlined
 def extremes_over_boxes(net, lo, hi, up, s):
     """Compute the largest (``up``) or smallest value of the additive function over each box, into ``out``."""
-    # max of c * x over [lo, hi] is c+ * hi + c- * lo; attributes are independent of each other, so extremes add up.
+    # The maximum of c * x over [lo, hi] is c+ * hi + c- * lo; attributes are independent, so extremes add up.
     zero = fill_vector(0.0)
     x = load_row(s.const, 0)
     for i in range(lo.shape[0]):
@@ -566,7 +567,7 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
                 store_row(zu, j, fill_vector(-UNBOUNDED))
                 continue
             # With the middle and half width, no branch on the signs of weights is needed, which processors cannot
-            # predict.
+            # predict well.
             middle = fill_vector(net.offsets[k - 1, j])
             half = zero
             for q in range(mixed):
@@ -602,7 +603,7 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
 @jit
 def note_states(net, s, states):
     """Record which units of the layers after the first are off or on in each lane, in ``states`` (K, m, lanes)."""
-    # A unit that is off or on in a box has the same state in every part of it, so it need not be bounded again there.
+    # A unit that is off or on in a box has the same state in every part of it, so it need not be bounded again.
     # Off includes the float32 error: the deployed unit is off as well, and passes on no rounding error.
     for k in range(1, net.sizes.shape[0] - 1):
         zl, zu, error = s.zl[k], s.zu[k], s.error[k]
@@ -640,7 +641,7 @@ def rounding_errors(k, net, s):
 
 @inlined
 def is_unstable(zl, zu, j):
-    """Check whether unit j may be on or off in some lane."""
+    """Check whether the sign of unit j is open in some lane."""
     # With a known sign of its input, ReLU is the identity or 0, and needs no relaxation.
     return largest(minimum(subtract(fill_vector(0.0), load_row(zl, j)), load_row(zu, j))) > 0
 

@@ -4,8 +4,8 @@ A positive function G means that one label beats another under one protected ass
 that are all positive; events are disjoint. Each G is a sum of independent terms, one per attribute, so P(G > t) is a
 tail probability of a sum of discrete variables. It is bounded from below: some attributes are enumerated exactly, the
 terms of the others are rounded down to a grid and convolved. Several conditions become one through the ranges of their
-differences. If a function is the smaller of two pieces, the second piece is a separate function, and the function
-counts as positive where both are.
+differences. If a function is the minimum of two pieces, the second piece is a separate function, and the function
+is positive where both are.
 
 Rounding: constants are lowered by a bound on the error of their sums (see ``prove_shares``), and tables shrunk by their
 relative error.
@@ -44,7 +44,7 @@ MIN_ROUNDING = 1e-12
 LEAD_WORTH = -2.0
 """Minimum score of the lead of an event that is proved (2 % of the box)."""
 APART_WORTH = 0.1
-"""Minimum sum of the two lowest scores of an event that is proved, if its functions are apart."""
+"""Minimum sum of the two lowest scores of an event that is proved, if its functions are proved separately."""
 
 
 class AttributeAxes(NamedTuple):
@@ -91,7 +91,7 @@ def proof_events(labels: int, assignments: int) -> ProofEvents:
 
 
 class BoxFunctions(NamedTuple):
-    """Functions of one box; an event is that some of them are all positive.
+    """Functions of one box. In an event, some of them are all positive.
 
     Attributes:
         g: Coefficients, shape (functions, columns).
@@ -169,7 +169,7 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
 
 @inlined
 def cell_term(g, f, i, v, low, step, axes):
-    """Bound from below the term in G_f of run v of attribute i, ``step`` cells from ``low + v * step`` on."""
+    """Bound the term in G_f of run v of attribute i from below: ``step`` cells from ``low + v * step``."""
     # Within a run of width w the term is slope * (x + r) with 0 <= r <= w: at least slope * x + min(0, slope) * w.
     if axes.line[i]:
         slope = g[f, axes.start[i]]
@@ -195,8 +195,8 @@ def term_range(g, f, i, low, n, step, axes):
 @inlined
 def difference_range(g, e, f, i, low, n, step, axes):
     """Return the smallest and largest difference G_f - G_e of the terms of attribute i."""
-    # The difference of two lines is a line, whose extremes are at the ends; other terms are looked through cell by
-    # cell.
+    # The difference of two lines is a line, whose extremes are at the ends; other terms are scanned cell by cell.
+    #
     x = cell_term(g, f, i, 0, low, step, axes) - cell_term(g, e, i, 0, low, step, axes)
     y = cell_term(g, f, i, n - 1, low, step, axes) - cell_term(g, e, i, n - 1, low, step, axes)
     a, b = min(x, y), max(x, y)
@@ -257,7 +257,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     attributes = low.shape[0]
     g, constant = functions.g, functions.constant
     n = d.n
-    # Each number compared is a sum of a constant and, twice, one term per attribute, each rounded four times at most; a
+    # Each compared number is a sum of a constant and two terms per attribute, each rounded at most four times; a
     # share sums up at most ``room`` products of chances. By gamma_n = n u / (1 - n u), twice n u covers all of it.
     rounding = max(MIN_ROUNDING, 2.0 * (room + 4 * attributes + 16) * UNIT_ROUNDOFF)
     cells = 0
@@ -310,7 +310,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
         if d.wanted[f]:
             d.least[f], d.inverse[f] = fill_tail_table(g, f, low, axes, grid, d)
     event_differences(events, functions, low, axes, rounding, d)
-    # Functions whose partial sums are followed: those of live events, with a table or without.
+    # Functions whose partial sums are tracked: those of live events, with or without a table.
     d.most[:] = 0.0
     for e in range(events.number[0]):
         for k in range(events.size[e] if d.live[e] else 0):
@@ -330,7 +330,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
 
 @jit
 def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
-    """Iterate over the joint values of the enumerated attributes, and look up the others in the tables."""
+    """Iterate over the joint values of the enumerated attributes and look up the others in the tables."""
     # Reading the arrays from the named tuple inside the loops would make proofs 1.5 times as slow.
     events, size, member, apart = all_events.number[0], all_events.size, all_events.member, all_events.apart
     g, constant, second = functions.g, functions.constant, functions.second
@@ -420,7 +420,7 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
 def select_events(events, functions, d):
     """Select the events to prove, their leading functions and their tables. Return False if there are none."""
     zscore, second = functions.zscore, functions.second
-    # Events that are left out count as undecided, so any rule is sound. An event is proved by the function that is
+    # Omitted events count as undecided, so any selection rule is sound. An event is proved by the function that is
     # least likely to be positive, since the others mostly are where it is, and by one second piece; an event of two
     # functions is proved by both. If the functions are apart, each needs a table.
     some = False
@@ -478,7 +478,7 @@ def may_fail(functions, f, d):
 
 @inlined
 def event_differences(events, functions, low, axes, rounding, d):
-    """Compute by how much, at least, piece h of member k exceeds lead l over the tabled attributes: drop[e, k, h, l].
+    """Compute the minimum excess of piece h of member k over lead l on the tabled attributes: drop[e, k, h, l].
 
     If members are apart, each is its own lead, together with its second piece.
     """
@@ -519,8 +519,8 @@ def choose_enumerated(events, functions, low, axes, room, d):
         How many there are; ``d.chosen`` names them.
     """
     # An attribute in the tables costs a proof the range of its differences, which such events lose, and rounding in
-    # proportion to the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio
-    # first.
+    # proportion to the range of its terms. Enumerating it multiplies the work by n, that is log2(n) doublings, so the
+    # attribute with the best ratio comes first.
     g, second = functions.g, functions.second
     attributes = low.shape[0]
     d.enumerated[:] = 0

@@ -26,7 +26,7 @@ inlined = compile_kernel(
 )
 
 PLANNED_SPLITS = 4
-"""Number of splits of a box at once, so that its up to sixteen grandchildren fill the lanes."""
+"""Number of successive splits of a box, whose up to sixteen grandchildren fill the lanes."""
 
 
 @jit_contracted
@@ -34,12 +34,12 @@ def split_scores(net, lo, hi, s, score):
     """Add to ``score`` (attributes, lanes) the part of the relaxation gap that the width of each attribute causes.
 
     A unit's gap is the height of its relaxation, -l * u / (u - l), times the sensitivity of the outputs to the unit
-    (absolute weights times slopes). An attribute's part of it is the attribute's share of the width of the unit's
+    (absolute weights times slopes). An attribute's part of the gap is its share of the width of the unit's
     pre-activation.
     """
     # Sensitivity of the outputs to unit h: weight_h, the products of |w| and slopes on a path to an output, summed over
     # all paths. At zero the chord is slope * (-l) above ReLU, its farthest. ``gaps`` keeps weight * slope * (-l) / (u -
-    # l), the gap per unit of width; first the weights go back, layer by layer.
+    # l), the gap per unit of width; first the weights are propagated back, layer by layer.
     zero = fill_vector(0.0)
     depth = net.sizes.shape[0] - 1
     k = depth - 1
@@ -57,7 +57,7 @@ def split_scores(net, lo, hi, s, score):
             high = load_row(s.zu[k], h)
             below = subtract(zero, low)
             v = multiply(load_row(current, h), load_row(s.slope[k], h))
-            store_row(current, h, v)  # now the weight on the pre-activation, which the next step takes further back
+            store_row(current, h, v)  # now the weight on the pre-activation, which the next step propagates back
             gap = divide(multiply(v, below), add(high, below))
             store_row(s.gaps[k], h, select_positive(minimum(below, high), gap, zero))
         if k > 0:
@@ -108,7 +108,7 @@ def split_scores(net, lo, hi, s, score):
 
 @jit_contracted
 def substitute_absolute(k, net, s, current, following):
-    """As ``substitute_layer``, with absolute weights and without constants."""
+    """Like ``substitute_layer``, with absolute weights and without constants."""
     # there[h] = sum over r of |W[h, r]| * here[r], over units that are on somewhere; the others pass on 0.
     for z in range(s.mixed[k - 1] + s.always[k - 1]):
         h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
@@ -141,7 +141,7 @@ def halving_cell(i, low, high, axes):
 
 @inlined
 def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
-    """Split a box by its plan into lanes, without the massless parts if ``cutting``. Return their number."""
+    """Split a box into lanes according to its plan, without the massless parts if ``cutting``. Return their number."""
     attributes = box_low.shape[0]
     for i in range(attributes):
         lo[i, 0] = box_low[i]
@@ -156,8 +156,8 @@ def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
             high = int(hi[a, t])
             if high <= low:
                 continue
-            # Lanes 0 to count - 1 hold disjoint parts of the box. A half without mass is cut away: its mass is zero, so
-            # the parts still account for all of it.
+            # Lanes 0 to count - 1 hold disjoint parts of the box. A half without mass is dropped; the parts still
+            # account for all mass.
             cut = halving_cell(a, low, high, axes)
             at = axes.first[a]
             if cutting and axes.weight[at + cut + 1] <= axes.weight[at + low]:
@@ -200,7 +200,7 @@ def plan_splits(t, b, plan):
             for q in range(r, PLANNED_SPLITS):
                 plan[q] = -1
             return
-        # Scores are proportional to width, so halving an attribute leaves half of its score.
+        # Scores are proportional to width, so halving an attribute halves its score.
         plan[r] = best
         width[best] = (width[best] + 1) // 2
         left[best] = 0.5 * left[best] if width[best] > 1 else -1.0

@@ -1,6 +1,6 @@
 """Tabulate proved lower bounds on the tails of a sum of independent terms (compiled).
 
-Each term, less its minimum, is rounded down to a grid of step h: with S = sum_i t_i, sum_i floor(t_i / h) <= S / h, so
+Each term minus its minimum is rounded down to a grid of step h: with S = sum_i t_i, sum_i floor(t_i / h) <= S / h, so
 P(sum of floors >= j) <= P(S >= j h). Rounding down can only lose probability. Terms that take few values are enumerated
 jointly before anything is rounded: one floor for all of them.
 """
@@ -21,7 +21,7 @@ MAX_GRID_STEPS = 4096
 """Grid steps at most."""
 UNIT_ROUNDOFF = 2.0**-53
 MARGIN = MAX_GRID_STEPS + 64
-"""Zeros before and after a distribution on the grid, so that it can be read shifted."""
+"""Number of zeros before and after a distribution on the grid, so that shifted reads stay in bounds."""
 
 
 class TailBuffers(NamedTuple):
@@ -55,9 +55,9 @@ def tail_buffers() -> TailBuffers:
 
 
 class IndependentTerms(NamedTuple):
-    """Terms of a sum: values ``at[i]`` to ``at[i] + n[i] - 1`` of term i, less their minimum, and their chances.
+    """Terms of a sum: values ``at[i]`` to ``at[i] + n[i] - 1`` of term i, minus their minimum, and their probabilities.
 
-    ``order`` are the terms by increasing ``n``; of those with ``left_out[i]`` not zero nothing is added.
+    ``order`` are the terms by increasing ``n``; those with nonzero ``left_out[i]`` are skipped.
     """
 
     value: Floats
@@ -79,7 +79,7 @@ def fill_table(table, terms, grid, room, d):
         room: Maximum number of enumerated joint values, at most ``MAX_ATOMS``.
         d: Work arrays.
     """
-    # The arrays are named before the loops: read out of a named tuple inside them, they take longer.
+    # The arrays are bound to names before the loops because reading them from a named tuple inside the loops is slower.
     value, chance, at, n, order, left_out = terms.value, terms.chance, terms.at, terms.n, terms.order, terms.left_out
     current, following, values, odds, hits = d.here, d.there, d.values, d.odds, d.hits
     jump, odds_of_jump = d.jump, d.chance
@@ -165,7 +165,7 @@ def fill_table(table, terms, grid, room, d):
         current, following = following, current
     for j in range(top + 1, grid + 2):
         table[j] = 0.0
-    # Running sums from above: table[j] = P(floors add up to j or more). Four side by side, then joined.
+    # Running sums from above: table[j] = P(floors add up to j or more). Four in parallel, then combined.
     quarter = (top + 4) // 4
     for j in range(MARGIN + top + 1, MARGIN + 4 * quarter):
         current[j] = 0.0

@@ -31,7 +31,7 @@ TIE = 1e-9
 """Relative difference below which two smears count as equal."""
 
 Phases = list[tuple[Booleans, Booleans]]
-"""Units of each hidden layer that are surely on, and surely off, each of shape (boxes, units)."""
+"""Masks of the units of each hidden layer that are certainly on and certainly off, each of shape (boxes, units)."""
 
 
 def multiply_interval(low: Floats, high: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -129,7 +129,7 @@ class SymbolicBounder:
         if len(rows):
             widths = high[rows].astype(np.int64) - low[rows]
             smears = self._smears(ranges, phases[:MAX_GRADIENTS], unclear)[rows]
-            # The widest of the attributes with the largest smear, so that boxes do not become needles.
+            # Among the attributes with the largest smear, choose the widest, so that boxes do not become needles.
             smears = np.where(widths > 0, smears, -1.0)
             largest = smears >= smears.max(axis=1, keepdims=True) * (1 - TIE)
             best = np.where(largest & (widths > 0), widths, 0).argmax(axis=1)
@@ -162,7 +162,7 @@ class SymbolicBounder:
         sizes = farthest.extremes(np.abs(self._columns)[None])[1]
         for bias in query.biases:
             # Invariant: over the box each unit is between its lower function, ``lower`` plus ``constants[0]`` with
-            # the range ``below``, and its upper function. The deployed model is off by ``error`` at most.
+            # the range ``below``, and its upper function. The error of the deployed model is at most ``error``.
             lower = upper = self._columns[None]
             constants = np.stack([bias, bias])[:, None, :]
             below = above = (lowest + bias - slack.pads[0], highest + bias + slack.pads[0])

@@ -1,8 +1,8 @@
-"""Refine boxes by symbolic intervals, depth first, as in FairQuant.
+"""Refine boxes with symbolic intervals, depth first, as in FairQuant.
 
 Kim, Wang and Wang, "FairQuant: Certifying and Quantifying Fairness of Deep Neural Networks" (ICSE 2025), Algorithms 1
 to 4, with two differences. First, a box with a counterexample is split too, so that counting continues. Second,
-counterexamples are searched in the middle of the box, never outside it.
+the search for counterexamples uses the middle of the box and never leaves it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evenhand.core.interrupts import InterruptCounter
 MAX_DEPTH = 20
 """Maximum number of splits of a box."""
 SAMPLE_DEPTH = 15
-"""Minimum number of splits of a box in which counterexamples are searched."""
+"""Minimum number of splits of a box before it is searched for counterexamples."""
 CHUNK_BOXES = 8192
 """Maximum number of boxes per call."""
 CHUNK_OPERATIONS = 2.5e8
@@ -59,7 +59,7 @@ def refine_by_intervals(
         recorder: Recorder of the final boxes.
 
     Returns:
-        The undecided boxes, and the reason of the end.
+        The undecided boxes, and the stopping reason.
     """
     decide = _make_decider(query, jobs)
     splitter = BoxSplitter(query)
@@ -70,7 +70,7 @@ def refine_by_intervals(
     stop: Stop | None = None
     deep = False
     try:
-        # Interrupts are counted, so that no step is left half done.
+        # Interrupts are counted rather than raised, so no step is left incomplete.
         with ThreadPoolExecutor(jobs) as pool, InterruptCounter() as interrupts, threadpool_limits(1):
             while stack:
                 stop = "interrupt" if interrupts.count else limits.limit_reached(tally.boxes, tally.undecided)

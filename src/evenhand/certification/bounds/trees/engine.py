@@ -1,4 +1,4 @@
-"""Refine boxes of an ensemble, best first. The proofs of a part immediately count."""
+"""Refine boxes of an ensemble, best first. The proofs of a part are counted immediately."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ CALL_ROOM = 1024
 UNTIMED_PACE = 256
 """Maximum number of boxes per call without a time limit."""
 MIN_CALL_BOXES, BOXES_PER_ENTRY = 32, 16
-"""Maximum number of boxes that a call bounds: the least such number, and the number for each box that it takes up."""
+"""Maximum number of boxes that a call bounds: a minimum, and a number per input box."""
 COARSE_REGIONS = 16
 """Approximate number of coarse parts of the domain in a certificate."""
 
 
 TABLE_POINTS, RECORDED_POINTS = 1 << 14, 1 << 8
-"""Maximum number of points of a box that is counted, and of a box in a certificate file, which has to be checked."""
+"""Maximum number of points of a counted box, without and with a certificate file that must be checked."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class TreeEngine:
     Args:
         query: Question.
         jobs: Number of threads.
-        recording: Whether only proofs are made that the checker of certificates can repeat.
+        recording: Whether to use only proofs that the certificate checker can repeat.
     """
 
     def __init__(self, query: TreeQuery, jobs: int, *, recording: bool = False) -> None:
@@ -135,7 +135,7 @@ class TreeEngine:
 
 
 def compile_tree_engine(query: TreeQuery, jobs: int, *, recording: bool = False) -> TreeEngine:
-    """Collect the leaves and make sure that the kernels are compiled, which takes time on their first use."""
+    """Collect the leaves and compile the kernels, which takes time on first use."""
     engine = TreeEngine(query, jobs, recording=recording)
     engine.expand(engine.root(), 2.0, 0)
     return engine
@@ -148,7 +148,7 @@ class TreeSearch(BestFirst[TreeFrontier]):
     Attributes:
         bounder: Bounder of the boxes of one query.
         recorder: Recorder of the final boxes.
-        watch: Ends the run if it decides too little.
+        watch: Stops the run if progress is too slow.
         pace: Number of boxes per call.
     """
 
@@ -183,16 +183,16 @@ class TreeSearch(BestFirst[TreeFrontier]):
         return self.limits.limit_reached(self.proved_mass.boxes, undecided)
 
     def call_size(self, room: float) -> CallSize:
-        """Return the size of the next calls, each about as long as a call should take.
+        """Return the size of the next calls, chosen for the target duration.
 
-        Their number depends on the number of threads only where the clock matters anyway. A call that the limit
+        Their number depends on the number of threads only in timed runs. A call that the limit
         interrupts loses the proof of its current box, so the number of calls falls towards the end.
         """
         calls = self.bounder.jobs if self.limits.timed else max(1, min(CONCURRENT_CALLS, room // CALL_ROOM))
         return CallSize(int(calls), self.pace, max(MIN_CALL_BOXES, self.pace * BOXES_PER_ENTRY))
 
     def calls_done(self, undecided: float, seconds: float) -> None:
-        """Adapt the pace to the time that the calls took; without a time limit, to the expected time."""
+        """Adapt the pace to the measured duration of the calls or, without a time limit, to the expected duration."""
         if self.limits.timed:
             faster, highest = CALL_SECONDS / max(seconds, 1e-4), 4096.0
         else:
@@ -209,7 +209,7 @@ class TreeSearch(BestFirst[TreeFrontier]):
 def split_boxes(
     bounder: TreeEngine, proved_mass: ProvedMass, limits: SearchLimits, recorder: BoxRecorder | None = None
 ) -> tuple[TreeFrontier, Stop]:
-    """Split the domain; return the boxes that are not decided as a whole, and the reason of the end."""
+    """Split the domain; return the boxes that are not decided as a whole, and the stopping reason."""
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(
             bounder, proved_mass, limits, pool, lambda share: None, interrupts, limits.progress_watch(), recorder
@@ -237,7 +237,7 @@ def refine_trees(
         domain: Initial boxes. Default: the whole domain.
 
     Returns:
-        The boxes that are not decided as a whole, the mass proved fair and unfair in each, and the reason of the end.
+        The boxes that are not decided as a whole, the mass proved fair and unfair in each, and the stopping reason.
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch(), recorder)
@@ -282,5 +282,5 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:
-    """Assign a region to a box, and return its number."""
+    """Assign a region to a box and return its number."""
     return int(tally.assign_regions(part.boxes(), np.ones(1, dtype=np.bool_)).region[0])

@@ -1,9 +1,9 @@
 """Leaves of an ensemble as boxes of cells, each with its value and the protected assignments that reach it.
 
-A leaf keeps one key for each unprotected attribute: a range of cells, or, for values in no useful order, a set of up to
-64 cells as bits. Tests of protected attributes do not multiply leaves; they restrict the assignments that reach them.
-Values are scaled to integers, so that sums are exact in any order: with scale s, a sum of t values differs from the
-margin by at most (t + 1) / (2 s), which the thresholds of the decision include.
+A leaf keeps one key for each unprotected attribute: a range of cells, or, for values without a useful order, a set of
+up to 64 cells as bits. Tests of protected attributes do not multiply leaves; they restrict the assignments that reach
+them. Values are scaled to integers, so that sums are exact in any order: with scale s, a sum of t values differs from
+the margin by at most (t + 1) / (2 s), which the thresholds of the decision include.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_LEAVES = 6_000_000
 HALF = np.uint64(0xFFFFFFFF)
 """Lower half of a key."""
 SCALE_BITS = 52
-"""Scaled sums stay below two to the power of this, so that a float64 holds each value exactly."""
+"""Scaled sums are below two to the power of this number, so float64 represents each value exactly."""
 SET_CELLS = 64
 """Maximum number of cells of an attribute whose keys are sets."""
 
@@ -47,9 +47,9 @@ class LeafTable(NamedTuple):
         cumulative: Integer weight of the cells before each cell.
         set_weights: Weight of the sets of eight neighbouring cells, shape (attributes, 8, 256).
         base: Scaled constant of each margin.
-        above, below: A margin means its second label above ``above``, and its first label below ``below``.
+        above, below: A margin selects its second label above ``above`` and its first label below ``below``.
         pairs: Labels of each margin.
-        classes, least: Number of labels, and of different labels that count as unfair.
+        classes, least: Number of labels, and minimum number of different labels that counts as unfair treatment.
         is_difference: Whether the change of a number is limited.
         within, beyond: A change is within the limit if it is at most ``within``, and beyond it if it is above
             ``beyond``.
@@ -82,7 +82,7 @@ class CellTests(NamedTuple):
 
     Attributes:
         about: Attribute of each test, -1 if it is protected.
-        edges: Cells from which a test changes its answer, test after test.
+        edges: Cells from which the result of a test changes, one test after another.
         start: Start of each test's edges.
         left_first: Whether the cells before the first edge go left.
         bits: Cells that go left, for sets.
@@ -117,7 +117,7 @@ def leaf_table_of(query: TreeQuery) -> LeafTable:
     """Collect the leaves of an ensemble.
 
     Raises:
-        ModelError: The leaves are too many to hold.
+        ModelError: There are too many leaves.
     """
     nodes = query.model.nodes
     tests, is_set = _cell_tests(query)
@@ -202,14 +202,14 @@ def range_key(first: Integers | int, last: Integers | int) -> Keys:
 
 
 def set_key(first: int, last: Integers) -> Keys:
-    """Build the key of neighbouring cells as a set. Above ``SET_CELLS`` cells, the result has no meaning."""
+    """Build the key of neighbouring cells as a set. For more than ``SET_CELLS`` cells, the result is meaningless."""
     width = np.minimum(last - first + 1, SET_CELLS).astype(np.uint64)
     ones = np.uint64(2**64 - 1) >> (np.uint64(64) - width)
     return np.asarray(ones << np.uint64(first))
 
 
 def _cell_tests(query: TreeQuery) -> tuple[CellTests, Booleans]:
-    """Describe the tests by cells, and decide which attributes have keys that are sets."""
+    """Describe the tests by cells and select the attributes whose keys are sets."""
     tests, number = query.tests, len(query.tests.node)
     about, left_first = np.full(number, -1, dtype=np.int64), np.zeros(number, dtype=np.bool_)
     bits, is_set = np.zeros(number, dtype=np.uint64), np.zeros(len(query.cells), dtype=np.bool_)
@@ -296,7 +296,7 @@ def _scale_margins(
     scale = 2.0 ** (SCALE_BITS - np.ceil(np.log2(query.sizes)))
     values = np.rint(terms * scale).T.astype(np.int64)
     base = np.rint(query.base * scale).astype(np.int64)
-    # A float32 sigmoid may err by far more than all leaves together. No sum reaches the limit.
+    # The error of a float32 sigmoid may far exceed the sum of all leaves. No sum reaches the limit.
     away = np.ceil((query.slack + _folding_error(query, trees)) * scale)
     away = np.minimum(away, 2.0**60).astype(np.int64) + trees // 2 + 2
     above, below = away, -away
@@ -314,6 +314,6 @@ def _folding_error(query: TreeQuery, trees: int) -> Floats:
 def _scale_limit(query: TreeQuery, limit: float, scale: Floats, trees: int) -> tuple[int, int]:
     reach = 2 * float(query.slack[0] + _folding_error(query, trees)[0]) + 2.0**-50 * limit
     low, high = (limit - reach) * scale[0], (limit + reach) * scale[0]
-    # A number may be larger than all sums of the leaves.
+    # A number may exceed all sums of the leaves.
     low, high = min(low, 2.0**62), min(high, 2.0**62)
     return int(np.floor(low)) - trees - 2, int(np.ceil(high)) + trees + 2

@@ -1,6 +1,6 @@
-"""Filter the leaves that a box reaches, and decide the box by their extreme values.
+"""Filter the leaves that a box reaches and decide the box from their extreme values.
 
-A box of cells owns the list of its leaves, tree by tree, with the probability of each inside the box. A part of the box
+A box of cells has a list of its leaves, tree by tree, with the probability of each within the box. A part of the box
 that is narrower in one attribute keeps the leaves whose key for this attribute meets the part; probabilities change by
 a ratio. A tree with one value left for each assignment leaves the list, and its values are added to the base.
 """
@@ -20,7 +20,7 @@ jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
 FAR = 1 << 61
-"""Number beyond all sums of values."""
+"""Number greater than all sums of values."""
 MAX_DEPTH = 1024
 """Maximum number of splits in one call."""
 TABLE_NUMBERS = 1 << 18
@@ -176,7 +176,7 @@ def meet(f, i, key, lo, hi, cells):
 
 @jit
 def next_run(f, i, key, cell, hi):
-    """Find the next run of a leaf's cells from a cell on: its first and last cell; beyond ``hi`` if there is none."""
+    """Find the first and last cell of a leaf's next run of cells from a cell on; beyond ``hi`` if there is none."""
     if not f.is_set[i]:
         lower, upper = np.int64(key & np.uint64(0xFFFFFFFF)), np.int64(key >> np.uint64(32))
         lower, upper = max(lower, cell), min(upper, hi)
@@ -231,7 +231,8 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
     end = k + w.length[source]
     differs, varies = w.differs[source], False
     # Invariant: each margin under each assignment is its base, plus the trees listed so far between low and high, plus
-    # the trees that are not reached yet. The new list may overwrite the old one, since it is never ahead of it.
+    # the trees that are not reached yet. The new list may overwrite the old one because writing never overtakes
+    # reading.
     while k < end:
         tree, begin = f.tree[w.leaf[k]], out
         some_whole = some_partial = mixed = False
@@ -244,7 +245,7 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
             k += 1
             key = f.keys[i, leaf]
             reaches, _, weight = meet(f, i, key, lo, hi, cells)
-            # A leaf without mass may be left out.
+            # A leaf without mass may be omitted.
             if not reaches or (weight == 0.0 and not keep):
                 continue
             _, everything, old_weight = meet(f, i, key, w.lo[i], w.hi[i], old)
@@ -339,7 +340,7 @@ def filter_leaves(f, w, source, depth, i, lo, hi, keep):
 def decide_box(f, w, depends):
     """Decide the box of the last list, from the bounds on its margins."""
     # The margin of labels (a, b) excludes a above one threshold, and b below another, for the deployed model too. FAIR:
-    # one label is left, the same under all assignments. UNFAIR: two assignments have no possible label in common.
+    # the same single label is left under all assignments. UNFAIR: two assignments have no possible label in common.
     if not depends:
         return FAIR
     assignments = len(w.rise)
@@ -377,8 +378,8 @@ def decide_margins(f, low, high, labels):
                     if labels[p] & labels[q] == 0:
                         return UNFAIR
         return OPEN
-    # At least as many labels occur as are the only possible one somewhere. At most all possible labels occur, or one
-    # more than these for every assignment with several possible labels.
+    # The number of labels that are the only possible one somewhere is a lower bound. The number of possible labels is
+    # an upper bound, as is the previous number plus one per assignment with several possible labels.
     union = certain = unsure = 0
     for p in range(len(labels)):
         union |= labels[p]

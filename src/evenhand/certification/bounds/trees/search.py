@@ -23,9 +23,9 @@ from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Floats
 
 WAITING, COUNTED, INDIVISIBLE, SETTLED = 0, 1, 2, 3
-"""State of a box: to be counted or split, to be split, open for good, and without an open part."""
+"""State of a box: to be counted or split, to be split, permanently undecided, or settled."""
 SUMS_PER_BOX = 4096
-"""Sums of a table that take about as long as bounding a box."""
+"""Number of table sums that take about as long as bounding a box."""
 
 
 class TreeBoxArrays(NamedTuple):
@@ -49,7 +49,7 @@ def box_mass(f, lo, hi):
 
 @jit
 def put_out(w, out, count, known, state):
-    """Write the current box to the output, and return the number of boxes there."""
+    """Append the current box to the output and return the number of boxes in the output."""
     mass, fair, unfair = known
     for i in range(len(w.lo)):
         out.low[count, i] = w.lo[i]
@@ -70,7 +70,7 @@ def enter_part(f, w, level, keep):
     for m in range(w.base.shape[1]):
         for p in range(w.base.shape[2]):
             w.base[level, m, p] = w.base[level - 1, m, p]
-    # The attribute that leaves the fewest comes first.
+    # The attribute that leaves the fewest leaves comes first.
     chosen, smallest = 0, 2.0
     for i in range(n):
         w.lo[i], w.hi[i] = w.outer[level - 1, 0, i], w.outer[level - 1, 1, i]
@@ -189,7 +189,7 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
     Args:
         f, w: Leaves and work arrays.
         boxes: Boxes to split, each at least once.
-        tails: Parts of a box whose tail means are computed, none to leave such proofs out.
+        tails: Parts of a box whose tail means are computed; empty to skip such proofs.
         settings: Threshold; maximum number of boxes; maximum number of points of a table; whether settled parts are
             added to the output instead of counted; whether leaves without mass are kept.
         out: Output of parts with open mass.
@@ -203,7 +203,7 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
     if number == 0:
         return 0
     # Boxes are in search order, so that neighbours share lists: a group is visited as a whole, then its halves.
-    # Invariant: the groups that wait, the output and ``totals`` partition the boxes, except for parts without mass.
+    # Invariant: the pending groups, the output and ``totals`` partition the boxes, except for parts without mass.
     waiting = np.empty((64, 3), np.int64)
     waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, number, 0
     top = 1
@@ -230,7 +230,7 @@ def refine_tree_boxes(f, w, boxes, tails, settings, out, totals):
                 f, w, level + 1, depends, boxes.state[begin], tails, settings, out, count, reserved, totals
             )
             continue
-        # Three lists must fit: that of the group, that of a box, and that of a part of it.
+        # Three lists must fit: those of the group, of a box, and of a part of it.
         if smaller and w.start[level] + 4 * w.length[level] <= len(w.leaf):
             level += 1
             enter_part(f, w, level, settings[4])

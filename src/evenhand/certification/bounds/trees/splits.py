@@ -9,12 +9,12 @@ import numpy as np
 from evenhand.certification.bounds.trees.lists import FAR, cells_between, jit, meet, names_cells, next_run, range_weight
 
 TABLE_GAIN = 0.5
-"""Weight of a smaller table against a smaller gap."""
+"""Weight of a smaller table relative to a smaller gap."""
 
 
 @jit
 def most_balanced(f, w):
-    """Find the margin whose bounds are most evenly around zero."""
+    """Find the margin whose bounds are most nearly symmetric around zero."""
     margins, assignments = w.low.shape
     best, chosen = -1, 0
     for m in range(margins):
@@ -93,7 +93,7 @@ def count_rows(f, w, i):
 
 @jit
 def table_gain(is_set, share, rows, parts, singles, cells):
-    """Compute by how much a cut shrinks a table, on average, as a logarithm.
+    """Compute the average logarithm of the factor by which a cut shrinks a table.
 
     Args:
         is_set: Whether the rows are named cells and all others.
@@ -144,8 +144,8 @@ def choose_cut(f, w, points, limit):
         if c > lo:
             gain += w.gap[at + c]
     # Two passes: the largest variance between the parts of a cut, and then the best cut. A cut is good if the effects
-    # of its parts differ, if its own gain is large, if both parts keep as much gain, and if they weigh the same; or, to
-    # the extent that the attribute was chosen for its table, if it makes the table small.
+    # of its parts differ, if its own gain is large, if both parts keep as much gain, and if they have equal mass; or,
+    # to the extent that the attribute was chosen for its table, if it makes the table small.
     for_table = TABLE_GAIN * chosen_gain / excess / max(best, 1e-300)
     spread = 0.0
     best, cut = -1.0, lo + 1

@@ -1,4 +1,4 @@
-"""Count a box exactly: sum the leaves at every point that they tell apart.
+"""Count a box exactly: sum the leaves at every point that they distinguish.
 
 Each leaf is added at the corners of its cells only, and running sums along every attribute give the sums at all points
 (as in summed-area tables): about 10 ns a point, for any number of trees. Sums are integers, so they are exact, and the
@@ -111,7 +111,7 @@ def find_corners(f, w, leaf, axes):
         _, everything, _ = meet(f, i, key, lo, hi, cells)
         if everything:
             continue
-        # Moves along the attribute: to the ends of a range; to each cell of a set, or to all cells less the others.
+        # Moves along the attribute: to the ends of a range; to each cell of a set, or to all cells minus the others.
         moves = 0
         if f.is_set[i]:
             inside = names_cells(key, cells)
@@ -140,7 +140,7 @@ def find_corners(f, w, leaf, axes):
 
 @jit
 def fill_table(f, w, depth, groups, axes, points):
-    """Sum the leaves at all points, for each margin and group of assignments; return whether there is room."""
+    """Sum the leaves at all points, for each margin and group of assignments; return whether there is enough space."""
     margins = len(f.base)
     if margins * groups * points > len(w.table):
         return False
@@ -173,7 +173,7 @@ def decide_point(f, w, base, groups, points, point):
     """Decide a point by its sums."""
     margins, assignments = base.shape
     if margins == 1 and f.least == 2:
-        # The least and the greatest sum over the assignments decide.
+        # The minimum and the maximum sum over the assignments decide.
         low, high = FAR, -FAR
         for g in range(groups):
             number = w.table[g * points + point]
@@ -194,7 +194,7 @@ def decide_point(f, w, base, groups, points, point):
 
 @jit
 def weigh_row(f, w, groups, points, at, inner, begin):
-    """Weigh the fair and unfair points of a row with one margin, and check whether others have mass; as vectors."""
+    """Sum the mass of the fair and unfair points of a row with one margin, and check whether others have mass."""
     above, below = f.above[0], f.below[0]
     fair = unfair = open_weight = 0.0
     for x in range(inner):
@@ -229,7 +229,7 @@ def count_box(f, w, depth, keep):
     groups = group_assignments(f, w, depth)
     if not fill_table(f, w, depth, groups, axes, points):
         return 0.0, 0.0, True, -1
-    # The least and the greatest base in each group of assignments.
+    # The minimum and the maximum base in each group of assignments.
     base = w.base[depth]
     for g in range(groups):
         w.tree_low[0, g], w.tree_high[0, g] = FAR, -FAR

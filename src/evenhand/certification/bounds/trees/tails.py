@@ -1,4 +1,4 @@
-"""Prove a share of a box by the means of its trees' tails, for any dependence between the trees.
+"""Prove a share of a box from the tail means of its trees, for any dependence between the trees.
 
 Let m_t be the mean of the lowest part a of tree t. If the sum of all m_t exceeds s, then P(sum of the trees <= s) <= a:
 on an event of probability a within {sum <= s}, the mean of the sum would be at most s, and the mean of each tree at
@@ -16,7 +16,7 @@ TAILS = np.array([0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11,
 """Parts of the box in a tail, increasing."""
 
 MAX_GROUPS = 16
-"""Maximum number of groups of assignments whose tails are computed one by one."""
+"""Maximum number of groups of assignments whose tails are computed separately."""
 
 
 @jit
@@ -76,8 +76,8 @@ def prove_tails(f, w, depth, tails):
     for p in range(w.base.shape[2]):
         base_low, base_high = min(base_low, w.base[depth, 0, p]), max(base_high, w.base[depth, 0, p])
     # Probabilities come from one ratio per split and one per attribute and list of a group, of four rounded steps each,
-    # with a relative error d; a tail mean then errs by at most 2 d times the largest value, and sums of k terms by
-    # 2 k units more.
+    # with a relative error d; the error of a tail mean is then at most 2 d times the largest value, and sums of k
+    # terms add 2 k units.
     updates = 8 * (MAX_DEPTH + len(w.outer) * (len(w.lo) + 1)) + 4 * w.length[depth] + 64
     pad = 2 * updates * UNIT * (size + max(abs(float(base_low)), abs(float(base_high)))) + 1
     above, below = f.above[0] + pad - base_low, f.below[0] - pad - base_high

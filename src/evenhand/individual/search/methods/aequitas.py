@@ -1,4 +1,4 @@
-"""AEQUITAS: random global search, then local walks with learnt directions and attributes.
+"""AEQUITAS: random global search followed by local walks with learned directions and attributes.
 
 Global phase: one profile per seed is drawn uniformly from the domain. Local phase: a walk of single steps starts from
 every profile that discriminates. After a step to a profile that does not discriminate, the walk returns to its start. A
@@ -7,8 +7,8 @@ success increases the probability of its direction and attribute by a thousandth
 Source: Udeshi, Arora and Chattopadhyay, "Automated directed fairness testing" (ASE 2018), sections 3.2 and 3.3, variant
 "fully-directed". Their program continues after a failure with the probability of basin hopping. The comparison in Wang
 et al. (MAFT, ICSE 2024) returned to the start, which finds about one and a half times as many profiles. Unlike both
-programs, this one does not change protected attributes, since that would find the same profiles again, and learns
-nothing from a step without effect (at the end of the domain, or to an implausible profile).
+programs, this one does not change protected attributes, since that would find the same profiles again, and does
+not learn from a step without effect (at the end of the domain, or to an implausible profile).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEARNING_RATE = 0.001
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Draw one random profile per seed, and walk from each one that discriminates."""
+    """Draw one random profile per seed and walk from each one that discriminates."""
     space = oracle.space
     chances = StepChances(space.width)
     for wave in cut_into_waves(oracle, len(seeds), len(space.assignments)):
@@ -55,7 +55,7 @@ def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, 
 
 
 class StepChances:
-    """Probability of each attribute, and of each direction along it, learnt from all walks."""
+    """Probability of each attribute, and of each direction along it, learned from all walks."""
 
     def __init__(self, width: int) -> None:
         """Start with equal probabilities."""
@@ -68,7 +68,7 @@ class StepChances:
         return attribute, rng.random(n) < self._down[attribute]
 
     def learn(self, attribute: Integers, downwards: Booleans, flips: Booleans) -> None:
-        """Learn from steps (n,) as if they had been taken in sequence."""
+        """Update the probabilities from steps (n,) as if these had been taken in sequence."""
         width = len(self._chance)
         outcomes = np.where(flips == downwards, 1.0, -1.0)
         self._down += LEARNING_RATE * np.bincount(attribute, outcomes, minlength=width)

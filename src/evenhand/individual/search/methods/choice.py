@@ -40,7 +40,7 @@ more. The end of the budget is raised as ``BudgetExhausted``, which the method d
 
 
 def load_method(name: str) -> SearchMethod:
-    """Import the method of this name.
+    """Import a method by name.
 
     Raises:
         OptionError: There is no such method.
@@ -55,8 +55,8 @@ def load_method(name: str) -> SearchMethod:
 def cut_into_waves(oracle: Oracle, n: int, cost: int) -> Iterator[slice]:
     """Yield the seeds in waves. Without a budget, all seeds form one wave.
 
-    The published programs complete the global phase of all seeds first. With a budget, this could spend all of it,
-    without a local phase.
+    The published programs complete the global phase of all seeds first. With a budget, this could exhaust it
+    before the local phase.
 
     Args:
         oracle: Oracle with the budget.

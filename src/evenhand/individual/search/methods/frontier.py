@@ -34,7 +34,7 @@ START_SHARE = 0.03
 """Fraction of the budget for people in the data, before other profiles are queried."""
 
 EXPLORE_SHARE = 0.05
-"""Fraction of every step for new people."""
+"""Fraction of every step that is used for new people."""
 
 MAX_PARENTS = 4096
 """Maximum number of profiles whose neighbours are added in one step."""
@@ -43,29 +43,29 @@ NEAR_SHARE = 8
 """One in eight profiles without a flip becomes a parent: those nearest to the boundary."""
 
 MAX_LISTED = 100_000
-"""Maximum number of admissible profiles that are enumerated, so that none is missed."""
+"""Maximum number of admissible profiles for full enumeration, which misses none."""
 
 MAX_IDLE_DRAWS = 5
 """Number of consecutive draws without a new individual after which the profiles count as exhausted."""
 
 FIRST_CHANCES = np.array([1.0, 0.5, 0.1])
-"""Probabilities, relative to the lowest that a full queue keeps, above which neighbours are estimated first."""
+"""Probabilities, relative to the lowest in a full queue, above which neighbours are estimated first."""
 
 CLIP = 1e-12
 """Scores are clipped to at least this distance from 0 and 1, so that log-odds are finite."""
 
 LABEL_CLIP = 0.02
-"""The same distance for models that return labels only, so that their log-odds are about as large as other errors."""
+"""The same distance for models that only return labels, so that their log-odds are similar to other errors."""
 
 PRIOR_WEIGHT = 20.0
-"""Prior weight, in observations, of the mean squared error of an attribute in that of each of its levels."""
+"""Prior weight, in observations, of an attribute's mean squared error in the error of each of its levels."""
 
 RIDGE = 1.0
 """Penalty of the ridge regression."""
 
 MAX_DENSE_LEVELS = 1024
-"""Maximum number of levels for which the ridge regression is solved directly. More are solved by conjugate
-gradients."""
+"""Maximum number of levels for which the ridge regression is solved directly. With more levels, conjugate
+gradients are used."""
 
 GRADIENT_STEPS = 20
 """Maximum number of steps of conjugate gradients."""
@@ -96,7 +96,7 @@ def likeliest(queue: Neighbours, n: int) -> Neighbours:
 
 
 def cut_queue(queue: Neighbours, max_size: int) -> Neighbours:
-    """Keep only the likeliest neighbours, each with its likeliest parent. Ties are resolved by mark and parent."""
+    """Keep only the most likely neighbours, each with its most likely parent. Ties are resolved by mark and parent."""
     chance = queue["chance"]
     last = np.partition(chance, len(queue) - max_size)[len(queue) - max_size]
     likelier, tied = queue[chance > last], queue[chance == last]
@@ -105,7 +105,7 @@ def cut_queue(queue: Neighbours, max_size: int) -> Neighbours:
 
 
 def merge_queues(queue: Neighbours, neighbours: Neighbours) -> Neighbours:
-    """Add neighbours to a queue, each with its likeliest parent."""
+    """Add neighbours to a queue, each with its most likely parent."""
     neighbours = _sort_by_mark(neighbours)
     place = np.searchsorted(queue["mark"], neighbours["mark"])
     duplicate = np.flatnonzero(np.append(queue["mark"], 0)[place] == neighbours["mark"])
@@ -117,7 +117,7 @@ def merge_queues(queue: Neighbours, neighbours: Neighbours) -> Neighbours:
 
 
 def _sort_by_mark(neighbours: Neighbours) -> Neighbours:
-    """Sort neighbours by mark, and keep each with its likeliest parent."""
+    """Sort neighbours by mark, and keep each with its most likely parent."""
     order = np.lexsort((neighbours["parent"], -neighbours["chance"], neighbours["mark"]))
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = np.diff(neighbours["mark"][order]) != 0
@@ -145,7 +145,7 @@ class FreshProfiles:
         if n <= 0:
             return np.empty((0, self._space.width))
         if self._draws is None:
-            # People are checked when their turn comes, since most searches end before.
+            # People are checked only when needed, since most searches end earlier.
             profiles = self._queue[:0]
             while len(profiles) < n and len(self._queue):
                 rest = n - len(profiles)
@@ -179,7 +179,7 @@ class BoundarySearch:
         self._surrogate = Surrogate(self._moves, assignments, classes, label_only=oracle.scorer.label_only)
         self._fresh = FreshProfiles(space, self._moves, seeds, rng)
         self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.attribute), dtype=np.int64)
-        self._queried_marks = np.array([np.iinfo(np.int64).min])  # sorted; the first is no profile's
+        self._queried_marks = np.array([np.iinfo(np.int64).min])  # sorted; the first is not the mark of a profile
         outputs = assignments * (1 if classes == 2 else classes)
         # Profiles whose neighbours are in the queue, and their answers.
         self._parents, self._answers = np.empty((0, space.width)), np.empty((0, outputs))
@@ -279,7 +279,8 @@ class BoundarySearch:
         reachable, queue = self._moves.open(codes), self._queue
         max_size = 20_000 + 20 * max(MAX_FIRST_STEP, self._queried // GROWTH)
         if len(queue) and len(queue) + np.count_nonzero(reachable) > 4 * max_size:
-            # A long queue is cut below. In wide tables few neighbours stay in it, so the likeliest are estimated first.
+            # A long queue is truncated below. For wide tables, few neighbours remain in it, so the most likely are
+            # estimated first.
             distances, below = self._distances(codes, answers), max(0, len(queue) - max_size)
             for chance in np.partition(queue["chance"], below)[below] * FIRST_CHANCES:
                 near = reachable & (distances <= _distance_of(chance))
@@ -294,7 +295,7 @@ class BoundarySearch:
             self._queue = merge_queues(queue, neighbours)
 
     def _distances(self, codes: Integers, answers: Floats) -> Floats:
-        """Estimate the distance of each neighbour's margins from a flip, in standard errors, shape (n, V).
+        """Estimate the distance of each neighbour from a flip, in standard errors, shape (n, V).
 
         Without a flip, it is that of the nearest margin.
         """
@@ -310,9 +311,9 @@ class BoundarySearch:
     def _estimate_neighbours(
         self, codes: Integers, answers: Floats, reachable: Booleans, min_chance: float = 0.0
     ) -> Neighbours:
-        """Estimate the neighbours of the last parents at some levels (n, V).
+        """Estimate the answers for neighbours of the last parents at some levels (n, V).
 
-        Those that were queried, or are less likely than ``min_chance`` to flip, are left out.
+        Neighbours that were queried, or whose probability of a flip is below ``min_chance``, are omitted.
         """
         parent, level = np.nonzero(reachable)
         origin = codes[parent, self._moves.attribute[level]]
@@ -354,8 +355,8 @@ class BoundarySearch:
 class Surrogate:
     """Estimate of a neighbour's log-odds: its parent's answer plus the average effect of the move, with its error.
 
-    The average effect of each level is a ridge regression of all answers on the levels. The error is learnt by level
-    from neighbours that were estimated and then queried.
+    The average effect of each level is a ridge regression of all answers on the levels. The error is learned per
+    level from neighbours that were estimated and then queried.
     """
 
     def __init__(self, moves: Moves, assignments: int, classes: int, *, label_only: bool) -> None:
@@ -373,7 +374,7 @@ class Surrogate:
         self._lowest, self._highest = -np.inf, np.inf
 
     def answers(self, scores: Floats, labels: Integers) -> Floats:
-        """Convert scores (n, A, classes) to log-odds of the second of two classes, or of each of more: (n, outputs)."""
+        """Convert scores (n, A, classes) to log-odds of the second of two classes, or of each class, (n, outputs)."""
         inside = np.clip(scores, self._clip, 1 - self._clip)
         odds: Floats = np.log(inside) - np.log1p(-inside)
         if self._width > 1:
@@ -387,7 +388,7 @@ class Surrogate:
     def complete_answers(
         self, estimates: Floats, which: Integers, scores: Floats, labels: Integers
     ) -> tuple[Floats, Floats]:
-        """Replace estimates (n, outputs) under some assignments (n, k) by answers. Return the result and the errors.
+        """Replace estimates (n, outputs) with answers under some assignments (n, k). Return the result and the errors.
 
         The estimates under other assignments are corrected by the mean error.
         """
@@ -399,7 +400,7 @@ class Surrogate:
         return answers.reshape(estimates.shape), errors.reshape(len(errors), -1)
 
     def learn_answers(self, codes: Integers, answers: Floats) -> None:
-        """Add answers (n, outputs) about profiles (n, U) to the regression."""
+        """Add answers (n, outputs) for profiles (n, U) to the regression."""
         if self._gram is None:
             self._pending.append(codes)
             for column, moment in zip(answers.T, self._moment.T, strict=True):
@@ -462,9 +463,9 @@ class Surrogate:
         )
 
     def margins(self, answers: Floats) -> Floats:
-        """Compute the margin of each assignment, shape (n, A). Both signs occur if a label flips.
+        """Compute the margin of each assignment, shape (n, A). If a label flips, both signs occur.
 
-        With more than two classes, it is the margin between the likeliest class over all assignments and the others.
+        With more than two classes, it is the margin between the most likely class over all assignments and the others.
         """
         if self._width == 1:
             return answers - self._threshold
@@ -477,7 +478,7 @@ class Surrogate:
 
     @property
     def _threshold(self) -> float:
-        """Log-odds at which the label changes: 0, unless the answers contradict it."""
+        """Log-odds at which the label changes: 0 unless the answers contradict this."""
         low, high = self._lowest, self._highest
         if low <= 0 <= high or low >= high:
             return 0.0
@@ -490,7 +491,8 @@ class Surrogate:
 
 
 def _distance_of(chance: float) -> float:
-    """Return a distance from the boundary, in standard errors, beyond which no flip has this probability.
+    """Return a distance from the boundary, in standard errors, beyond which the probability of a flip is below this
+    value.
 
     The probability of a flip is at most that of the tail beyond the nearest margin.
     """

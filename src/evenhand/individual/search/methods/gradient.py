@@ -1,21 +1,21 @@
-"""ADF, EIDIG and MAFT: a search in two phases, towards the decision boundary and along it, with three kinds of slopes.
+"""ADF, EIDIG and MAFT: two-phase search towards and along the decision boundary, with three kinds of slopes.
 
 Global phase: every seed x moves at most ten times. Its partner x' is the assignment whose score differs most. Every
 unprotected attribute whose slopes at x and x' have the same sign takes a step against it, so that both approach the
 boundary and one crosses it first. Local phase: around every profile found, one attribute at a time takes a step up or
 down. It is drawn with weight 1 / (abs(slope at x) + abs(slope at x') + 1e-6), so that labels tend not to change.
 
-All seeds move in parallel, with one call to the model per move: all of them without a budget, as published, otherwise
-as many at a time as the budget covers in both phases. Unlike in the published programs, the result of every move is
-queried, including the last, and the local phase never leaves the domain.
+Seeds move in parallel, with one call to the model per move. Without a budget, all seeds move at once, as published;
+otherwise, each wave has as many seeds as the budget covers in both phases. Unlike in the published programs, the result
+of every move is queried, including the last, and the local phase never leaves the domain.
 
 Sources: Zhang et al., "White-box fairness testing through adversarial sampling" (ICSE 2020: ADF, algorithms 1 and 2);
 Zhang, Zhang and Zhang, "Efficient white-box fairness testing through gradient search" (ISSTA 2021: EIDIG); Wang et al.,
 "MAFT: Efficient model-agnostic fairness testing for deep neural networks via zero-order gradient search" (ICSE 2024:
 slopes by section 3.1 and algorithm 1, global phase by algorithm 3, local phase by algorithm 4, settings by section 4.1:
 four clusters, ten moves, steps of 1, decay 0.5, h of 1, and 1000 seeds x 1000 local moves, or 100 x 100). EIDIG was
-published in two variants: with new local weights after every 5 successes, and with the initial weights for the whole
-walk ("EIDIG-INF").
+published in two variants: with new local weights after every 5 successes, and with the initial weights throughout the
+    walk ("EIDIG-INF").
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ MAX_ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class SlopePlan:
-    """Slopes of a method, and how the search uses them.
+    """Slopes of a method and their use in the search.
 
     Attributes:
-        slopes: Slopes of the predicted label's probability. Those of its loss have the opposite sign.
+        slopes: Slopes of the predicted label's probability. Slopes of its loss have the opposite sign.
         cost: Queries for the slopes of one profile under one assignment.
         decay: Fraction of the sum of earlier slopes kept in the global phase (momentum).
         update: Number of consecutive successes after which the local weights are recomputed. None if they never are.
@@ -183,7 +183,7 @@ def random_step(n: int, width: int, rng: np.random.Generator) -> Floats:
 
 
 def _affordable_pairs(oracle: Oracle, plan: SlopePlan) -> int:
-    """Return the number of profiles whose slopes under both assignments the budget covers."""
+    """Return the number of profiles for which the budget covers the slopes under both assignments."""
     return int(min(oracle.queries_left / (2 * plan.cost), np.iinfo(np.int64).max))
 
 
@@ -201,7 +201,7 @@ def _pair_slopes(plan: SlopePlan, profiles: Floats, which: Integers, partner: In
 def _attribute_weights(
     plan: SlopePlan, profiles: Floats, which: Integers, answers: ModelAnswers, rows: Integers
 ) -> Floats:
-    """Compute cumulative weights of the attributes for the local phase, of the profiles at some rows (n,): (n, U)."""
+    """Compute cumulative attribute weights for the local phase, for the profiles in these rows (n,), shape (n, U)."""
     partner = flipping_assignment(answers.labels[rows], which[rows])
     slopes = _pair_slopes(plan, profiles[rows], which[rows], partner, answers.scores[rows])
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))

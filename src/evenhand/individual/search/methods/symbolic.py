@@ -3,13 +3,13 @@
 Around a profile, a small tree approximates the model's label (under the profile's own assignment). Negating one
 condition of the profile's path gives another profile to query. Local search negates each condition of the path, if the
 profile discriminates. Global search negates each condition before the first uncertain one, and drops the conditions
-after the negated one. Profiles are taken from the queue in the order of the paper: local ones first, then seeds, then
-global ones.
+after the negated one. As in the paper, profiles from local search are taken from the queue first, then seeds, then
+profiles from global search.
 
 Source: Agarwal et al., "Automated test generation to detect individual discrimination in AI models" (2018); Aggarwal et
 al., "Black box fairness testing of machine learning models" (ESEC/FSE 2019), with its ranks 1, 5 and 10 and its
 threshold 0.3. The conditions on a path are an interval of every attribute, so no solver is needed: the nearest point is
-taken, or a random one if the nearest is already in the queue. The published program ends when the queue is empty. With
+used, or a random one if the nearest is already in the queue. The published program ends when the queue is empty. With
 a budget, this search continues from other seeds.
 """
 
@@ -26,8 +26,8 @@ from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
 TREE_QUERIES = 8
-"""Queries per tree. The published program uses 5,000, so that a budget hardly covers a single tree. Among 8, 16, 32, 64
-and 128, this number finds the most profiles for a given budget, and no fewer per queried profile."""
+"""Queries per tree. The published program uses 5,000, with which a budget hardly covers a single tree. Among 8, 16, 32,
+64 and 128, this number finds the most profiles for a given budget, and no fewer per queried profile."""
 
 BATCH = 16
 """Number of profiles taken from the queue at a time, so that they are queried in one batch."""
@@ -90,8 +90,8 @@ class _ProfileQueue:
         for j in range(len(path) if flips else 0):
             conditions = [*path[:j], path[j].negate(), *path[j + 1 :]]
             self._put_satisfying(conditions, LOCAL + _mean_certainty(conditions), profile, which)
-        # Global: a prefix of the path with its last condition negated leads elsewhere. It ends at an uncertain
-        # condition.
+        # Global: a prefix of the path with its last condition negated leads elsewhere. The search ends at an
+        # uncertain condition.
         for j, condition in enumerate(path):
             if condition.certainty < MIN_CERTAINTY:
                 break
@@ -110,7 +110,8 @@ class _ProfileQueue:
                 low[i] = max(low[i], np.floor(threshold) + 1 if is_whole else threshold + space.step[i] / 2)
         if (low > high).any():
             return
-        # The nearest profile. If it is not new or not admissible, the attributes of the conditions are drawn at random.
+        # The nearest profile. If the profile is not new or not admissible, the attributes of the conditions are drawn
+        # at random.
         nearest = np.clip(profile, low, high)
         if space.is_admissible(nearest[None])[0] and self.put(rank, nearest, which):
             return
@@ -135,7 +136,7 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
             return
         queried += len(profiles)
         answers = oracle.ask(profiles)
-        # Near the end, the budget covers fewer trees or none. The rest of the queue is still queried.
+        # Near the end, the budget covers fewer trees or none. The remaining queue is still queried.
         n = int(min(len(profiles), oracle.queries_left / TREE_QUERIES))
         samples, labels = _sample_around(oracle, profiles[:n], assignments[:n], rng)
         for i in range(n):

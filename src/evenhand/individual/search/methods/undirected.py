@@ -27,7 +27,7 @@ MIN_SAMPLE = 512
 
 
 def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Query as many random profiles as the other methods would: ``local`` for every seed."""
+    """Query as many random profiles as the other methods: ``local`` for every seed."""
     left = len(seeds) * max(1, config.local)
     while left > 0:
         rows = oracle.space.uniform(min(left, BATCH), rng)

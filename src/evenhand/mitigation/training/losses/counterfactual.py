@@ -99,7 +99,7 @@ def draw_assignments(
 
 
 def draw_people(schema: Schema, individuals: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
-    """Draw people from around the training data and from the whole domain, shape (n, attributes).
+    """Draw people near the training data and from the whole domain, shape (n, attributes).
 
     One third are people of the batch. One third combine attributes of different people of the batch, as in the product
     of marginals. One third are uniform over the domain.

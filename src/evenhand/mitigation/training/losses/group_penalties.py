@@ -1,7 +1,7 @@
 """Penalties on the dependence between scores and groups: DiffDP, HSIC, Prejudice Remover.
 
 Each is a measure of scores (n,) and groups (n,) that is 0 if all groups are treated equally. People without a group
-(-1) are ignored. With fewer than two groups, a measure is 0.
+(-1) are ignored. A measure of fewer than two groups is 0.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GroupPenalty:
 def mean_gap(scores: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
     """Average the distances between the mean score of each group and that of all other people.
 
-    With two groups it is the distance of their means. All groups count equally.
+    With two groups, it is the distance between their means. All groups count equally.
 
     References:
         Chuang, Mroueh, "Fair Mixup: Fairness via Interpolation", ICLR 2021 (gap regularisation), for two groups.
@@ -85,7 +85,7 @@ def mean_gap(scores: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
 def hsic_criterion(scores: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
     """Compute the Hilbert-Schmidt independence criterion: ``tr(K H L H) / (n - 1)^2``.
 
-    K contains ``exp(-(p_i - p_j)^2)`` of the scores, L the same of the groups, where any two groups are at distance 1,
+    K contains ``exp(-(p_i - p_j)^2)`` of the scores, L the same for the groups, where any two groups are at distance 1,
     and H removes the means. It is 0 only if the scores have the same distribution in all groups.
 
     References:

@@ -1,4 +1,4 @@
-"""Environment of Alembic, which runs the missing migrations on a given connection, in its transaction."""
+"""Alembic environment, which runs missing migrations on a given connection, within its transaction."""
 
 from __future__ import annotations
 
