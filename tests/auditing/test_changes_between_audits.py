@@ -149,6 +149,16 @@ def test_numbers_of_other_people_and_units():
         compare_audits(before, audit_scores(FIRST))
 
 
+def test_metrics_of_several_labels_are_not_compared_as_own_metrics():
+    grades = np.where(SECOND > 0.6, "a", np.where(SECOND > 0.3, "b", "c"))
+    audits = [
+        evenhand.audit_predictions(TRUTH.astype(str), labels, {"sex": SEX}, kind="labels")
+        for labels in (grades, grades[::-1])
+    ]
+    with pytest.raises(OptionError, match="no number in common"):
+        compare_audits(*audits)
+
+
 def test_own_metrics_are_bounded_by_both_their_intervals():
     metrics = {"f1": lambda y_true, y_pred: 2 * (y_true & y_pred).sum() / (y_true.sum() + y_pred.sum())}
     before, after = (audit_scores(scores, metrics=metrics) for scores in (FIRST, SECOND))

@@ -222,6 +222,7 @@ def test_ties_gaps_and_rows_that_say_nothing_are_counted():
     for said in ("1 row without a rank", "1 of 3 lists with 2 candidates", "Ranks have gaps in 1 of 3 lists"):
         assert said in " ".join(text.split())
     assert RankingResult.from_json(result.to_json()) == result
+    assert {"low", "high", "random_low", "random_high", "p"} < set(result.to_frame())  # whatever the inference
 
 
 def test_who_lacks_a_value_keeps_the_place():

@@ -88,6 +88,7 @@ def test_codes_and_words_for_unknown_are_left_out_and_listed():
         ("decision", ["approved", "denied"], "approved"),
         ("income", ["<=50K", ">50K"], ">50K"),
         ("charged_off", [True], False),
+        ("defaulted", ["TRUE"], "not TRUE"),
     ],
 )
 def test_the_favourable_label_is_proposed_from_words_and_names(name, labels, expected):

@@ -128,8 +128,9 @@ def read_audit(path: str | Path) -> AuditResult:
 
 
 def own_metrics(audit: AuditResult) -> list[str]:
-    """Return the names of the custom metrics of an audit."""
-    return [name for name in audit.groups.overall if name not in METRIC_TITLES | NUMBER_TITLES]
+    """Return the names of the custom metrics of an audit. Audits of several labels have none."""
+    overall = audit.groups.overall if audit.groups.label_set is None else {}
+    return [name for name in overall if name not in METRIC_TITLES | NUMBER_TITLES]
 
 
 def _require_comparable(baseline: AuditResult, current: AuditResult) -> None:

@@ -114,6 +114,7 @@ class RankingResult(GroupedResult):
         """
         import pandas as pd
 
+        columns = ["by", "group", "label", "metric", "kind", "value", "n", "low", "high", "random_low", "random_high"]
         rows: list[dict[str, Any]] = []
         for breakdown in self.breakdowns:
             numbers = [(group.label, *number) for group in breakdown.groups for number in group.numbers()]
@@ -121,4 +122,4 @@ class RankingResult(GroupedResult):
             for group, label, name, quantity in numbers:
                 place = {"by": " x ".join(breakdown.by), "group": group, "label": label, "metric": name}
                 rows.append(place | quantity.model_dump(exclude={"reason", "confidence", "method"}))
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=[*columns, "p"])
