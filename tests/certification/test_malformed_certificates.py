@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import random_case
+from cases import random_case, schema_of
 from forgery import MAGIC, closed, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from evenhand import certification, checker
 from evenhand.checker.question import AskedQuestion
 from evenhand.models import AdditiveNetwork, TreeEnsemble
 from evenhand.models.additive.network import network_from_dense
+from evenhand.population.independent import Marginal, ProductPopulation
 from evenhand.schema import Schema
 from support import scaled
 
@@ -189,3 +191,30 @@ def test_headers_that_cannot_be_parsed_are_rejected(tmp_path: Path, text: bytes)
     section = b"HEAD" + len(payload).to_bytes(8, "little") + payload
     (tmp_path / "c.cert").write_bytes(MAGIC + section + hashlib.sha256(section).digest())
     assert check(tmp_path / "c.cert", "trees").verdict == "rejected"
+
+
+@pytest.mark.parametrize("cells", [{"form": "bins"}, {"form": "runs", "weights": "listed"}, {"form": "even"}])
+def test_billions_of_cells_are_rejected_before_they_are_listed(tmp_path: Path, cells: dict[str, str]) -> None:
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "real", "lower": 0, "upper": 1},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    network = network_from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-0.7]))])
+    path = tmp_path / "c.cert"
+    certification.certify(network, certificate=path, enumeration=False, max_boxes=5, jobs=1, samples=5)
+    certificate = opened(path)
+    certificate.head["attributes"][0] |= {"cells": 2**31 - 1} | cells
+    certificate.cells = [] if cells["form"] == "even" else [zlib.compress(bytes(2**25))] * 3
+    certificate.kinds = ["<u4"]
+    closed(certificate, path)
+    marginals = Marginal(schema["x"], np.array([0.3, 0.7])), Marginal(schema["p"], np.array([0.5, 0.5]))
+    question = AskedQuestion(population=ProductPopulation("some people", schema, marginals))
+    tracemalloc.start()
+    found = checker.check_certificate(path, network, question)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.verdict == "rejected"
+    assert "too many" in str(found.fault)
+    assert peak < 5e7

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.reading import CertificateClaim, CertificateError, CertificateHeader, RecordedCells
+from evenhand.checker.reading import MAX_CELLS, CertificateClaim, CertificateError, CertificateHeader, RecordedCells
 from evenhand.errors import OptionError
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute
@@ -382,6 +382,8 @@ def _check_cells(attribute: Attribute, cells: RecordedCells) -> None:
             raise CertificateError(f"the cells of {name!r} leave gaps or overlap")
         if not real and (cells.starts != np.floor(cells.starts)).any():
             raise CertificateError(f"the cells of {name!r} are invalid")
+        if cells.weights is None:
+            raise CertificateError(f"the cells of {name!r} have different widths, and their weights are not listed")
     if low < attribute.first or high > attribute.last:
         raise CertificateError(f"the cells of {name!r} reach beyond its domain")
 
@@ -396,6 +398,8 @@ def _population_distance(axis: DomainAxis, marginal: Marginal | UniformMarginal 
     mass = _mass_function(attribute, marginal, low, high)
     if attribute.size is None and low == high:
         return Fraction(0)
+    if cells.count > MAX_CELLS:
+        raise CertificateError(f"{cells.count:,} cells of {attribute.name!r} are too many to compare with a population")
     if cells.form == "even":
         span = Fraction(cells.last) - Fraction(cells.first)
         borders = [Fraction(cells.first) + span * i / cells.count for i in range(cells.count + 1)]

@@ -27,6 +27,8 @@ WHOLE = 4294967295
 """Shares are multiples of 1 / ``WHOLE``."""
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
+MAX_CELLS = 2**21
+"""Maximum number of cells of an attribute that list their values or weights, or are compared with a population."""
 MAX_BOXES = 65_536
 MAX_BANDS = 62
 SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
@@ -338,6 +340,8 @@ def _decompress(data: bytes, limit: int) -> bytes:
 
 def _read_cells(described: CellsClaim, sections: _SectionReader) -> RecordedCells:
     name, count, form = described.name, described.cells, described.form
+    if count > MAX_CELLS and (form in ("listed", "bins") or described.weights == "listed"):
+        raise CertificateError(f"{count:,} listed cells of {name!r} are too many to be checked")
 
     def read_entries(kind: str) -> NDArray[Any]:
         data = _decompress(sections.expect_section(b"CELL"), 8 * count)

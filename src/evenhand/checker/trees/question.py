@@ -268,7 +268,7 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
         CertificateError: They are invalid for these trees.
     """
     link, header = ensemble.link, statement.header
-    if link == "identity":
+    if link == "identity" or header.tolerance is not None:
         raise CertificateError("certificates about numbers of trees are not supported", hint="update Evenhand")
     threshold, bands = header.threshold, header.bands
     moved = threshold is not None and threshold != 0.5
