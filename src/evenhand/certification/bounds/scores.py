@@ -107,14 +107,18 @@ class ScoreTable:
     @classmethod
     def of(cls, cells: Sequence[Cells]) -> ScoreTable:
         """Compute the distribution of the sum of the terms of independent attributes."""
-        terms = [_terms_of(each) for each in cells]
-        lowest = sum(float(low.min()) for low, _ in terms)
-        span = sum(float(low.max() - low.min()) for low, _ in terms)
+        # The terms of many numbers take much memory, so they are computed again below.
+        ends = [
+            (low.min(), low.max() - low.min(), (high - low).max(), np.maximum(abs(low), abs(high)).max())
+            for low, high in map(_terms_of, cells)
+        ]
+        lowest, span, reach, size = (float(sum(column)) for column in np.reshape(ends, (-1, 4)).T.tolist())
         # A step is slightly longer than span / STEPS, so that rounding moves no sum beyond the table. If all sums are
         # equal, nothing is rounded to the grid, and its steps can be as small as float64 allows.
         steps = STEPS / span * (1 - 1e-9) if span > 0 else 2.0**40
         spectrum = np.ones(LENGTH // 2 + 1, dtype=np.complex128)
-        for each, (low, _) in zip(cells, terms, strict=True):
+        for each in cells:
+            low, _ = _terms_of(each)
             weight = np.diff(each.before(np.arange(each.count + 1))) / each.total
             place = np.maximum(np.floor((low - low.min()) * steps), 0).astype(np.int64)
             spectrum *= np.fft.rfft(np.bincount(place, weights=weight), LENGTH)
@@ -122,10 +126,10 @@ class ScoreTable:
         return cls(
             least=lowest,
             steps=steps,
-            width=len(terms) + steps * sum(float((high - low).max()) for low, high in terms),
+            width=len(cells) + steps * reach,
             before=np.concatenate([[0.0], np.cumsum(masses)]),
-            error=TRANSFORM_ERROR * (len(terms) + 2),
-            size=sum(float(np.maximum(abs(low), abs(high)).max()) for low, high in terms),
+            error=TRANSFORM_ERROR * (len(cells) + 2),
+            size=size,
         )
 
     def between(self, low: float, high: float) -> float:

@@ -174,11 +174,7 @@ def _count_unfair(
         entries, places = np.empty((n, len(groups))), []
         for i, cells in enumerate(query.cells):
             # A uniform number below the total weight falls into a cell with a probability proportional to its weight.
-            ticket = rng.integers(0, cells.total, n)
-            if cells.cumulative is None:
-                place = ticket // cells.values
-            else:
-                place = np.searchsorted(cells.cumulative, ticket, side="right") - 1
+            place = cells.holding(rng.integers(0, cells.total, n))
             entries[:, i] = cells.draw(place, place, rng)
             places.append(place)
         differs = finder.unfair(entries)

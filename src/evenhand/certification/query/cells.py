@@ -166,14 +166,15 @@ class Cells:
         return np.asarray(np.abs(self.rows[0]) * (abs(first) + abs(last - first)))
 
     def draw(self, lo: NDArray[np.integer], hi: NDArray[np.integer], rng: np.random.Generator) -> Floats:
-        """Draw one entry from each range of cells by the population, shape (n,)."""
-        start, stop = self.before(lo), self.before(hi + 1)
-        ticket = rng.integers(start, stop)
-        if self.cumulative is not None:
-            cells = np.searchsorted(self.cumulative, ticket, side="right") - 1
-        else:
-            cells = ticket // self.values
-        return self._inside(cells, ticket, rng)
+        """Draw one entry from each range of cells by the population, shape (n,). Pass single cells twice."""
+        ticket = rng.integers(self.before(lo), self.before(hi + 1))
+        return self._inside(lo.astype(np.int64) if lo is hi else self.holding(ticket), ticket, rng)
+
+    def holding(self, ticket: Integers) -> Integers:
+        """Find the cell of each unit of weight (n,): the last one with no more weight before it."""
+        if self.cumulative is None:
+            return ticket // self.values
+        return np.asarray(np.searchsorted(self.cumulative, ticket, side="right") - 1)
 
     def _inside(self, cells: Integers, ticket: Integers, rng: np.random.Generator) -> Floats:
         lower, upper = self.attribute.first, self.attribute.last
