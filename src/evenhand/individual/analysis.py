@@ -17,6 +17,7 @@ from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.individual.examples import find_clearest
 from evenhand.individual.flips import (
+    MAX_CHUNK_ENTRIES,
     DistinctProfiles,
     FlipAnswers,
     FlipRate,
@@ -38,9 +39,6 @@ Source: TypeAlias = Literal["data", "population"]
 
 CHUNK, TIMED_CHUNK = 65_536, 8192
 """Maximum number of individuals per query, without and with a time limit, which is checked between queries."""
-
-MAX_CHUNK_ENTRIES = 4_000_000
-"""Maximum number of entries (individuals times attributes) per query."""
 
 MAX_COMPARED, MAX_COMPARED_ENTRIES = 10_000, 1_000_000
 """Maximum number of individuals, and of their entries, on which the model and the white box are compared."""
@@ -151,7 +149,7 @@ def measure_flips(
         share = 1 / (len(parts) - step)
         rows = individuals[source]
         declared = [people.schema.position(name) for name in protected if people.schema[name].unknown is not None]
-        known = rows[~np.isnan(rows[:, declared]).any(axis=1)]
+        known = rows[~np.isnan(rows[:, declared]).any(axis=1)] if declared else rows
         rate, violators, interrupted = meter.count(
             known, protected, source, limit.share(share), _allowance(scorer, left() * share)
         )

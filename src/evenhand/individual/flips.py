@@ -23,12 +23,15 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.noise import FlipNoise
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.noise import FreshScorer, RepeatCheck, can_vary, repeat_questions
-from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.models.scorer import Scorer, predict_labels, split_batches
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.quantity import Quantity
 from evenhand.stats.repetition import confirm_repeats
+
+MAX_CHUNK_ENTRIES = 4_000_000
+"""Maximum number of entries (individuals times attributes) in a query or comparison."""
 
 
 class FlipRate(ResultPart):
@@ -446,16 +449,17 @@ class DistinctProfiles:
 
 def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctProfiles:
     """Merge people (n, attributes) who differ only in the given columns."""
-    unprotected = [i for i in range(individuals.shape[1]) if i not in columns]
-    if not unprotected:
-        return DistinctProfiles(
-            individuals[:1], np.zeros(1, dtype=np.int64), np.zeros(len(individuals), dtype=np.int64)
-        )
-    _, positions, of = np.unique(_row_keys(individuals[:, unprotected]), return_index=True, return_inverse=True)
-    order = np.argsort(positions)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return DistinctProfiles(individuals[positions[order]], positions[order], rank[of])
+    import pandas as pd
+
+    n = len(individuals)
+    of, distinct = np.zeros(n, dtype=np.int64), 1
+    for i in range(individuals.shape[1]):
+        if i not in columns and distinct < n:  # most wide rows differ within a few columns
+            codes, values = pd.factorize(np.array(individuals[:, i], dtype=np.float64).view(np.int64))
+            of, profiles = pd.factorize(of * len(values) + codes)  # numbered by their first row
+            distinct = len(profiles)
+    first = np.unique(of, return_index=True)[1]
+    return DistinctProfiles(individuals if distinct == n else individuals[first], first, of)
 
 
 def find_real(people: People, protected: Sequence[str], variants: Floats, compared: Booleans) -> Booleans:
@@ -475,7 +479,9 @@ def find_real(people: People, protected: Sequence[str], variants: Floats, compar
     if not columns:
         return np.ones(len(variants), dtype=np.bool_)
     rows = variants[:, :, columns].reshape(-1, len(columns))
-    real = np.isin(_row_keys(rows), _row_keys(people.individuals[:, columns]))
+    keys, real = _row_keys(rows), np.zeros(len(rows), dtype=np.bool_)
+    for batch in split_batches(people.individuals, max(1, MAX_CHUNK_ENTRIES // len(columns))):
+        real |= np.isin(keys, _row_keys(batch[:, columns]))
     for i, column in enumerate(columns):
         values, counts = np.unique(people.individuals[:, column], return_counts=True)
         real |= np.isin(rows[:, i], values[counts == 1])

@@ -33,7 +33,7 @@ MIN_RATIO = 0.05
 MAX_ERROR_P = 0.01
 """Maximum probability of a count this low, given that ratio, for the pair to count as an error."""
 
-FIRST_DEPTH = 256
+FIRST_DEPTH = 128
 """Number of people with the lowest values in the initial search for the first people of each group."""
 
 
