@@ -221,7 +221,7 @@ def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNet
         path.write_bytes(bytes(changed))
         rejected(path, network, "")
     path.write_bytes(data + b"x")
-    rejected(path, network, "follows the end")
+    rejected(path, network, "trailing data")
 
 
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:

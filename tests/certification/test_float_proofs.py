@@ -250,7 +250,7 @@ def test_an_interrupted_check_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert second.verdict == "confirmed"
     assert second.checked == second.boxes
     certification.certify(case.network, certificate=path, jobs=1, samples=5)
-    with pytest.raises(OptionError, match="another certificate"):
+    with pytest.raises(OptionError, match="a different certificate"):
         checker.check_certificate(path, case.network, state=state)
     state.write_bytes(b"something else")
     with pytest.raises(OptionError, match="not the state"):

@@ -68,7 +68,7 @@ def test_many_lists_make_a_report_and_gates(evenhand, table, tmp_path):
         (["--rank", "place", "--query", "search", "--at", "0"], "expected at least 1 place"),
         (
             ["--rank", "place", "--query", "search", "--at", "12"],
-            "fewer places than the 12 of the longest list, got 12",
+            "fewer places than the 12 in the longest list, got 12",
         ),
         (["--rank", "place", "--query", "search", "--fail-on", "exposure_ratio.age < 1"], "not measured for 'age'"),
         (["--rank", "place", "--query", "search", "--fail-on", "flip_rate > 1"], "no number called 'flip_rate'"),

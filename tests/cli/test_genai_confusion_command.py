@@ -57,7 +57,7 @@ def test_a_sample_is_counted(evenhand, sample):
 def test_bad_options_are_refused(evenhand, sample, tmp_path):
     command = ("genai", "confusion", sample(), "--true", "truth", "--said", "answer")
     refused(evenhand(*command, "--repeated", "six"), "--repeated: expected a number of items, got 'six'")
-    refused(evenhand(*command, "--repeated", "6,6,6"), "2 values need as many deadlines")
+    refused(evenhand(*command, "--repeated", "6,6,6"), "expected 2 deadlines, one per value")
     refused(evenhand(*command, "--values", "female"), "'male' is not a value")
     refused(evenhand(*command, "--condition-column", "truth"), "--condition-column")
     refused(evenhand(*command, "--condition-column", "truth=x"), "no item is labelled")

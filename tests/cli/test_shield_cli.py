@@ -69,7 +69,7 @@ def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
         (("rate: 0.3", "rate: 0.5"), ["add up to 1.2"]),
         (("kind: finite", "kind: infinite"), ["got 'infinite'", "static-bw"]),
         (("kind: finite", "checks: anytime, empty_grp: zero"), ["no entry 'empty_grp'", "did you mean 'empty_group'?"]),
-        (("kind: finite", "start: {a: [9, 9], b: [9, 0]}"), ["no shield can keep"]),
+        (("kind: finite", "start: {a: [9, 9], b: [9, 0]}"), ["no shield can guarantee"]),
     ],
 )
 def test_bad_configurations(evenhand, config, tmp_path, change, complaints):

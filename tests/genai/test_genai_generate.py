@@ -227,7 +227,7 @@ def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> Non
         def generate(self, prompt: str) -> Item:
             raise FetchError("nobody is there")
 
-    with pytest.raises(ModelError, match="5 consecutive requests failed, the last one because the generator failed"):
+    with pytest.raises(ModelError, match="5 consecutive requests failed, the last because the generator failed"):
         generate_items(replace(make_pipeline(), generator=Down()), PROMPTS * 4, tmp_path)
     assert [row["status"] for row in rows(tmp_path)] == ["refused"] * 5
     assert rows(tmp_path)[0]["reason"] == "the generator failed: nobody is there"

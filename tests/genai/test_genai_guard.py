@@ -104,7 +104,7 @@ def test_what_does_not_show_what_it_must_is_made_again_and_then_reported() -> No
     last = answers[-1]
     assert last.status == "violation"
     assert last.item == Item.of_text("adult"), "somebody waits for it, and knows"
-    assert last.reason == "leader: age: 'adult' would let a deadline be missed"
+    assert last.reason == "leader: age: 'adult' would cause a missed deadline"
     assert enforcer.counts["leader: age"]["missed"] == 1
 
 
@@ -301,7 +301,9 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
         pending = enforcer._rows["leader: age"].pending_slots
         assert pending == (at == "everything")
         if at == "everything":
-            assert caught.value.__notes__ == ["the slot of the request could not be released either: it is still gone"]
+            assert caught.value.__notes__ == [
+                "in addition, the slot of the request could not be released: it is still gone"
+            ]
 
 
 def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows() -> None:

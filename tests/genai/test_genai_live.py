@@ -175,10 +175,10 @@ def test_answers_of_a_model_that_judges_prompts_are_kept(tmp_path):
 def test_other_work_in_the_same_folder_is_refused(tmp_path):
     run(tmp_path, requests=3)
     assert json.loads((tmp_path / "about.json").read_text("utf-8"))["prompts"] == PROMPTS
-    with pytest.raises(OptionError, match="other prompts or models"):
+    with pytest.raises(OptionError, match="different prompts or models"):
         assess_live(build_pipeline(configuration()), ["a leader"], requests=3, folder=tmp_path)
     other = configuration(generator={"kind": "studio", "seed": 5})
-    with pytest.raises(OptionError, match="other prompts or models"):
+    with pytest.raises(OptionError, match="different prompts or models"):
         run(tmp_path, pipeline=build_pipeline(other))
     # Deadlines may change: the items are the same.
     later = configuration(specifications=[{"condition": "leader", "group": "gender", "repeated": 9}])
@@ -206,5 +206,5 @@ def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_pa
         classifier={"kind": "lexicon", "words": {"file": {"a": ["a"], "b": ["b"]}}},
         specifications=[{"condition": "leader", "group": "file", "repeated": 4}],
     )
-    with pytest.raises(OptionError, match="the name of another column"):
+    with pytest.raises(OptionError, match="the same name as another column"):
         run(tmp_path / "out", pipeline=build_pipeline(taken, generator=studio()))

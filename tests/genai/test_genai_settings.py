@@ -249,9 +249,7 @@ def test_nothing_smaller_is_enough(share, beta, tolerated, in_flight):
 
 
 def test_there_may_be_nothing_to_choose():
-    assert choose_retries(one((4, 4)), works(0.0)) == Unknown(
-        reason="the success rate of instructions is not known, or 0"
-    )
+    assert choose_retries(one((4, 4)), works(0.0)) == Unknown(reason="the success rate of instructions is unknown or 0")
     rare = choose_retries(one((4, 4)), works(0.01), in_flight=None)
     assert isinstance(rare, Unknown)
     assert "not even 60 retries" in rare.reason

@@ -125,7 +125,7 @@ def test_what_a_result_can_do():
     ("options", "complaint"),
     [
         ({"requests": 0}, "expected 1 to 100,000,000 requests, got 0"),
-        ({"in_flight": 0}, "expected 1 request in flight or more, got 0"),
+        ({"in_flight": 0}, "expected at least 1 request in flight, got 0"),
         ({"policy": "sometimes"}, "there is no policy 'sometimes'"),
     ],
 )

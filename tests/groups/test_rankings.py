@@ -270,7 +270,7 @@ def test_rankings_that_make_no_sense_are_refused(changed, roles, message):
 def test_an_order_is_named_once_and_leaves_some_unselected():
     with pytest.raises(OptionError, match="a column of ranks or a column of scores, got both"):
         audit(rank=[1, 2], rank_by=[2, 1], sensitive_features={"sex": ["f", "m"]})
-    with pytest.raises(OptionError, match="fewer places than the 2 of the longest list, got 2"):
+    with pytest.raises(OptionError, match="fewer places than the 2 in the longest list, got 2"):
         audit(rank=[1, 2], sensitive_features={"sex": ["f", "m"]}, at=2)
     with pytest.raises(OptionError, match="expected different columns as `rank=` and `protected=`"):
         RankingRoles(rank="place", protected=["place"]).read(pd.DataFrame(BASE))

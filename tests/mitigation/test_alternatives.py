@@ -69,7 +69,7 @@ def test_a_search_from_start_to_end(blind, people):
     methods = {"given", "untold", "refit", "reweigh", "tilt", "reweigh x tilt"}
     assert {one.method for one in result.candidates} == methods
     assert all(not one.asks for one in result.candidates)
-    assert "left out, because it uses the group: thresholds" in result.space
+    assert "excluded because it uses the group: thresholds" in result.space
     assert [one.number for one in result.candidates] == list(range(len(blind.models)))
     assert result.groups == ("female", "male")
     assert AlternativesResult.from_json(result.to_json()) == result

@@ -209,7 +209,7 @@ def test_errors_say_what_is_wrong(german):
     with pytest.raises(DataError, match="expected the same number of rows"):
         FairClassifier("diffdp", schema=schema).fit(frame, labels, sensitive_features=[0, 1])
     for method in ("diffdp", "hsic", "laftr", "prejudice-remover"):
-        with pytest.raises(OptionError, match="compares groups, and the training set has fewer than two"):
+        with pytest.raises(OptionError, match="compares groups, but the training set has fewer than two"):
             FairClassifier(method, schema=schema, protected=()).fit(frame, labels)
 
 

@@ -26,7 +26,7 @@ def answers_only(frame):
 
 
 def test_without_a_function_only_the_answers_are_known():
-    with pytest.raises(ModelError, match="cannot be trained again") as refusal:
+    with pytest.raises(ModelError, match="cannot be retrained") as refusal:
         learner_of(answers_only, WORDS)
     assert refusal.value.location == "answers_only"
     assert "`fit=module:function`" in refusal.value.hint
@@ -146,7 +146,7 @@ def test_what_cannot_be_written_is_said(tmp_path):
     with pytest.raises(ModelError, match="cannot be written"):
         learner.save(made, tmp_path / "m.pkl")
     assert not (tmp_path / "m.pkl").exists()
-    with pytest.raises(ModelError, match="expected a model of this learner"):
+    with pytest.raises(ModelError, match="expected a model from this learner"):
         learner.save(load_model(answers_only, WORDS), tmp_path / "m.pkl")
 
 

@@ -426,7 +426,7 @@ def test_whose_values_are_missing_is_said():
         ({"features": [3]}, "expected a condition, got 3"),
         (["age > 3", "age > 3"], "occurs twice"),
         ({"features": ["age > 30"], "groups": {"young": "age < 30", "old": "age > 30"}}, "in none of"),
-        ({"features": ["age > 30"], "groups": {"all": "age > 0"}}, "expected two groups or more"),
+        ({"features": ["age > 30"], "groups": {"all": "age > 0"}}, "expected at least two groups"),
     ],
 )
 def test_features_that_make_no_sense_are_refused(german, features, message):

@@ -211,7 +211,7 @@ def test_the_best_so_far_is_kept_when_somebody_stops_it(parts, given_model, monk
 
 
 def test_time_that_is_up_before_anything_is_learnt_is_said(parts, given_model):
-    with pytest.raises(LimitError, match="before diffdp had taken a step"):
+    with pytest.raises(LimitError, match="before diffdp completed a step"):
         make_method("diffdp")(situation(parts, given_model, deadline=time.perf_counter() - 1))
 
 
@@ -261,5 +261,5 @@ def test_bins_and_other_endings_are_refused(tmp_path, given_model):
     binned = AdditiveNetwork(
         given_model.schema, tuple(parts), given_model.bias, given_model.layers, given_model.classes, 1
     )
-    with pytest.raises(OptionError, match="'duration' enters the network by bins"):
+    with pytest.raises(OptionError, match="'duration' enters the network through bins"):
         write_network(binned, tmp_path / "fair.npz")

@@ -165,5 +165,5 @@ def test_the_adversary_learns_what_the_representation_tells():
 
 def test_laftr_needs_a_representation():
     network, _, task = setting(hidden=())
-    with pytest.raises(OptionError, match="needs a hidden layer"):
+    with pytest.raises(OptionError, match="requires a hidden layer"):
         load_loss("laftr").prepare(task, network)

@@ -368,7 +368,7 @@ def test_behind_a_proxy_with_tls_the_cookie_stays_encrypted(locked):
     [
         ("", 401, "Unknown key"),
         ("<b>", 401, "Unknown key"),
-        ("decide", 403, "needs the scope read"),
+        ("decide", 403, "lacks the scope read"),
         ("x" * 3000, 413, "This is not a valid key"),
     ],
 )

@@ -91,7 +91,7 @@ def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store
     ledger = Ledger(database, {"a": Counting()})
     ledger.submit("a", {"op": "add", "amount": 1}).result(10)
     _make_newer(database)
-    with pytest.raises(StoreError, match="while this process ran"):
+    with pytest.raises(StoreError, match="while this process was running"):
         ledger.submit("a", {"op": "add", "amount": 1}).result(10)
     ledger.close()
     database.close()

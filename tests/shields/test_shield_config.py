@@ -100,12 +100,12 @@ FAULTS = [
     ("horizon: 100", "horizn: 100", "", "no entry 'horizn'", "did you mean 'horizon'?"),
     (", horizon: 100", "", "", "`horizon` is missing", "horizon: 100"),
     ("kind: finite", "kind: endless", "kind", "static-bw, dynamic, feasible, greedy, got 'endless'", ""),
-    ("min_count=5", "min_count=0", "empty_group", "'min_count=0'", "N of 1 or more"),
+    ("min_count=5", "min_count=0", "empty_group", "'min_count=0'", "N >= 1"),
     ("min_count=5", "five", "empty_group", "'five'", "vacuous"),
     ("min_count=5", "5", "empty_group", "expected text, got 5", "min_count=N"),
     ("cost: 1.0", "cost: -1", "cost", "got -1", "cost: 1.0"),
     ("cost: 1.0", "costs: []", "costs", "1 or more entries, got 0", "ascending"),
-    ("cost: 1.0", "costs: [1, 2]", "groups.a.costs_if_rejected", "2 costs need one probability each", "[0.5, 0.5]"),
+    ("cost: 1.0", "costs: [1, 2]", "groups.a.costs_if_rejected", "2 costs require one probability each", "[0.5, 0.5]"),
     ("cost: 1.0", "cost: 1, costs: [1]", "costs", "both `cost` and `costs`", "one of them"),
     ("cost: 1.0", "cost: 1, cost: 2", "line 1", "duplicate entry 'cost'", ""),
     ("rate: 0.3", "rate: 0.4", "rate", "add up to 1.1, not to 1", "share of the group"),
@@ -145,7 +145,7 @@ def test_faults_say_what_where_and_how_to_mend_them(tmp_path, right, wrong, loca
 def test_equal_opportunity_needs_labels(tmp_path):
     text = CONTRACT.replace("demographic_parity", "equal_opportunity")
     assert read(tmp_path, text).property.labelled
-    with pytest.raises(OptionError, match="needs the share of label 1"):
+    with pytest.raises(OptionError, match="requires the share of label 1"):
         read(tmp_path, text.replace(", label: 0.4", "").replace(", label: 0.6", ""))
 
 

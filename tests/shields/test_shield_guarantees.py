@@ -115,7 +115,7 @@ def test_what_was_decided_before_counts(kind: str, horizon: int, past: tuple[int
         bound = Bound(kind, kappa, empty)
         expected = least_cost(bound, world, horizon, past)
         if expected == float("inf"):
-            with pytest.raises(OptionError, match="no shield can keep"):
+            with pytest.raises(OptionError, match="no shield can guarantee"):
                 policy(bound, world, horizon, start=past)
             continue
         made = policy(bound, world, horizon, start=past)

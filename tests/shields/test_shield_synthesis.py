@@ -99,7 +99,7 @@ def test_cost_is_that_of_traces(
     inputs = Inputs(("a", "b"), (world.rate, 1 - world.rate), world.accept, world.label, world.costs, world.weights)
     asked = plan(kind, kappa, horizon, empty=empty, inputs=inputs, checks=checks or "end", start=earlier)
     if expected == float("inf"):
-        with pytest.raises(OptionError, match="no shield can keep"):
+        with pytest.raises(OptionError, match="no shield can guarantee"):
             synthesize(asked)
     else:
         assert synthesize(asked).expected_cost == pytest.approx(expected, abs=1e-8)
@@ -361,7 +361,7 @@ def test_counters_that_cannot_be_are_refused() -> None:
 
 
 def test_a_start_from_which_nothing_can_be_kept() -> None:
-    with pytest.raises(OptionError, match="no shield can keep"):
+    with pytest.raises(OptionError, match="no shield can guarantee"):
         synthesize(plan(horizon=2, start=(50, 50, 50, 0)))
 
 

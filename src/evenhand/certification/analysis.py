@@ -1,4 +1,4 @@
-"""Certify a model: bring the question to normal form, prove shares, and estimate the rest."""
+"""Certify a model: normalise the question, prove shares, and estimate the rest."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def certify(
     compile_limit: float | None = None,
     **settings: Any,
 ) -> Certificate:
-    """Prove for what share of the population the label is the same under all values of the protected attributes.
+    """Prove the share of the population whose label is the same under all values of the protected attributes.
 
     The shares ``certified`` and ``falsified`` are lower bounds on the true shares, whenever the run stops (up to
     rounding, see ``slack``). The rest is undecided. An interrupt (Ctrl-C) ends the run early and keeps its proofs.
@@ -73,24 +73,24 @@ def certify(
         config: Question, limits and computation.
         population: Population that weighs the people. Default: uniform over the domain, or over the people who satisfy
             the rules of the schema. A ``MixturePopulation`` compares people with their plausible counterparts, a
-            ``ProductPopulation`` changes the protected attributes alone.
+            ``ProductPopulation`` changes only the protected attributes.
         certificate: File for the proofs of all boxes, which ``evenhand.checker`` checks.
-        drawn: Earlier draws from this population, with the model's answers, which count in the estimate. For plausible
-            counterparts, draws from the people who have one.
-        progress: Callback for the current step and the share of the work done.
+        drawn: Earlier draws from this population with the model's answers, which are included in the estimate. For
+            plausible counterparts, draws from the people with a counterpart.
+        progress: Callback that receives the current step and the fraction of completed work.
         workers: Number of worker processes for linear bounds and trees; -1 uses all processors, or all workers of the
             backend that ``joblib.parallel_config`` selects (Dask, Ray, Spark). The domain is then divided into parts,
             whose number depends only on the question and the limits: without a time limit the result is the same for
-            any number of workers, but not that of a run without ``workers``, which has one queue over the whole domain.
-            Other proofs (enumeration, intervals, counterparts) run in this process.
+            any number of workers, but differs from that of a run without ``workers``, which has one queue over the
+            whole domain. Other proofs (enumeration, intervals, counterparts) run in this process.
         compile_limit: Maximum processor seconds for compiling kernels, on the first use on a machine. Default: half the
             time limit, or infinity without one.
         settings: Fields of ``CertifyConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: An option is invalid, or does not fit the schema.
+        OptionError: An option is invalid or inconsistent with the schema.
         SchemaError: An attribute is unknown.
-        ModelError: The network's numbers are too large to bound their rounding.
+        ModelError: The numbers in the network are too large to bound their rounding errors.
         LimitError: The kernels are not compiled, and compiling them takes longer than ``compile_limit``.
     """
     config = CertifyConfig.of(config, settings)
@@ -109,7 +109,7 @@ def certify(
         raise OptionError(
             "a certificate file of trees holds labels or bands of a score, not changes of a number",
             location="`certificate=`",
-            hint="leave it out, or the tolerance",
+            hint="omit either the file or the tolerance",
         )
     if certificate is not None and config.bands and not network.classes:
         raise OptionError(
@@ -120,7 +120,7 @@ def certify(
     clock, efforts = Clock(), [0.0]
 
     def prove(least: int) -> tuple[ProofRun, ProofOutcome]:
-        # Each number of outcomes is a separate question. The remaining ones share the rest of the limits.
+        # Each number of outcomes is a separate question. The remaining questions share what is left of the limits.
         questions = 3 + len(counts) - least
         share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
         proof = _prove(network, population, share, least, writer, say, prepare, workers)
@@ -143,7 +143,7 @@ def certify(
 
 
 def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort: float) -> CertifyConfig:
-    """Divide the rest of the time limit and of the effort evenly among the remaining questions.
+    """Divide the remaining time and effort evenly among the remaining questions.
 
     Args:
         config: Limits of all questions together.
@@ -172,7 +172,7 @@ def _require_independent(
     if config.as_published:
         raise OptionError(
             "as_published requires a population of independent attributes, which ignores the rules",
-            hint="measure by product_of_marginals, or leave as_published out",
+            hint="use the population product_of_marginals, or omit as_published",
         )
     if certificate is not None:
         raise OptionError(
@@ -222,7 +222,7 @@ def _question_of(
     config: CertifyConfig,
     least: int,
 ) -> Question | OrbitQuestion:
-    """Bring the question to normal form."""
+    """Normalise the question."""
     if isinstance(population, MixturePopulation):
         assert isinstance(model, AdditiveNetwork)
         return orbit_question_of(
@@ -257,10 +257,10 @@ def _choose_proof(
     recorder: CertificateWriter | None,
     workers: int | None,
 ) -> tuple[str, Callable[[ProofRun], ProofOutcome]]:
-    """Select the method of a proof, and compile its kernels.
+    """Select the proof method and compile its kernels.
 
     Returns:
-        The name of the method, and the function that proves.
+        The name of the method and the function that runs the proof.
     """
     query, orbits = question.query, question.orbits
     parts: list[Question] = [orbit.query for orbit in orbits] or [query]

@@ -33,7 +33,7 @@ class CertifyConfig(Config):
     method: Literal["linear", "interval"] = setting(
         "linear", "linear bounds, best first; or the older symbolic intervals, also for more than two labels"
     )
-    as_published: bool = setting(False, "change the protected attributes alone and ignore the rules of the schema")
+    as_published: bool = setting(False, "change only the protected attributes and ignore the rules of the schema")
     where: tuple[str, ...] = setting((), "condition on the population, such as 'age >= 18'")
     threshold: float | None = setting(
         None, "with two labels, predict the second if its probability exceeds this instead of 0.5"
@@ -61,7 +61,7 @@ class CertifyConfig(Config):
     )
     min_progress: float | None = setting(
         None,
-        "stop where another second of effort decides less than this share (linear method and trees)",
+        "stop when another second of effort would decide less than this share (linear method and trees)",
         gt=0,
         lt=1,
     )
@@ -104,10 +104,10 @@ class CertifyConfig(Config):
 
 
 def check_edges(edges: Sequence[float], *, of_scores: bool = False) -> None:
-    """Refuse edges that do not cut numbers, or scores, into bands.
+    """Check that edges divide numbers or scores into bands.
 
     Raises:
-        OptionError: An edge is not finite, or not a probability if scores are cut; the edges do not increase; or there
+        OptionError: An edge is not finite, or, for scores, not a probability; the edges do not increase; or there
             are too many.
     """
     inside = all((0 < edge < 1) if of_scores else math.isfinite(edge) for edge in edges)

@@ -50,9 +50,9 @@ BOX_SECONDS, BOX_OVERHEAD = 6e-9, 2000
 
 
 def boxes_per_second(question: Question | OrbitQuestion) -> float:
-    """Estimate how many boxes a processor core bounds and proves in a second.
+    """Estimate the number of boxes that a core bounds and proves per second.
 
-    The estimate depends on the question alone, so that limits of work are the same on every machine.
+    The estimate depends only on the question, so work limits are the same on every machine.
     """
     classes, query = max((len(orbit.classes) for orbit in question.orbits), default=1), question.query
     work = classes * len(query.assignments) * (BOX_OVERHEAD + query.model_size)
@@ -60,7 +60,7 @@ def boxes_per_second(question: Question | OrbitQuestion) -> float:
 
 
 def may_enumerate(question: Question | OrbitQuestion, config: CertifyConfig) -> bool:
-    """Check whether enumeration is allowed and stays within the maximum number of boxes."""
+    """Check whether enumeration is allowed and does not exceed the maximum number of boxes."""
     return config.enumeration and (config.max_boxes is None or question.points <= config.max_boxes)
 
 
@@ -85,7 +85,7 @@ class ProofRun:
         self.proved_mass = ProvedMass(question, clock.proving)
 
     def limits(self, unlimited_boxes: int | None) -> SearchLimits:
-        """Return the limits of the run; without any limit of time, work or target, ``unlimited_boxes``."""
+        """Return the limits of the run; without any time limit, work limit or target, ``unlimited_boxes``."""
         config, rate = self.config, boxes_per_second(self.question)
         boxes = config.max_boxes
         if config.effort is not None:
@@ -98,21 +98,21 @@ class ProofRun:
         )
 
     def _deadline(self) -> float | None:
-        """Compute the time at which proving ends. The estimate gets the rest of the time limit."""
+        """Compute the time at which proving ends. The remaining time is used for the estimate."""
         limit = self.config.time_limit
         return None if limit is None else limit - min(ESTIMATE_SHARE * limit, ESTIMATE_SECONDS)
 
     def report_progress(self, share: float) -> None:
-        """Report the share of the work that is done, or of the time limit if that is larger."""
+        """Report the fraction of completed work, or of elapsed time if that is larger."""
         limit = self.config.time_limit
         passed = 0.0 if limit is None else (time.perf_counter() - self.clock.proving) / limit
         self.say(f"proving: {' x '.join(self.question.protected)}", min(1.0, max(share, passed)))
 
     def conclude(self, outcome: ProofOutcome, drawn: Draws) -> Certificate:
-        """Estimate the undecided mass, with earlier draws if any, and build the certificate."""
+        """Estimate the undecided mass, using earlier draws if available, and build the certificate."""
         config, timer = self.config, self.clock.timer
         deadline = config.time_limit
-        if outcome.stop == "interrupt":  # at least one batch is drawn in any case
+        if outcome.stop == "interrupt":  # at least one batch is always drawn
             now = timer.now()
             deadline = now if deadline is None else min(deadline, now)
         sampling = SamplingPlan(config.samples, config.confidence, config.seed, deadline, timer, drawn)
@@ -136,7 +136,7 @@ class ProofRun:
         return np.flatnonzero(~constant)
 
     def prove_constant(self, method: str, recorder: CertificateWriter | None = None) -> ProofOutcome:
-        """Count everyone as certified, because all compared values add the same to the model."""
+        """Count everyone as certified, because all compared values have the same effect on the model."""
         everyone = everybody(self.question)
         self.count_constant()
         self.proved_mass.moment(last=True)
@@ -214,7 +214,7 @@ def prepare_kernels(prover: Prover, limit: float, say: Progress) -> None:
     if not compiled and seconds > limit:
         raise LimitError(
             f"the prover is not compiled on this machine, and compiling it, about {seconds:g} s of processor time, "
-            "takes too long for the time limit",
+            "exceeds the time limit",
             hint=f"run once without a time limit, or with one of {seconds / COMPILE_SHARE:g} s or more",
         )
     say("preparing" if compiled else COMPILING, 0.0)

@@ -62,16 +62,17 @@ def check_certificate(
     Args:
         path: Certificate.
         model: Model of the certificate, or a function that loads it for the schema of the file.
-        question: Question that the certificate should answer. If it answers another one, the verdict is at best
-            ``restricted``.
-        sample: Number of boxes to draw. None checks all boxes; ``fitting`` checks all if that is quick, else 1,000.
+        question: Question that the certificate should answer. If it answers a different question, the verdict is at
+            best ``restricted``.
+        sample: Number of boxes to draw. None checks all boxes; ``fitting`` checks all boxes if that is quick, otherwise
+            1,000.
         seed: Random seed of the sample. Default: a seed from the operating system, so that the sample cannot be
             predicted. The result contains it.
         state: File of the confirmed boxes. An interrupted check resumes from it.
-        progress: Callback for the current step and the share of the work done.
+        progress: Callback that receives the current step and the fraction of completed work.
 
     Raises:
-        OptionError: An option is invalid, or the state belongs to another certificate.
+        OptionError: An option is invalid, or the state belongs to a different certificate.
         DataError: The file is not a certificate.
         EvenhandError: The model cannot be loaded.
     """
@@ -169,7 +170,7 @@ def _rebuild_question(
     """Rebuild the domain of the certificate, and build a prover for each of its questions.
 
     Raises:
-        CertificateError: The certificate is about another model or domain, or compares nothing.
+        CertificateError: The certificate is for a different model or domain, or makes no comparison.
     """
     if isinstance(model, AdditiveNetwork):
         recorded = recorded_question_of(statement, model, question)
@@ -223,7 +224,7 @@ def _recompute_totals(
     of = question.total * WHOLE
     if (certified, falsified, of) != (claimed.certified, claimed.falsified, claimed.of):
         raise CertificateError(
-            f"the totals are not those of the boxes, which give {certified / of:.6%} certified and "
+            f"the totals do not match the boxes, which give {certified / of:.6%} certified and "
             f"{falsified / of:.6%} falsified"
         )
     return Fraction(certified, of), Fraction(falsified, of)

@@ -1,7 +1,7 @@
 """Bound the difference between the deployed model in float32 and the exact numbers of its weights.
 
-A sum of n products in floating point errs by at most ``n u / (1 - n u)`` times the sum of the sizes of its terms, in
-any order (u = 2**-24 in float32). Eight more roundings are allowed for: of the inputs, of the weights, of a scaling
+The error of a floating-point sum of n products is at most ``n u / (1 - n u)`` times the sum of the sizes of its terms,
+in any order (u = 2**-24 in float32). Eight more roundings are included: of the inputs, of the weights, of a scaling
 before the network. It is assumed that nothing overflows. A margin decides a label only if it exceeds this error and the
 resolution of the last function.
 """
@@ -28,8 +28,8 @@ PROBABILITY = 2.0**-22
 def number_error_of(question: RecordedQuestion) -> float:
     """Bound the float32 error of the model's number over the whole domain.
 
-    The same analysis as for margins, by the largest sizes of all terms. All numbers are sums and products of
-    nonnegative numbers, so their own rounding is less than one part in 2**30, which is added.
+    The analysis is the same as for margins, with the largest magnitudes of all terms. All numbers are sums and products
+    of nonnegative numbers, so their own rounding is less than one part in 2**30, which is added.
     """
     network = question.network
     sizes = question.sizes.max(axis=0)
@@ -42,14 +42,15 @@ def number_error_of(question: RecordedQuestion) -> float:
     terms = [len(network.parts), *(len(layer.weights) for layer in network.layers)]
     gammas = [(n + 8) * UNIT_ROUNDOFF / (1 - (n + 8) * UNIT_ROUNDOFF) for n in terms]
     error = gammas[0] * sizes
-    # Invariant, unit by unit: the exact number is at most ``sizes`` in size, and float32's is off by at most ``error``.
+    # Invariant, unit by unit: the exact number is at most ``sizes`` in magnitude, and float32's is off by at most
+    # ``error``.
     for gamma, layer in zip(gammas[1:], network.layers, strict=True):
         weights, bias = np.abs(layer.weights), np.abs(layer.bias)
         error = (error + gamma * (sizes + error)) @ weights + gamma * bias
         sizes = sizes @ weights + bias
     total = float(error.sum()) * (1 + 2.0**-30)
     if not total < 2.0**100:
-        raise CertificateError("the network's numbers are too large to be checked")
+        raise CertificateError("the numbers in the network are too large to check")
     return total
 
 
@@ -57,9 +58,9 @@ def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.floa
     """Compute the distance from zero at which the sign of each exact margin determines the decision."""
     threshold, bands = question.statement.header.threshold, question.statement.header.bands
     if bands:
-        # Twice, as the first label's score is one minus the second's, which rounds once more.
+        # Twice, because the first label's score is one minus the second's, which adds one rounding.
         return np.array([2 * probability_margin(edge) for edge in bands])
-    # At a half the larger output decides, not a probability.
+    # At a threshold of 0.5 the larger output decides, not a probability.
     return np.full(margins, TIE if threshold is None or threshold == 0.5 else probability_margin(threshold))
 
 

@@ -77,7 +77,7 @@ def recorded_question_of(
     """Rebuild the question from a network and the file, and compare it with the user's question.
 
     Raises:
-        CertificateError: The model, domain or population differs, or the cells do not partition the domain.
+        CertificateError: The model, domain or population does not match, or the cells do not partition the domain.
         OptionError: The question is not valid for this schema.
     """
     _require_network(statement, network)
@@ -95,7 +95,7 @@ def recorded_question_of(
 
 
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
-    """Require the network of the certificate, and settings that fit it."""
+    """Check that the network is that of the certificate and that the settings are valid for it."""
     curved = [
         attribute.name
         for attribute, part in zip(network.schema.attributes, network.parts, strict=True)
@@ -111,7 +111,7 @@ def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> N
     if not network.classes and statement.header.tolerance is None:
         raise CertificateError("a certificate of a model that predicts a number needs a tolerance, and it has none")
     if statement.header.tolerance is not None and count_outputs(network) > 2:
-        raise CertificateError(f"a tolerance does not fit a model of {count_outputs(network)} outputs")
+        raise CertificateError(f"a tolerance cannot be used with a model of {count_outputs(network)} outputs")
 
 
 def count_outputs(network: AdditiveNetwork) -> int:
@@ -120,7 +120,7 @@ def count_outputs(network: AdditiveNetwork) -> int:
 
 
 def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells) -> None:
-    """Require that a network with bins treats all entries of a cell equally."""
+    """Check that a network with bins treats all entries of a cell equally."""
     if isinstance(part, TableTerm) and cells.form != "listed":
         raise CertificateError(f"a cell of {attribute.name!r} holds several values that the model distinguishes")
     if isinstance(part, LineTerm) and cells.starts is not None and cells.form == "listed":

@@ -161,7 +161,7 @@ def recorded_domain_of(
         statement: Content of the file.
         schema: Schema of the model.
         asked: Question of the user.
-        check_cells: Function that rejects cells of an attribute whose values differ to the model.
+        check_cells: Function that rejects cells of an attribute whose values the model distinguishes.
 
     Raises:
         CertificateError: The domain or population differs, or the cells do not partition the domain.
@@ -195,7 +195,7 @@ def recorded_domain_of(
         axes.append(axis)
         marginal = None if population is None else population.marginals[i]
         distance += _population_distance(axis, marginal)
-        # Values that no one has may be left out of a population; of a uniform one there are none.
+        # Values with no mass may be omitted from a population. A uniform population has none.
         runs = (cells.extent,) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
         for part_of, fault in ((stated, True), (requested, False)):
             missing, more = _compare_runs(attribute, part_of(attribute), runs)
@@ -221,18 +221,18 @@ def recorded_domain_of(
 
 
 def require_fingerprint(statement: CertificateClaim, kind: str, digest: str) -> None:
-    """Require a certificate of the model with this kind and digest.
+    """Check that the certificate is for the model with this kind and digest.
 
     Raises:
-        CertificateError: The certificate is about another model.
+        CertificateError: The certificate is for a different model.
     """
     if statement.header.model.kind != kind:
-        raise CertificateError(f"the certificate is about {statement.header.model.kind}, and this model is {kind}")
+        raise CertificateError(f"the certificate is for {statement.header.model.kind}, but this model is {kind}")
     if digest != statement.header.model.fingerprint:
         raise CertificateError(
             f"the certificate is about another model: its digest is {statement.header.model.fingerprint[:16]}..., "
             f"this model's {digest[:16]}...",
-            hint="give the file that was certified",
+            hint="pass the file that was certified",
         )
 
 
@@ -247,13 +247,13 @@ def margin_pairs(header: CertificateHeader, labels: int, *, rising: bool) -> tup
         rising: Whether the upper band has the greater margin.
 
     Raises:
-        CertificateError: A threshold or bands do not fit the number of labels.
+        CertificateError: A threshold or bands are invalid for the number of labels.
     """
     threshold, count = header.threshold, len(header.bands)
     if threshold is not None and (labels != 2 or not 0 < threshold < 1):
-        raise CertificateError(f"a threshold of {threshold:g} does not fit this model")
+        raise CertificateError(f"a threshold of {threshold:g} cannot be used with this model")
     if count and labels != 2:
-        raise CertificateError(f"bands of a score do not fit a model of {labels} labels")
+        raise CertificateError(f"bands of a score cannot be used with a model of {labels} labels")
     if count:
         return tuple((k, k + 1) if rising else (k + 1, k) for k in range(count))
     return tuple(itertools.combinations(range(labels), 2))
@@ -304,7 +304,7 @@ def _runs_of(entries: NDArray[np.float64]) -> Runs:
 
 
 def _compare_runs(attribute: Attribute, requested: Runs, present: Runs) -> tuple[Runs, bool]:
-    """Compute the requested entries that are missing, as ranges, and whether there are unrequested entries."""
+    """Find the requested entries that are missing (as ranges) and check for entries that were not requested."""
     step = 0.0 if attribute.size is None else 1.0
     missing: list[tuple[float, float]] = []
     # Invariant: every entry of this range before ``at`` is held or in ``missing``.
@@ -361,7 +361,7 @@ def _mass_function(
 
 
 def _check_cells(attribute: Attribute, cells: RecordedCells) -> None:
-    """Require cells that are disjoint parts of the domain."""
+    """Check that cells are disjoint parts of the domain."""
     name, (low, high) = attribute.name, cells.extent
     real = attribute.size is None
     if cells.form in (("runs", "listed") if real else ("even",)):
@@ -412,7 +412,7 @@ def _population_distance(axis: DomainAxis, marginal: Marginal | UniformMarginal 
     part_sum = sum(parts)
     if part_sum <= 0:
         raise CertificateError(
-            f"no one in the population has a value of {attribute.name!r} that the certificate is about"
+            f"no one in the population has a value of {attribute.name!r} that the certificate covers"
         )
     weights = (np.diff(axis.before(np.arange(cells.count + 1))) if cells.weights is None else cells.weights).tolist()
     total = sum(weights)

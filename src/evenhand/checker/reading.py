@@ -37,7 +37,7 @@ SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
 
 
 class CertificateError(EvenhandError, ValueError):
-    """Raised when a certificate is rejected: it is damaged, was changed, or is about something else."""
+    """Raised when a certificate is damaged, altered, or for something else."""
 
     exit_code = 1
 
@@ -104,7 +104,7 @@ class CertificateHeader(_Claim):
         threshold: Threshold on the second label's probability, for two labels.
         tolerance: Permitted change of a number. None for labels and bands.
         bands: Scores that separate bands of the favourable label's score. Empty for labels.
-        outcomes: Numbers of different outcomes that are counted: two, and possibly larger numbers.
+        outcomes: Numbers of different outcomes that are counted: two and possibly more.
         population: Name of the population.
         slack: Assumptions about the deployed model's arithmetic.
         attributes: Cells of the other attributes.
@@ -183,7 +183,7 @@ class ClaimedBoxes(NamedTuple):
 
 
 class ClaimedPartition(NamedTuple):
-    """The boxes that answer one question of a certificate.
+    """Boxes that answer one question of a certificate.
 
     Attributes:
         least: Minimum number of different outcomes that counts as unfair treatment.
@@ -246,7 +246,7 @@ class _SectionReader:
         self._digest = hashlib.sha256(MAGIC + FORMAT)
 
     def next(self) -> tuple[bytes, bytes]:
-        """Return tag and payload of the next section.
+        """Return the tag and payload of the next section.
 
         Raises:
             CertificateError: The file ends, or a checksum is wrong.
@@ -264,18 +264,18 @@ class _SectionReader:
             if payload != digest:
                 raise CertificateError("the checksum of the whole file is wrong: it was damaged or changed")
             if self._file.read(1):
-                raise CertificateError("something follows the end of the certificate")
+                raise CertificateError("there is trailing data after the certificate")
         self._digest.update(head + payload + checksum)
         return head[:4], payload
 
     def _read_exactly(self, size: int) -> bytes:
         data = self._file.read(size)
         if len(data) != size:
-            raise CertificateError("the certificate ends too early: it was cut off")
+            raise CertificateError("the certificate is truncated")
         return data
 
     def expect_section(self, tag: bytes) -> bytes:
-        """Return the payload of the next section, which must be of this kind."""
+        """Return the payload of the next section, which must have this tag."""
         received, payload = self.next()
         if received != tag:
             raise CertificateError(f"expected section {tag!r}, got {received!r}")
@@ -295,7 +295,7 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         raise CertificateError(f"the schema in the certificate is invalid: {error.message}") from None
     names = [attribute.name for attribute in schema.attributes]
     if sorted([*header.protected, *(each.name for each in cells)]) != sorted(names):
-        raise CertificateError("the certificate's attributes are not those of its schema")
+        raise CertificateError("the attributes of the certificate do not match its schema")
     for name, entries in header.protected.items():
         inside = schema[name].contains(np.array(entries, dtype=np.float64))
         if not entries or len(set(entries)) != len(entries) or not inside.all():
@@ -304,16 +304,16 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
 
 
 def _check_comparison(header: CertificateHeader) -> None:
-    """Require assumptions that the checker shares, and settings that fit each other."""
+    """Check that the checker supports the assumptions and that the settings are consistent."""
     if header.slack not in SLACK[header.model.kind]:
         raise CertificateError(
             "the certificate assumes a rounding of the deployed model that the checker does not support"
         )
     numeric, outcomes = header.tolerance is not None, list(header.outcomes)
     if any(a >= b for a, b in itertools.pairwise(header.bands)):
-        raise CertificateError("the edges of the bands do not increase")
+        raise CertificateError("the edges of the bands must increase")
     if sum((numeric, bool(header.bands), header.threshold is not None)) > 1:
-        raise CertificateError("a tolerance, bands and a threshold exclude each other")
+        raise CertificateError("a tolerance, bands and a threshold are mutually exclusive")
     if outcomes != list(range(2, 2 + len(outcomes))) or (numeric and len(outcomes) > 1):
         raise CertificateError(f"the numbers of different outcomes that are counted, {outcomes}, are invalid")
 

@@ -7,7 +7,7 @@ mu, kappa with ``sum mu <= 1``,
     lambda need - sum kappa limit
     + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
 
-is a bound by weak duality. The parts fill the space because each split is complete. Cuts are checked one by one (see
+is a bound by weak duality. The parts fill the space because each split is complete. Each cut is checked (see
 ``_add_up``). No optimisation problem is solved, and nothing is rounded.
 """
 
@@ -49,15 +49,16 @@ class RefutationCheck(Result):
     """Result of checking a refutation.
 
     Attributes:
-        verdict: ``confirmed``: cells, proof and witness are right. ``rejected``: see ``fault``.
+        verdict: ``confirmed``: cells, proof and witness are correct. ``rejected``: see ``fault``.
         fault: Reason of the rejection.
         family, depth, accuracy, need, features, groups, decided: The statement: rules, accuracy floor, correct
-            decisions that it requires, conditions, and target with favourable label. Compare it with the question.
+            decisions that it requires, conditions, and the target with its favourable label. Compare it with the
+            question.
         bound: Lower bound on the gap of every rule of the family, rounded down. None if no rule reaches the floor, or
             if the file is rejected.
         claimed: Bound that the file claims.
         people, cells, parts: Numbers of people, cells and parts of the proof.
-        data_checked: Whether people were counted again in the data.
+        data_checked: Whether the counts were recomputed from the data.
     """
 
     kind: Literal["refutation-check"] = "refutation-check"
@@ -132,7 +133,7 @@ def is_refutation(path: Path) -> bool:
 def check_refutation(
     path: Path | str, *, people: Callable[[Mapping[str, Any]], People] | None = None
 ) -> RefutationCheck:
-    """Check the claims of a refutation in exact arithmetic, without the code that made it.
+    """Check the claims of a refutation in exact arithmetic, without the code that produced it.
 
     Args:
         path: JSON file of a refutation.
@@ -230,7 +231,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise DataError(
             "this holds no refutation",
             location=str(path),
-            hint="give the JSON of a refutation",
+            hint="pass the JSON file of a refutation",
         )
     return content
 
@@ -265,7 +266,7 @@ def _understand(content: Mapping[str, Any]) -> _Claim:
     if len(set(features)) < len(features) or any(len(row) != width or set(row) - {0, 1} for row in features):
         raise CertificateError("the cells are not different values of the features")
     if any(len(cell) != groups or min(min(pair) for pair in cell) < 0 for cell in counts) or groups < 2:
-        raise CertificateError("the counts of a cell are not those of two groups or more")
+        raise CertificateError("the counts of a cell must cover at least two groups")
     sizes = [sum(sum(cell[group]) for cell in counts) for group in range(groups)]
     if sum(sizes) != people or min(sizes) < 1:
         raise CertificateError(f"the cells hold {sum(sizes):,} people, and the file says {people:,}")
@@ -357,10 +358,10 @@ def _prove(claim: _Claim) -> Fraction | None:
             elif kind == "cell" and claim.family == "linear":
                 cell = int(arguments)
                 if not 0 <= cell < len(claim.features) or cell in place.fixed:
-                    raise CertificateError(f"a part is split along cell {cell}, which is settled or not there")
+                    raise CertificateError(f"a part is split along cell {cell}, which is decided or does not exist")
                 waiting += [place._replace(fixed={**place.fixed, cell: end}) for end in (1, 0)]
             else:
-                raise CertificateError(f"the part {text[:40]!r} has no meaning for these rules")
+                raise CertificateError(f"the part {text[:40]!r} is invalid for these rules")
         except (ValueError, TypeError, IndexError) as error:
             if isinstance(error, CertificateError):
                 raise
@@ -371,9 +372,9 @@ def _prove(claim: _Claim) -> Fraction | None:
 
 
 def _split_weight(place: _Place, weight: int, at: int) -> Iterator[_Place]:
-    """Yield the halves of a part along a weight: up to ``at``, which must be 0, and from there."""
+    """Yield the two halves of a part split along a weight: up to ``at``, which must be 0, and the rest."""
     if not 0 <= weight < len(place.low) or not place.low[weight] <= at <= place.high[weight] or at != 0:
-        raise CertificateError(f"a part is split along weight {weight} where there is none")
+        raise CertificateError(f"a part is split along weight {weight}, which does not exist")
     for low, high in ((place.low[weight], at), (at, place.high[weight])):
         ends = [list(place.low), list(place.high)]
         ends[0][weight], ends[1][weight] = low, high
@@ -383,16 +384,16 @@ def _split_weight(place: _Place, weight: int, at: int) -> Iterator[_Place]:
 def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
     """Compute the bound of one part from its multipliers.
 
-    A cut is valid in a part if all its weights w have ``w D <= 0`` for the cut's difference D: were all its positive
-    cells accepted and the others refused, w D would be above 0.
+    A cut is valid in a part if all its weights w have ``w D <= 0`` for the cut's difference D: if all its positive
+    cells were accepted and the others rejected, w D would be above 0.
     """
     floor_text, pairs_text, cuts_text = text.split(";")
     floor, pairs = int(floor_text), [int(factor_value) for factor_value in pairs_text.split()]
     if floor < 0 or len(pairs) != len(claim.differences) or min(pairs) < 0 or sum(pairs) > SCALE:
         raise CertificateError("multipliers are below 0, or those of the groups add up to more than 1")
-    # Weak duality: with multipliers that are not negative, no decisions within the part have a gap below floor * need -
-    # sum of (cut's multiplier * limit) + sum over cells of the least of price * decision, decisions being between 0 and
-    # 1 or fixed.
+    # Weak duality: with nonnegative multipliers, no decisions within the part have a gap below floor * need -
+    # sum of (cut's multiplier * limit) + sum over cells of the minimum of price * decision, where each decision is
+    # between 0 and 1 or fixed.
     price = [-floor * gain * claim.whole for gain in claim.gains]
     for share, differences in zip(pairs, claim.differences, strict=True):
         if share:
@@ -453,7 +454,7 @@ def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
         return
     decisions = [Fraction(float(entry)) for entry in witness["decisions"]]
     if len(decisions) != len(claim.features) or not all(0 <= entry <= 1 for entry in decisions):
-        raise CertificateError("the witness does not decide about every cell")
+        raise CertificateError("the witness does not decide every cell")
     gained = (gain * entry for gain, entry in zip(claim.gains, decisions, strict=True))
     right = sum(gained, Fraction(claim.base))
     gap = max(
@@ -462,13 +463,13 @@ def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
     )
     slack, required = ROUNDING * claim.people, Fraction(claim.need + claim.base)
     if right < required - slack or abs(right - Fraction(float(witness["right"]))) > slack:
-        raise CertificateError(f"the witness decides {float(right):,.1f} people rightly, not as many as it should")
+        raise CertificateError(f"the witness decides {float(right):,.1f} people correctly, fewer than required")
     if abs(gap / claim.whole - Fraction(float(witness["gap"]))) > ROUNDING:
         raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")
     if claim.family == "any":
         return
     if any(entry not in (0, 1) for entry in decisions):
-        raise CertificateError("the witness decides at random, but rules of this family do not")
+        raise CertificateError("the witness is randomised, but rules of this family are deterministic")
     if claim.family == "tree":
         chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
     else:
@@ -495,7 +496,7 @@ def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
     return _ask_tree(branches[: at - 1] if row[int(feature)] else branches[at + 4 : -1], row, depth - 1)
 
 
-@reject_malformed("the bound of any decisions")
+@reject_malformed("the bound for arbitrary decisions")
 def _check_any_bound(claim: _Claim, content: Mapping[str, Any]) -> None:
     """Check the bound for arbitrary decisions.
 
@@ -528,8 +529,8 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
     if any(right >= claim.need and (limit is None or max(gaps) < limit) for right, *gaps in constant_rules):
         return True
     fits = max(abs(int(step)) for step in steps.ravel()) * len(features) < 2**62
-    # The outcome of a tree is the sum of those of its two branches. Those of one branch are sorted by right decisions,
-    # so that the ones which reach the floor with an outcome of the other come first.
+    # The outcome of a tree is the sum of those of its two branches. The outcomes of one branch are sorted by correct
+    # decisions, so that those that reach the floor with an outcome of the other come first.
     for feature in range(features.shape[1]):
         has = features[:, feature] == 1
         without, holding = (
@@ -569,7 +570,7 @@ def _count_again(claim: _Claim, content: Mapping[str, Any], people: People) -> N
     """
     rows, schema = people.individuals, people.schema
     if str(schema.target.favourable) != str(content.get("favourable")) or schema.target.name != content.get("target"):
-        raise CertificateError("the data has another target or another favourable label")
+        raise CertificateError("the data has a different target or favourable label")
 
     def column(text: str) -> Any:
         try:
@@ -581,11 +582,11 @@ def _count_again(claim: _Claim, content: Mapping[str, Any], people: People) -> N
     bits = np.stack([column(text) for text in content["features"].values()], axis=1).astype(int)
     member = np.stack([column(text) for text in content["groups"].values()], axis=1).astype(int)
     if len(rows) != claim.people or (member.sum(axis=1) != 1).any():
-        raise CertificateError(f"the data has {len(rows):,} people, and not each is in one of the file's groups")
+        raise CertificateError(f"the data has {len(rows):,} people, and not all of them are in the groups of the file")
     counted: dict[tuple[int, ...], list[list[int]]] = {}
     for row, group, label in zip(bits.tolist(), member.argmax(axis=1), people.favourable, strict=True):
         counted.setdefault(tuple(row), [[0, 0] for _ in content["groups"]])[group][int(label)] += 1
     stated = {row: [list(pair) for pair in cell] for row, cell in zip(claim.features, claim.counts, strict=True)}
     if counted != stated:
         wrong = next(row for row in {**counted, **stated} if counted.get(row) != stated.get(row))
-        raise CertificateError(f"the data has other counts than the file in the cell {''.join(map(str, wrong))}")
+        raise CertificateError(f"the counts in the data and in the file differ in cell {''.join(map(str, wrong))}")

@@ -41,7 +41,7 @@ Verdict: TypeAlias = Literal["confirmed", "restricted", "not confirmed", "unfini
 
 
 def float_below(share: Fraction) -> float:
-    """Compute the largest float that is not above a fraction."""
+    """Compute the largest float that does not exceed a fraction."""
     nearest = float(share)
     return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
 
@@ -73,11 +73,11 @@ class CertificateCheck(Result):
     """Result of checking a certificate file.
 
     Attributes:
-        verdict: ``confirmed``: the file is intact and about this model, its boxes partition the domain, its totals add
-            up, every checked box is right, and it answers the question. ``restricted``: the same, but it answers
-            another question; see ``restricted``. ``not confirmed``: the claim of some box was not confirmed.
-            ``unfinished``: interrupted before any fault was found. ``rejected``: the file is damaged, or contradicts
-            the model or itself; see ``fault``.
+        verdict: ``confirmed``: the file is intact and for this model, its boxes partition the domain, its totals are
+            correct, every checked box is confirmed, and it answers the question. ``restricted``: the same, but it
+            answers a different question; see ``restricted``. ``not confirmed``: the claim of some box was not
+            confirmed. ``unfinished``: interrupted before any fault was found. ``rejected``: the file is damaged, or
+            contradicts the model or itself; see ``fault``.
         fault: Reason of the rejection.
         model: Name of the model.
         protected: Attributes that were varied.
@@ -180,7 +180,7 @@ class CertificateCheck(Result):
         """Yield the differences from the user's question."""
         if self.restricted:
             differences = "; ".join(f"{name}: {words}" for name, words in self.restricted.items())
-            yield Note(f"This is not the question that was asked. The certificate is about {differences}.", "caution")
+            yield Note(f"This differs from the requested question. The certificate is about {differences}.", "caution")
 
     def _totals(self, name: str) -> Iterator[Metric]:
         for question, share in (

@@ -49,7 +49,7 @@ class CheckState:
         """Read the state from a file, or start a new one if the file does not exist.
 
         Raises:
-            OptionError: The file belongs to another certificate or cannot be read.
+            OptionError: The file belongs to a different certificate or cannot be read.
         """
         state = cls(digest, np.zeros(boxes, dtype=np.bool_), path)
         if path is None or not path.exists():
@@ -59,11 +59,11 @@ class CheckState:
         except OSError as error:
             raise OptionError(f"the state cannot be read: {error}", location=str(path)) from None
         if data[: len(STATE_MAGIC)] != STATE_MAGIC:
-            raise OptionError("this is not the state of a check", location=str(path), hint="name another file")
+            raise OptionError("this is not a saved state of a check", location=str(path), hint="name another file")
         at = len(STATE_MAGIC)
         if data[at : at + 32] != digest or len(data) != at + 32 + (boxes + 7) // 8:
             raise OptionError(
-                "this is the state of checking another certificate", location=str(path), hint="name another file"
+                "this state belongs to a check of a different certificate", location=str(path), hint="name another file"
             )
         state.done = np.unpackbits(np.frombuffer(data, np.uint8, offset=at + 32), count=boxes).astype(np.bool_)
         return state
@@ -145,7 +145,7 @@ def verify_boxes(
                     looked += len(piece)
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
-        # Boxes in doubt are counted in the second pass.
+        # Boxes that remain in doubt are counted in the second pass.
         looked -= len(doubtful)
         slow = 0
         for k, shares in doubtful:

@@ -8,17 +8,17 @@ from typing import Literal, TypeAlias
 from evenhand.core.config import Config, setting
 
 BiasMethod: TypeAlias = Literal["judged", "estimated"]
-"""Method of identifying prompts that fix a value: by their words, or by repeating them."""
+"""Method for identifying prompts that fix a value: by their words or by repetition."""
 
 
 class AssessmentConfig(Config):
-    """Settings of the assessment of a generator."""
+    """Settings for assessing a generator."""
 
     ways: int | None = setting(
-        None, "number of groups in the combinations whose coverage is computed; by default 2", ge=2
+        None, "number of groups in the combinations whose coverage is computed; default: 2", ge=2
     )
     inherent: BiasMethod | None = setting(
-        None, "also assess the items of neutral prompts alone; prompts are judged by their words, or by repetition"
+        None, "also assess the items of neutral prompts separately; prompts are judged by their words or by repetition"
     )
     bar: float = setting(0.95, "probability of a value at which a prompt is considered to fix it", ge=0.5, lt=1)
     error: float = setting(0.05, "maximum probability that any estimated verdict on a prompt is wrong", gt=0, lt=0.5)
@@ -27,9 +27,9 @@ class AssessmentConfig(Config):
 
 
 class ConfusionConfig(Config):
-    """Settings of the measurement of a classifier's errors.
+    """Settings for measuring the errors of a classifier.
 
-    ``repeated`` is one number for all values, or one for each value in their order.
+    ``repeated`` is one number for all values, or one for each value in order.
     """
 
     true: str = setting("true", "column of true values; empty: not labelled; none: no value")

@@ -23,10 +23,10 @@ class Judge(Protocol):
     """Judge of prompts."""
 
     def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the names of the conditions that hold, as ``Enforcer.admit`` takes them.
+        """Return the names of the conditions that hold, in the form that ``Enforcer.admit`` expects.
 
         Raises:
-            EvenhandError: The conditions are unknown, which differs from no condition.
+            EvenhandError: The conditions are unknown, which is not the same as no condition.
         """
         ...
 
@@ -34,7 +34,7 @@ class Judge(Protocol):
         """Return the concept groups whose value the prompt itself fixes, such as the age in "an elderly leader".
 
         Raises:
-            EvenhandError: The groups are unknown, which differs from no group.
+            EvenhandError: The groups are unknown, which is not the same as no group.
         """
         ...
 
@@ -151,7 +151,7 @@ def _true_functions(functions: Mapping[str, Callable[[str], bool]], prompt: str)
 
 _ANSWERS = ("yes", "no")
 _MAX_QUOTED = 80
-"""Maximum number of characters of an answer in a message."""
+"""Maximum number of characters of an answer that are shown in a message."""
 
 
 class ChatJudge:
@@ -160,7 +160,7 @@ class ChatJudge:
     An answer that states neither yes nor no, or both, is an error. See ``evenhand.models.language.chat_answers``.
 
     Args:
-        chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
+        chat: The model. Its temperature is 0 unless its options set a different value, or None for models without one.
         questions: Yes/no question about a prompt by condition.
         groups: Values of each concept group that a prompt may fix. Prompts never fix other groups.
     """
@@ -213,7 +213,7 @@ class ChatJudge:
             text = " ".join(reply.split())
             quoted = text[:_MAX_QUOTED] + "..." if len(text) > _MAX_QUOTED else text
             raise ModelError(
-                f"the judge's answer about {name!r} is neither yes nor no but {quoted!r}",
+                f"the judge's answer about {name!r} must be yes or no, got {quoted!r}",
                 location=self._chat.wire.url,
                 hint="use a larger model, or a simpler question as judge: of the condition",
             )

@@ -105,7 +105,7 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
     part = configuration.generator
     if part is None:
         raise OptionError(
-            "there is no generator", location="generator", hint="write generator: {kind: studio}, or another"
+            "there is no generator", location="generator", hint="set a generator, such as generator: {kind: studio}"
         )
     with _naming_entry("generator"):
         match part:
@@ -132,7 +132,7 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
     groups = configuration.values
     if part is None:
         raise OptionError(
-            "there is no classifier", location="classifier", hint="write classifier: {kind: studio}, or another"
+            "there is no classifier", location="classifier", hint="set a classifier, such as classifier: {kind: studio}"
         )
     with _naming_entry("classifier"):
         match part:

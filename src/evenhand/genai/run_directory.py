@@ -27,7 +27,7 @@ class CsvTable:
         names: Names of the columns.
 
     Raises:
-        DataError: The file is unreadable, or has other columns.
+        DataError: The file is unreadable or has different columns.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -82,11 +82,11 @@ def open_folder(folder: Path, names: Sequence[str]) -> Iterator[None]:
         names: Names of the columns of its tables, including concept groups.
 
     Raises:
-        OptionError: A group has the name of another column, or the folder cannot be used.
+        OptionError: A group has the same name as another column, or the folder cannot be used.
     """
     if repeated := find_repeated(names):
         raise OptionError(
-            f"the group {repeated[0]!r} has the name of another column of the table",
+            f"the group {repeated[0]!r} has the same name as another column of the table",
             location="groups",
             hint="rename the group",
         )

@@ -54,7 +54,7 @@ def measure_groups(
 
     Args:
         scorer: Model. It is queried once per person, in batches.
-        people: People with true labels. Integer attributes with many values are cut into at most five ranges.
+        people: People with true labels. Integer attributes with many values are divided into at most five ranges.
         config: Settings.
         weights: Sample weights. None means equal weights.
         metrics: Custom metrics by name (see ``groups.custom``).
@@ -70,8 +70,8 @@ def measure_groups(
     started = time.perf_counter()
     config = GroupConfig.of(config, settings).with_default(people.schema.protected)
     memberships = group_people(people, config.protected)
-    true_labels = people.true_labels  # raises before the model is queried
-    (progress or ignore_progress)("querying the model about all people in the data", 0.0)
+    true_labels = people.true_labels  # raise errors before the model is queried
+    (progress or ignore_progress)("querying the model for all people in the data", 0.0)
     reply = ask_people(scorer, people.individuals) if reply is None else reply
     scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
     return measure_people(
@@ -193,8 +193,8 @@ def measure_people(
         metrics: Custom metrics by name.
         started: Start of the analysis, by ``time.perf_counter``. Default: now.
         favourable: Favourable label.
-        why_no_scores: Reason if there are no scores.
-        risks: Original scores if low ones are good.
+        why_no_scores: Reason why there are no scores.
+        risks: Original scores if low scores are favourable.
         threshold: Threshold that was applied to the scores.
         probabilities: Group probabilities.
     """

@@ -20,10 +20,12 @@ class GroupConfig(Config):
     )
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
     min_group_size: int = setting(
-        SMALL, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+        SMALL,
+        "smallest denominator of a rate that is compared between groups; groups below it are not assessable",
+        ge=1,
     )
     reference: Assignments = setting(
-        (), "compare every other group with this one, such as sex=Male, instead of the highest with the lowest"
+        (), "compare all other groups with this one, such as sex=Male, instead of the highest with the lowest"
     )
     thresholds: bool = setting(
         False, "compute accuracy, selection rates and gaps at all score thresholds, with simultaneous bands"

@@ -28,7 +28,7 @@ Metrics: TypeAlias = Mapping[str, Callable[..., Any]]
 DRAWS = 1000
 MIN_DRAWS = 200
 WORK = 200_000_000
-"""Maximum and minimum number of bootstrap samples, and maximum number of people in all samples together."""
+"""Maximum and minimum number of bootstrap samples, and maximum total number of people in all samples."""
 
 SCORES = ("y_score", "y_prob", "y_proba")
 METHOD = "bootstrap percentiles, expanded (Hesterberg 2015)"
@@ -103,7 +103,7 @@ def estimate_metrics(
 
 
 def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[NDArray[Any]]:
-    """Select the columns for the first two parameters of a function by their names, labels first by default.
+    """Select the columns for the first two parameters of a function from their names; by default, labels come first.
 
     Raises:
         OptionError: Labels or scores are unknown, or people have weights but the function has no parameter for them.
@@ -159,7 +159,7 @@ class _CustomMetric(NamedTuple):
     def estimate(self, members: list[Integers], confidence: float, rng: np.random.Generator) -> Computed:
         """Compute the metric of each group, given the rows of its members.
 
-        Intervals at other levels than ``confidence`` are stretched.
+        Intervals at levels other than ``confidence`` are scaled.
         """
         quantities = [self.measure(rows, confidence, rng) for rows in members]
 
@@ -183,7 +183,7 @@ class _CustomMetric(NamedTuple):
     def measure(self, rows: Integers, confidence: float, rng: np.random.Generator) -> Quantity:
         """Compute the metric of the given rows with its interval, or the reason why there is none."""
         if not len(rows):
-            return Unknown(reason="there are no people with a true label here")
+            return Unknown(reason="there are no people with a true label")
         try:
             value = self.value(rows)
         except (ArithmeticError, ValueError) as error:
@@ -193,7 +193,7 @@ class _CustomMetric(NamedTuple):
         draws = int(np.clip(WORK // len(rows), MIN_DRAWS, DRAWS))
         values = np.full(draws, math.nan)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # samples may contain a single label; these are counted below
+            warnings.simplefilter("ignore")  # samples may contain only one label; these are counted below
             for draw in range(draws):
                 sample = rows[rng.integers(0, len(rows), len(rows))]
                 try:
@@ -202,7 +202,7 @@ class _CustomMetric(NamedTuple):
                     continue
         finite = values[np.isfinite(values)]
         if len(rows) < 2 or len(finite) < 0.9 * draws:
-            return Unknown(reason=f"{self.name} is not defined for enough samples of {len(rows)} people")
+            return Unknown(reason=f"{self.name} is undefined for too many samples of {len(rows)} people")
         low, high = expanded_percentiles(finite, len(rows), confidence)
         weighted = "" if self.weights is None else ", weighted"
         return Observed(

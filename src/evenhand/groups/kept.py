@@ -1,4 +1,4 @@
-"""Decisions about individuals, kept in a result so that it can be paired with another result about the same people."""
+"""Decisions about individuals, kept in a result so that it can be paired with another result for the same people."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class KeptDecisions(ResultPart):
         """Count the people of each cell by their decision before (here) and after.
 
         Raises:
-            DataError: The encoded decisions do not fit the cells.
+            DataError: The encoded decisions do not match the cells.
         """
         return PairedCells.count(self.cells, self._bits(), after._bits(), len(self.sizes))
 
@@ -93,7 +93,7 @@ class KeptDecisions(ResultPart):
         """Decode a number of each person, cell by cell; None if it was not kept.
 
         Raises:
-            DataError: The number of values is not the number of people.
+            DataError: The number of values differs from the number of people.
         """
         if name not in self.numbers:
             return None
@@ -117,7 +117,7 @@ class KeptDecisions(ResultPart):
             packed = np.zeros(0, dtype=np.uint8)
         if len(packed) != size:
             raise DataError(
-                f"expected kept decisions of {sum(self.sizes):,} people, got another number", hint="repeat the audit"
+                f"expected stored decisions of {sum(self.sizes):,} people, got another count", hint="repeat the audit"
             )
         return packed
 
@@ -125,7 +125,7 @@ class KeptDecisions(ResultPart):
 def fingerprint_people(people: DecidedPeople) -> str:
     """Compute the SHA-256 of all groups and true labels (or numbers), in the order of the data.
 
-    Counted people have no order, so their fingerprint differs from that of the same people one by one.
+    Counted people have no order, so their fingerprint differs from that of the same people as single rows.
     """
     truth, counts = people.truth, people.counts
     digest = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())

@@ -162,7 +162,7 @@ def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
     """Build the mean of the true positive rates of all labels.
 
     Args:
-        accuracy: Accuracy of each group, which is over the same people.
+        accuracy: Accuracy of each group, computed over the same people.
         recalls: True positive rate of each label.
     """
     k, n = (np.stack([getattr(recall, field) for recall in recalls], axis=1) for field in ("k", "n"))
@@ -170,7 +170,7 @@ def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
     def compute(i: int, confidence: float) -> Quantity:
         missing = int((n[i] == 0).sum())
         if missing:
-            return Unknown(reason=f"{missing} of the labels are the true label of no one here")
+            return Unknown(reason=f"{missing} of the labels do not occur as a true label")
         value, low, high = mean_of_proportions(k[i], n[i], confidence)
         return Observed(
             value=value,

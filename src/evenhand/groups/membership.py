@@ -1,4 +1,4 @@
-"""Groups of people: one code per person and protected attribute, and the names of the groups."""
+"""Groups of people, as one code per person and protected attribute, with the names of the groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.table import CodedColumn, is_missing, is_number, read_number, sort_key
 
 MOST_NUMBERS = 10
-"""Maximum number of values of an integer attribute that each form a group. More values are cut into ranges."""
+"""Maximum number of values of an integer attribute that form single groups. Beyond it, ranges are used."""
 
 RANGES = 5
 """Maximum number of ranges."""
@@ -58,7 +58,7 @@ class Membership:
 
 
 class DecidedPeople(NamedTuple):
-    """Decisions about people, with what is known about each of them; arrays have shape (n,).
+    """Decisions about people, with the available data about each person; arrays have shape (n,).
 
     Attributes:
         memberships: Groups of the people by each protected attribute.
@@ -92,7 +92,7 @@ class DecidedPeople(NamedTuple):
 
 @dataclass(frozen=True)
 class Partition:
-    """Groups by several attributes at once.
+    """Groups by several attributes jointly.
 
     Attributes:
         by: Names of the attributes.
@@ -134,7 +134,7 @@ class Partition:
 
 
 def list_subsets(memberships: Sequence[Membership]) -> list[Sequence[Membership]]:
-    """List each attribute alone and, if there are several, all of them jointly."""
+    """List each attribute on its own and, if there are several, all of them jointly."""
     single: list[Sequence[Membership]] = [[part] for part in memberships]
     return single if len(memberships) < 2 else [*single, memberships]
 
@@ -192,8 +192,8 @@ def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers |
     """
     if attribute.kind == "real":
         raise OptionError(
-            f"{attribute.name!r} is a real number, and groups need finitely many values",
-            hint="make it ordinal with `edges: [...]` in the schema, or integer",
+            f"{attribute.name!r} is a real number, but groups require finitely many values",
+            hint="make it ordinal with `edges: [...]` in the schema, or an integer",
         )
     missing = np.isnan(entries)
     unknown = attribute.unknown is not None and bool(missing.any())
@@ -205,7 +205,8 @@ def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers |
 
 
 def group_by_values(column: CodedColumn) -> Membership:
-    """Group rows by the values of a column; numbers are grouped like an integer attribute, missing values together.
+    """Group rows by the values of a column; numbers are grouped like an integer attribute, and missing values form one
+    group.
 
     Raises:
         DataError: A number has a fraction, or exceeds the range of exact integers.
@@ -239,9 +240,9 @@ def find_references(references: Sequence[str], memberships: Sequence[Membership]
         present = [membership.labels[code] for code in np.unique(membership.codes).tolist()]
         if label not in present:
             hint = f"{suggest_name(label, present)}the groups by {name} are: {list_some(present)}"
-            raise OptionError(f"there is no group {label!r} by {name} to compare with", location="reference", hint=hint)
+            raise OptionError(f"there is no group {label!r} by {name} as a reference", location="reference", hint=hint)
         if groups.setdefault(name, label) != label:
-            raise OptionError(f"expected one reference by {name}, got {groups[name]!r} and {label!r}")
+            raise OptionError(f"expected one reference for {name}, got {groups[name]!r} and {label!r}")
     return groups
 
 
@@ -267,7 +268,7 @@ def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None
 
 
 def _range_ends(values: Integers, sizes: Integers) -> Integers:
-    """Compute the last number of each range, at the boundary between values that is nearest to each quantile."""
+    """Compute the last number of each range, at the boundary between values nearest to each quantile."""
     below = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])  # share of people before each value
     nearest = (int(np.argmin(np.abs(below - i / RANGES))) for i in range(1, RANGES))
     inner = {int(values[j - 1]) for j in nearest if 0 < j < len(values)}

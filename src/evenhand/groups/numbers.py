@@ -65,7 +65,7 @@ def measure_numbers(
     config = GroupConfig.of(config, settings).with_default(people.schema.protected)
     if people.numbers is None:
         raise DataError(f"the data has no column {people.schema.target.name!r} with the true values")
-    (progress or ignore_progress)("querying the model about all people in the data", 0.0)
+    (progress or ignore_progress)("querying the model for all people in the data", 0.0)
     decided = ask_numbers(regressor, people.individuals)
     return measure_recorded_numbers(RecordedNumbers(people, decided, weights=weights), config, metrics)
 
@@ -187,7 +187,7 @@ class OrderedParts:
             ordered, weights = self.numbers[i], None if self.weights is None else self.weights[i]
             ends = quantile_interval(ordered, share, confidence, weights)
             if ends is None:
-                return Unknown(reason="too few people here for an interval of this quantile")
+                return Unknown(reason="too few people for an interval of this quantile")
             return Observed(
                 value=sample_quantile(ordered, share, weights),
                 n=int(people[i]),

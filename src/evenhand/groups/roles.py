@@ -1,4 +1,4 @@
-"""Roles of the columns of recorded decisions, and tables of decisions built from separate columns."""
+"""Column roles of recorded decisions, and tables of decisions built from separate columns."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class DecisionRoles:
             numeric decisions: ``higher`` or ``lower``.
         unfavourable: All other decisions. Required if there are several, unless ``outcome`` has kind ``label``.
         favourable_target: Favourable true label. Default: the favourable decision if both columns have the same labels.
-            Otherwise it is proposed based on labels, column names and the association with the decisions.
+            Otherwise it is proposed from labels, column names and the association with the decisions.
         decision_name, target_name: Names of the decision and the true label. Default: the column names.
         schema: Schema of the protected columns. Default: inferred from the data.
         threshold: Minimum score of the favourable decision, to replace recorded decisions.
-        accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are.
+        accept_proposals: Whether to accept the proposals for columns that cannot be used as attributes directly.
         outcome: Kind of the decision. Default: inferred from the data.
         membership: Column of each group's probability, by attribute and group.
         low_is_good: Whether low scores are favourable, as for risk scores.
@@ -116,7 +116,7 @@ class DecisionRoles:
             return self._read_selected(table, None, threshold)
         decision, outcome = OutcomeColumn.read(table[self.decision], self.decision_name), self.outcome
         if self.schema is not None and self.schema.target.kind == "ordinal" and outcome.kind in (None, "ordinal"):
-            # The grades of the schema, if they are stated or all labels are among them.
+            # Grades of the schema, if they are specified or include all labels.
             order = outcome.order or self.schema.target.values or ()
             if outcome.kind is not None or all(find_value(word, order) is not None for word in decision.words):
                 outcome = replace(outcome, kind="ordinal", order=order)
@@ -173,7 +173,7 @@ class DecisionRoles:
     def _read_each(
         self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole
     ) -> RecordedNumbers | RecordedLabels:
-        """Read numeric decisions, or decisions with several labels, without the rows that have none.
+        """Read numeric decisions, or decisions with several labels, without rows that have no decision.
 
         Raises:
             OptionError: An option requires a favourable decision.
@@ -264,7 +264,7 @@ class DecisionRoles:
     def _read_outcomes(
         self, table: CodedTable, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
-        """Read decisions and true labels. Without decisions, people are selected by their score."""
+        """Read decisions and true labels. If there are no decisions, people are selected by their score."""
         truth = None if self.target is None else OutcomeColumn.read(table[self.target], self.target_name)
         favourable, favourable_target, basis = self.favourable, self.favourable_target, "stated"
         if decision is None:
@@ -329,7 +329,7 @@ def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> 
         raise DataError(
             f"column {column.name!r} contains only the favourable decision, and {int(people - recorded):,} of "
             f"{int(people):,} cells are empty",
-            hint="if an empty cell is an unfavourable decision, fill it in; otherwise remove these rows",
+            hint="if an empty cell means an unfavourable decision, fill it in; otherwise remove these rows",
         )
 
 

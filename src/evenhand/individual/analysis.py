@@ -41,7 +41,7 @@ CHUNK, TIMED_CHUNK = 65_536, 8192
 """Maximum number of individuals per query, without and with a time limit, which is checked between queries."""
 
 MAX_COMPARED, MAX_COMPARED_ENTRIES = 10_000, 1_000_000
-"""Maximum number of individuals, and of their entries, on which the model and the white box are compared."""
+"""Maximum number of individuals, and of their entries, used to compare the model with the white box."""
 
 CHECK_SHARE = 0.1
 """Fraction of the time limit for the noise check, if it takes more than one batch."""
@@ -54,13 +54,13 @@ RESERVED_ROUNDS = 2
 
 
 class VariationConfig(Config):
-    """Settings of an analysis that varies protected attributes."""
+    """Settings of analyses that vary protected attributes."""
 
-    protected: tuple[str, ...] = setting(..., "attributes to vary, first each alone, then all together")
+    protected: tuple[str, ...] = setting(..., "attributes to vary, first one at a time and then jointly")
     samples: int = setting(20_000, "individuals drawn from the population", ge=1)
     examples: int = setting(6, "examples per set of protected attributes", ge=0)
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
-    as_published: bool = setting(False, "change the protected attribute alone, without the rules of the schema")
+    as_published: bool = setting(False, "change only the protected attribute, ignoring the rules of the schema")
     seed: int = setting(0, "same seed, same result", ge=0)
 
     @field_validator("protected")
@@ -74,13 +74,13 @@ class VariationConfig(Config):
 class FlipConfig(VariationConfig):
     """Settings of the counterfactual flip rate.
 
-    If the time limit is reached, the last rates are not measured. A rate that is cut short is estimated from the people
-    reached, in random order.
+    If the time limit is reached, the last rates are not measured. A truncated rate is estimated from the people
+    processed so far, in random order.
     """
 
     time_limit: float | None = setting(None, "time limit for all rates together", unit="seconds")
     repeats: int = setting(
-        1, "answers per person and protected value, of which the majority counts; for models whose answers vary", ge=1
+        1, "answers per person and protected value; the majority counts (for models whose answers vary)", ge=1
     )
     budget: int | None = setting(None, "maximum number of individuals queried, for all rates together", ge=1)
 
@@ -184,7 +184,7 @@ def measure_flips(
 def _some_variants(people: People, individuals: dict[Source, Floats], protected: Sequence[str]) -> Floats:
     """Build variants of the first individuals of each source.
 
-    The variants are at most ``MAX_COMPARED`` in total, but there is at least one individual per source.
+    There are at most ``MAX_COMPARED`` variants in total, but at least one individual per source.
     """
     assignments, columns = people.schema.assignments(protected), people.schema.positions(protected)
     variants = min(MAX_COMPARED, MAX_COMPARED_ENTRIES // len(people.schema.attributes))
@@ -208,7 +208,7 @@ class _FlipMeter:
 
     Attributes:
         model: The model. If its answers vary, a wrapper without a cache.
-        front: White box that answers for the model. None if the model itself is queried.
+        front: White box that is queried instead of the model. None if the model itself is queried.
         people: People in the data.
         population: Name of the population.
         config: The settings.
@@ -233,15 +233,15 @@ class _FlipMeter:
         """Count the flips of individuals (n, attributes) in random order, within a time limit and a budget.
 
         Returns:
-            The rate, None if a limit or an interrupt stopped the count before the first person; one individual per
-            distinct profile that flips, (n, attributes); and whether an interrupt stopped the count.
+            The rate (None if a limit or an interrupt stopped the count before the first person), one individual
+            per distinct profile that flips, (n, attributes), and whether an interrupt stopped the count.
         """
         schema, model, confidence = self.people.schema, self.model, self.config.confidence
         varies = self.front is None and can_vary(model)  # flips count only if they repeat
         recorder = NoiseRecorder(model, self.rng) if isinstance(model, FreshScorer) else None
         repeats = 1 if recorder is None else recorder.scorer.answers
         m = len(schema.assignments(protected))
-        if recorder is not None:  # a noisy model may answer differently about identical people
+        if recorder is not None:  # a noisy model may answer differently for identical people
             positions = np.arange(len(individuals))
             distinct = DistinctProfiles(individuals, positions, positions)
         else:
@@ -257,7 +257,8 @@ class _FlipMeter:
         at = queries = repeated_queries = 0
         interrupted = False
         counting = limit.share(COUNT_SHARE) if varies else limit
-        # With rules, people have counterparts as well as published variants. A noisy model is queried once more.
+        # If there are rules, people have counterparts in addition to published variants. A noisy model is queried
+        # again.
         cost = m * kinds * (1 if recorder is None else repeats + 1)
         reserve = 2 * RESERVED_ROUNDS * repeats if varies else 0
 

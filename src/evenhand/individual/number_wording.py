@@ -30,7 +30,7 @@ def build_document(result: ChangeResult) -> Document:
     """Build the document with the effects, the distribution of changes, and the people most affected."""
     return Document(
         "Individuals: changes of the number with a protected attribute",
-        "The model was queried about each person with every other value of the protected attribute. The change is the "
+        "The model was queried for each person with every other value of the protected attribute. The change is the "
         "largest difference between its numbers for the same person.",
         (*change_answers(result), Heading("Changes", detail=True), *change_blocks(result)),
         brand="Evenhand individuals",
@@ -39,7 +39,7 @@ def build_document(result: ChangeResult) -> Document:
 
 
 def format_number(number: float, unit: str | None = None) -> str:
-    """Format a number with up to four significant digits, large ones as whole numbers, and its unit."""
+    """Format a number with its unit: up to four significant digits, or a whole number if it is large."""
     digits = 0 if number == 0 else max(0, min(8, 3 - int(np.floor(np.log10(abs(number))))))
     return f"{number:,.{digits}f}{f' {unit}' if unit else ''}"
 

@@ -71,19 +71,19 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
     """Yield the caution about a model whose answers vary."""
     if result.noise is not None and result.noise.noisy:
         yield result.noise.caution(
-            "Only flips that repeat in new queries about both sides count. If single answers differ more often than "
-            "this noise explains, there are smaller differences as well."
+            "Flips count only if they repeat when both sides are queried again. If single answers differ more often "
+            "than this noise explains, there are smaller differences as well."
         )
     elif unrepeated := sum(rate.unrepeated for rate in result.rates):
         yield Note(
             f"The model answers differently each time: {format_count(unrepeated, 'flip', 'flips')} of single answers "
-            "did not repeat in new queries about both sides. They are noise and do not count.",
+            "did not repeat when both sides were queried again. They are noise and do not count.",
             "caution",
         )
 
 
 def noise_sentences(result: IndividualResult) -> Iterator[str]:
-    """Yield a sentence on each single protected attribute: whether flips in the data exceed the noise."""
+    """Yield a sentence for each single protected attribute on whether flips in the data exceed the noise."""
     for rate in result.rates:
         is_single = rate.over == "data" and len(rate.protected) == 1
         if rate.noise is not None and is_single and not isinstance(rate.headline.rate, Unknown):
@@ -236,7 +236,7 @@ def _rate_row(rate: FlipRate) -> TableRow:
 
 
 def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
-    """Yield the pairs of each set of protected attributes, the first two expanded."""
+    """Yield the pairs of each set of protected attributes, with the first two expanded."""
     for protected in dict.fromkeys(rate.protected for rate in result.rates):
         pairs = [
             build_pair("A person in the data" if example.real else SYNTHETIC, example, favourable, scores=scores)
@@ -258,7 +258,7 @@ def pair_notes(result: Result, profiles: Sequence[Profile], *, scores: bool) -> 
             "The pairs with the widest gap between scores come first. Invented profiles are not records of the data."
         ]
         if any(profile.real for profile in profiles):
-            notes.append("Persons in the data are real records: handle this document as you handle the data.")
+            notes.append("People in the data are real records: handle this document as you handle the data.")
         if scores:
             notes.append("Scores are the model's scores of the favourable label, observed.")
         yield Note(" ".join(notes))

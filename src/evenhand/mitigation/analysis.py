@@ -76,7 +76,7 @@ def mitigate(
         config: Settings.
         test: Separate test set. All people of the subject are then split into training and validation sets.
         test_name: Name of the separate test set.
-        out: File for the model of the first method. Whether it can be written is checked first.
+        out: File for the model of the first method. It is checked before training that the file can be written.
         progress: Progress callback.
         settings: Fields of ``MitigationConfig``, which override those in ``config``.
 
@@ -141,7 +141,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     factor = 2 if schema.constrains_people else 1
     variants = factor * sum(len(schema.assignments(protected)) for protected in sets)
     size = len(people) + (0 if test is None else len(test))
-    # Some rows are queried twice. If the model is noisy, the validation set, which is searched, is queried again.
+    # Some rows are queried twice. If the model is noisy, the validation set is queried again for the search.
     rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * size
     if any(method in FROM_FINDINGS for method in config.methods):
         rows += retrain.forecast_queries(findings, schema, config, len(people))
@@ -151,9 +151,9 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
 def select_metrics(findings: Findings, schema: Schema, config: MitigationConfig) -> tuple[FairnessMetric, ...]:
     """Select the metrics: one per set of protected attributes and per subgroup of the findings.
 
-    Methods that reduce gaps between groups are also measured by such gaps: those of the subgroups in the findings, or,
-    without any, those of the protected attributes. Without findings, all other methods are measured by counterfactual
-    flips.
+    Methods that reduce gaps between groups are also measured by such gaps: those of the subgroups in the findings or,
+    if there are none, those of the protected attributes. Without findings, all other methods are measured by
+    counterfactual flips.
     """
     flips = tuple(FlipMetric(profiles.protected) for profiles in findings.profiles)
     gaps: tuple[FairnessMetric, ...] = tuple(map(SubgroupGapMetric, findings.subgroups[: config.subgroups]))
@@ -191,7 +191,7 @@ class _Run:
         findings = Findings.read(config.findings, schema)
         if config.findings and not findings:
             raise DataError(
-                "expected findings to train on, got no profile and no subgroup that is significant after adjustment",
+                "expected findings to train on, got no profiles and no subgroups that are significant after adjustment",
                 location=", ".join(findings.sources),
                 hint="records of people are left out of these results: repeat the search with `show_people=True`"
                 if findings.people_left_out
@@ -241,7 +241,7 @@ class _Run:
         self.task = replace(self.task, plain=scorer)
 
     def train(self) -> None:
-        """Run the methods. Each gets an equal share of the remaining time."""
+        """Run the methods. Each method gets an equal share of the remaining time."""
         methods = self.methods
         for number, (name, method) in enumerate(methods.items()):
             until = self.deadline
@@ -270,7 +270,7 @@ class _Run:
             self.candidates.append(self.control)
 
     def compare(self) -> tuple[CandidateResult, ...]:
-        """Compare the candidates on the test set. After an interrupt, only compare the first, without certificates."""
+        """Compare the candidates on the test set: after an interrupt, only the first one, without certificates."""
         task = self.task
         try:
             task.progress("comparing", COMPARING)
@@ -303,13 +303,13 @@ class _Run:
 
 
 def _data_notes(study: Study, leaking: int) -> list[str]:
-    """Note overlapping sets, and findings that occur in the test set."""
+    """Note overlapping sets and findings that occur in the test set."""
     notes = []
     test = study.split.test
     if study.test is not None and 2 * (overlap := count_overlap(study.split)) > len(test):
         notes.append(
-            f"{overlap:,} of the {len(test):,} people of the test set are identical, label included, to people of the "
-            "training or validation set. If they are the same people, the test set is not held out."
+            f"{overlap:,} of the {len(test):,} people in the test set have the same values and label as people "
+            "in the training or validation set. If they are the same people, the test set is not held out."
         )
     if leaking:
         profiles = "1 profile of the findings is" if leaking == 1 else f"{leaking:,} profiles of the findings are"
@@ -324,12 +324,12 @@ def _scale_progress(progress: Progress, start: float, share: float) -> Progress:
 def judge_candidate(incumbent: Incumbent, plain: float | None, candidate: CandidateResult) -> CandidateResult:
     """Add the reason for keeping the original model, if there is one.
 
-    The validation set decides, as for all other choices. The test set only has a veto: a model is not written if the
-    comparison on the test set finds it worse.
+    The validation set decides, as for all other choices. The test set can only veto: a model is not written if it is
+    worse on the test set.
 
     Args:
         incumbent: Original model.
-        plain: Accuracy of the model retrained without changes, if there is one.
+        plain: Accuracy of the model retrained without changes, if available.
         candidate: Comparison of the new model.
     """
     if candidate.control:
@@ -343,7 +343,7 @@ def judge_candidate(incumbent: Incumbent, plain: float | None, candidate: Candid
 
 
 def _find_reason(incumbent: Incumbent, required: float, candidate: CandidateResult) -> str:
-    """Find the reason on the validation set for keeping the original model. Empty if there is none."""
+    """Find a reason on the validation set for keeping the original model. Empty if there is none."""
     chosen = next((trial for trial in candidate.trials if trial.chosen), None)
     if chosen is None or incumbent.harms is None:
         return ""
@@ -359,7 +359,7 @@ def _find_reason(incumbent: Incumbent, required: float, candidate: CandidateResu
 
 
 def _find_objection(allowed: float, candidate: CandidateResult) -> str:
-    """Find the reason on the test set for keeping the original model. Empty if there is none."""
+    """Find a reason on the test set for keeping the original model. Empty if there is none."""
     metrics = [line for line in candidate.lines if line.part == "asked"]
     worse = [line.words for line in metrics if line.verdict == "worse"]
     if worse:

@@ -15,12 +15,14 @@ class StudyConfig(Config):
 
     fit: str | Callable[..., Any] | None = setting(
         None,
-        "training function for models that cannot be retrained otherwise: fit(frame, labels) -> model",
+        "training function for models that cannot otherwise be retrained: fit(frame, labels) -> model",
         unit="module:function",
     )
     accuracy_loss: float = setting(0.01, "allowed loss of accuracy on the validation set, as a share", ge=0, lt=1)
     confidence: float = setting(0.95, "simultaneous confidence level of all intervals", gt=0, lt=1)
-    time_limit: float | None = setting(None, "time limit of the training; the best model is kept", unit="seconds", gt=0)
+    time_limit: float | None = setting(
+        None, "time limit for training; the best model so far is kept", unit="seconds", gt=0
+    )
     budget: int | None = setting(
         None, "maximum number of individuals that a black box is queried for", unit="rows", ge=1
     )
@@ -42,7 +44,7 @@ class MitigationConfig(StudyConfig):
     start: int = setting(50, "number of instances added first", ge=1)
     share: float = setting(0.10, "maximum number of added instances, as a share of the training set", gt=0, le=1)
     rounds: int = setting(2, "number of rounds in which the new model is searched again and retrained", ge=0)
-    subgroups: int = setting(1, "number of subgroups to mitigate, the widest gap first", ge=1)
+    subgroups: int = setting(1, "number of subgroups to mitigate, widest gap first", ge=1)
     certify_effort: float = setting(
         10.0,
         "work for the certificates of each model, in seconds of a processor core; counted in boxes, so it does not "
@@ -51,5 +53,5 @@ class MitigationConfig(StudyConfig):
         ge=0,
     )
     as_published: bool = setting(
-        False, "vary the protected attribute alone in flips and proofs, and ignore the rules of the schema"
+        False, "vary only the protected attribute in flips and proofs, ignoring the rules of the schema"
     )

@@ -49,7 +49,7 @@ class Findings:
 
     Attributes:
         profiles: Distinct profiles for each set of protected attributes, in order.
-        subgroups: Rules of the significant subgroups, the widest gap first.
+        subgroups: Rules of the significant subgroups, widest gap first.
         sources: Descriptions of the sources.
         people_left_out: Whether records of people were removed from a result.
     """
@@ -71,7 +71,7 @@ class Findings:
             schema: Data schema, which the findings must match.
 
         Raises:
-            DataError: A file has another format, is damaged, or does not match the schema.
+            DataError: A file has the wrong format, is damaged, or does not match the schema.
         """
         profiles: dict[tuple[str, ...], list[Floats]] = {}
         subgroups: dict[str, Finding] = {}
@@ -106,7 +106,7 @@ def _merge_profiles(schema: Schema, protected: tuple[str, ...], rows: Floats) ->
 
 
 def _read_results(source: Path | str | Result, location: str) -> Iterator[Result]:
-    """Yield a result, or those of a file. An audit consists of several results."""
+    """Yield a result, or the results in a file. An audit consists of several results."""
     if not isinstance(source, Result):
         yield from _parse_results(_read_json(Path(source)), location)
     elif source.kind == "audit":
@@ -230,7 +230,7 @@ def _read_json(path: Path) -> Any:
         raise DataError(
             f"expected JSON: {error.msg}, line {error.lineno}",
             location=str(path),
-            hint="the file may be truncated: write it again",
+            hint="the file may be truncated; write it again",
         ) from None
 
 
@@ -251,7 +251,7 @@ def _texts_error(location: str) -> DataError:
     return DataError(
         "expected findings about people in rows, got findings about texts",
         location=location,
-        hint="train your model of texts yourself, on your texts and on those found, each with its true label",
+        hint="train your text model yourself, on your texts and those found, each with its true label",
     )
 
 
@@ -328,7 +328,7 @@ def merge_counterparts(schema: Schema, individuals: Floats, protected: tuple[str
 
 
 def count_overlap(split: Split) -> int:
-    """Count the people of the test set who are identical, label included, to people of the other sets."""
+    """Count the people in the test set who are identical, including the label, to people in the other sets."""
     width = len(split.test.schema.attributes)
     train, validation, test = (
         np.column_stack([people.individuals[:, :width], np.asarray(people.labels, dtype=np.float64)])

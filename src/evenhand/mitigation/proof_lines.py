@@ -21,7 +21,7 @@ from evenhand.schema.people import People
 from evenhand.stats.quantity import Proved
 
 EQUAL = 0.0005
-"""Shares that differ by less are called equal, since the division into boxes varies by chance."""
+"""Shares that differ by less are considered equal, since the division into boxes varies by chance."""
 
 WORDS = {
     "certified": "certified fair: the same decision for every {}",
@@ -38,7 +38,7 @@ class ProofComparison:
         original: Original model.
         sets: Sets of protected attributes that vary jointly.
         population: Population of the certificates.
-        people: People on whom the white box and the model must agree.
+        people: People for whom the white box and the model must agree.
         effort: Computing effort for all certificates of one model, in seconds of a processor core.
         seed: Random seed.
         suffix: Suffix of the descriptions.
@@ -75,13 +75,13 @@ class ProofComparison:
 
     def _certify(self, scorer: Scorer, progress: Progress) -> list[Certificate]:
         network = extract_white_box(scorer)
-        # A proof about a white box does not apply to a model that decides differently.
+        # A proof about a white box does not apply to a model that makes different decisions.
         if network is not scorer:
             complete = self.people.individuals[~np.isnan(self.people.individuals).any(axis=1)]
             differences = int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())
             if differences:
                 raise ModelError(
-                    f"its white box and the model decide differently for {differences:,} people of the test set"
+                    f"its white box and the model make different decisions for {differences:,} people in the test set"
                 )
         return [
             certification.certify(

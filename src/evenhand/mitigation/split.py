@@ -41,7 +41,7 @@ def split_people(
 ) -> Split:
     """Split people at random, stratified by label and protected group.
 
-    People with an unknown protected value are left out.
+    People with an unknown protected value are excluded.
 
     Args:
         people: People with labels.
@@ -96,7 +96,7 @@ def split_people(
 def put_in_one_table(subject: Subject, test: People) -> tuple[Subject, People]:
     """Combine the tables of a subject and a test set, if individuals carry rows (``Schema.carries_rows``).
 
-    A model gets the passthrough columns of an individual's row, which it looks up in a single table.
+    A model receives the passthrough columns of an individual's row, which are looked up in a single table.
 
     Raises:
         DataError: The columns of the tables have different types.
@@ -110,7 +110,7 @@ def put_in_one_table(subject: Subject, test: People) -> tuple[Subject, People]:
     shared = [name for name in tables[0].columns if name in tables[1].columns]
     try:
         frame = nw.concat([table.select(shared) for table in tables], how="vertical").to_native()
-    except Exception as error:  # each library of data frames has its own errors
+    except Exception as error:  # each data frame library has its own errors
         raise DataError(
             f"the test set cannot be appended to the data: {summarize_error(error)}",
             hint="pass tables of the same library, with equal column types",
@@ -168,6 +168,6 @@ def class_positions(scorer: Scorer, schema: Schema) -> Integers:
     unknown = [label for label in scorer.classes if label not in values]
     if unknown:
         raise ModelError(
-            f"the model answers {unknown[0]!r}, which is not among the labels {values}", location=scorer.name
+            f"the model predicts {unknown[0]!r}, which is not among the labels {values}", location=scorer.name
         )
     return np.array([values.index(label) for label in scorer.classes], dtype=np.int64)

@@ -26,7 +26,7 @@ SEEN = (
     "found among them, so that their gaps look wider before. Hold out people that the model never saw, and compare on "
     "them."
 )
-"""Note on a comparison without a separate test set."""
+"""Note shown if there is no separate test set."""
 
 
 class ComparedResult(Result):
@@ -62,7 +62,7 @@ class Study:
     Attributes:
         subject: Model and people.
         model: Original model.
-        learner: Learner of the same kind of model, or None.
+        learner: Learner for the same kind of model, or None.
         split: Training, validation and test sets.
         test: Separate test set, or None.
         notes: Notes.
@@ -142,7 +142,7 @@ def find_learner(
         like: The user's data, a template for data frames.
         fit: Training function, or ``module:function``, called as ``fit(frame, labels)``. It returns a model. If set, it
             is used for every kind of model.
-        ending: Extension of the model's file, which is preferred for new files.
+        ending: Extension of the model's file, preferred for new files.
 
     Raises:
         ModelError: The model needs ``fit``.
@@ -161,7 +161,7 @@ def find_learner(
 
         return DenseLearner.of(model)
     raise ModelError(
-        "this model cannot be trained again: it is neither an estimator nor a dense network",
+        "this model cannot be retrained: it is neither an estimator nor a dense network",
         location=model.name,
         hint="name its training function: `fit=module:function`, called as fit(frame, labels)",
     )

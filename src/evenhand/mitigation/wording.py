@@ -31,7 +31,7 @@ from evenhand.stats.quantity import Quantity, Unknown, format_quantity, show_qua
 MINUS = "\N{MINUS SIGN}"
 
 SIGNS = {"better": "\N{BLACK CIRCLE}", "worse": "\N{BLACK UP-POINTING TRIANGLE}"}
-"""Marks of verdicts, as in the figures."""
+"""Markers of verdicts, as in the figures."""
 
 MAIN_PARTS = ("performance", "asked")
 """Topics of the summary."""
@@ -104,7 +104,7 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
 
 
 def _headline_numbers(candidate: CandidateResult) -> Iterator[Block]:
-    """Yield the main numbers: performance, metrics, numbers that are worse, and proofs; then a count of verdicts."""
+    """Yield the main numbers: performance, metrics, numbers that got worse, and proofs; then a count of verdicts."""
     for line in candidate.lines:
         proof = line.name == "certified" and not candidate.control
         if line.part in MAIN_PARTS or proof or line.verdict == "worse":
@@ -119,7 +119,7 @@ def _headline_numbers(candidate: CandidateResult) -> Iterator[Block]:
 
 
 def _metric(line: ComparisonLine) -> Metric:
-    """Show the number after, with the number before, the verdict and the change."""
+    """Show the number after mitigation, with the number before, the verdict and the change."""
     verdict = _format_verdict(line)
     if line.change is not None:
         change = _show_change(line, line.change)
@@ -136,7 +136,7 @@ def _show_number(line: ComparisonLine, quantity: Quantity) -> ReportedNumber:
     number = show_quantity(quantity, line.name, basis=quantity.reason if isinstance(quantity, Unknown) else "")
     if line.name != "auc" or number.value is None:
         return number
-    # Areas are close together, and two digits would often hide a change.
+    # Areas are often close together, so two digits would hide changes.
     ends = "" if number.low is None else f"{number.low:.3f} to {number.high:.3f}"
     return replace(number, text=f"{number.value:.3f}", ends=ends)
 
@@ -187,7 +187,7 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
     )
     yield Figure(
         "candidates",
-        "On the test set, with the interval of each number alone. Dashed line: the original model. Filled blue circle: "
+        "On the test set, with an interval for each number. Dashed line: the original model. Filled blue circle: "
         "better. Filled orange diamond: worse. Hollow and grey: within noise, or not comparable.",
         result,
     )

@@ -15,14 +15,14 @@ _key_cached = lru_cache(maxsize=4096, typed=True)(outcome_key)
 
 
 class OutcomeWordError(DataError):
-    """A decision or label with an unknown word."""
+    """A decision or label is an unknown word."""
 
 
 class Event(NamedTuple):
-    """A decision, or a label that came later.
+    """A decision, or a label that arrived later.
 
     Attributes:
-        groups: Values of the group fields, None if missing. None for a label alone.
+        groups: Values of the group fields, None if missing. None for a label without a decision.
         decision, label: 0 or 1, or None if missing.
         score: Number between 0 and 1; None if it is missing or not needed.
         id: ID of the decision, as text.
@@ -76,10 +76,10 @@ class EventReader:
                     hint="an event has " + ", ".join([*self._by, names.decision]),
                 )
             if id is None:
-                raise DataError(f"a label without {names.id!r} belongs to no decision")
+                raise DataError(f"a label requires {names.id!r} to match it with a decision")
             return Event(None, None, label, None, id)
         if self._audited and id is None:
-            raise DataError(f"there is no {names.id!r}", hint="a decision that may be audited needs one")
+            raise DataError(f"there is no {names.id!r}", hint="a decision that may be audited requires one")
         score = self._read_share(get(names.score), names.score) if self._scored else None
         return Event(groups, decision, label, score, id)
 

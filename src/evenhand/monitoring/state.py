@@ -26,7 +26,7 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
 
     Args:
         monitor: Monitor, which is not changed.
-        more: JSON values to store with it, such as the position in a file.
+        more: JSON values to store with the state, such as the position in a file.
     """
     stored = {
         "config": monitor.config.model_dump(mode="json", exclude=CHANGEABLE),
@@ -46,7 +46,7 @@ def _digest(text: str) -> str:
 
 
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
-    """Convert the state of a monitor to JSON values, without its configuration."""
+    """Convert the state of a monitor, without its configuration, to JSON values."""
     state: dict[str, Any] = STATE.dump_python(monitor, mode="json")
     return state
 
@@ -60,7 +60,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
         location: Name of the state in errors.
 
     Raises:
-        DataError: The bytes are not a state, were changed, or have another configuration.
+        DataError: The bytes are not a state, were altered, or have a different configuration.
     """
     try:
         read = json.loads(data)
@@ -74,7 +74,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
         expected = config.model_dump(mode="json", exclude=CHANGEABLE)
         changed = [name for name in expected if expected[name] != body["config"].get(name)]
         if changed:
-            raise DataError(f"the state belongs to a monitor with another configuration: {', '.join(changed)}")
+            raise DataError(f"the state belongs to a monitor with a different configuration: {', '.join(changed)}")
         return restore_monitor(body["state"], config), body["more"]
     except DataError as error:
         raise DataError(error.message, location=location, hint=RESTART) from None

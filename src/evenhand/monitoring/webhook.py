@@ -20,7 +20,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) -> None:
     """Post an alarm as JSON: its ``id``, its ``text``, the name of the ``monitor``, and all fields of the ``alarm``.
 
-    The id, also the header ``Idempotency-Key``, is the same whenever the same alarm is posted again.
+    The id, also sent as the header ``Idempotency-Key``, is the same whenever the same alarm is posted again.
 
     Args:
         alarm: The alarm.
@@ -41,7 +41,7 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
         backoff=0.5,
         retries_when_late=True,
         hints={},
-        hint="see the address under `webhook` in the configuration",
+        hint="check the address under `webhook` in the configuration",
     )
     message = {"monitor": monitor, "text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")}
     id = hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()[:32]
@@ -53,7 +53,7 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
 
 
 class AlarmPoster:
-    """Post the alarms of a monitor in their order, and retry failed posts after increasing delays.
+    """Post the alarms of a monitor in order, and retry failed posts after increasing delays.
 
     Args:
         url: Address. None disables posting.
@@ -67,7 +67,7 @@ class AlarmPoster:
         self._next = -float("inf")
 
     def post(self, alarms: Sequence[Alarm], posted: int, keep: Callable[[int], object], *, last: bool = False) -> None:
-        """Post the remaining alarms, unless the pause after a failure has not passed.
+        """Post the remaining alarms, unless the pause after a failure is still in effect.
 
         Args:
             alarms: All alarms.

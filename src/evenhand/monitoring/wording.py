@@ -42,7 +42,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
     elif result.compared:
         blocks.append(Text("No alarm: no gap was shown to exceed its tolerance.", role="finding"))
     else:
-        blocks.append(Note("No groups were compared: there are no two groups with enough decisions.", "caution"))
+        blocks.append(Note("No groups were compared: fewer than two groups have enough decisions.", "caution"))
     blocks += [Note(caution, "caution") for caution in list_cautions(result)]
     for number, (watch, gaps) in enumerate(zip(result.config["watch"], result.watched, strict=True)):
         measure, form = (watch["gap"], "gap") if watch["gap"] else (watch["ratio"], "ratio")
@@ -50,7 +50,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         blocks.append(Heading(title.capitalize()))
         if measure != "selection_rate" and describe_selection(result.selection):
             blocks.append(
-                Text("Only decisions with a label count here, mostly accepted ones (see above).", role="small")
+                Text("Only decisions with a label, mostly accepted ones, are counted here (see above).", role="small")
             )
         blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
         drawable = [k for k in range(len(gaps)) if gaps[k].estimate is not None]
@@ -65,7 +65,9 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
             for k in order[:DRAWN]
         ]
         if len(order) > DRAWN:
-            blocks.append(Text(f"Histories of {len(order) - DRAWN} more comparisons are in the JSON.", role="small"))
+            blocks.append(
+                Text(f"The JSON contains the histories of {len(order) - DRAWN} more comparisons.", role="small")
+            )
     blocks += _explain(level)
     lead = format_count(result.decisions, "decision", "decisions")
     if result.labels:

@@ -20,7 +20,7 @@ Operation: TypeAlias = Mapping[str, Any]
 class StateMachine(ABC):
     """Deterministic state machine: equal states, operations and numbers give equal outputs on any computer.
 
-    Replays of logs depend on this. Machines use no clock, and seed random draws with the number of the entry.
+    Replays of logs depend on this. Machines do not read a clock, and seed random draws with the number of the entry.
 
     Attributes:
         kind: Kind of the machine: ``shield``, ``guard``, ``monitor`` or ``keys``.
@@ -86,7 +86,7 @@ class StateMachine(ABC):
 
 
 KEY_STREAM = "evenhand:keys"
-"""Name of the stream. It is not a valid name of a shield or guard."""
+"""Name of the stream. It is not a valid name for a shield or guard."""
 
 
 class KeyMachine(StateMachine):
@@ -138,7 +138,7 @@ class KeyMachine(StateMachine):
         self._keys = {name: about for name, about in self._keys.items() if not _is_over(about, operation["at"])}
         key = key_identifier(operation["hash"])
         if key in self._keys:
-            raise DecisionError(f"there is a key {key} already", code="repeated")
+            raise DecisionError(f"the key {key} already exists", code="repeated")
         names = ("hash", "name", "scopes", "expires", "streams", "session")
         fields = {name: operation[name] for name in names if name in operation}
         self._keys[key] = {**fields, "made": operation["at"], "revoked": None}
@@ -246,7 +246,7 @@ class _OpenAdmission:
 
 
 class GuardMachine(StateMachine):
-    """Keeps the deadlines of a configuration, and the open admissions.
+    """Keeps the deadlines of a configuration and the open admissions.
 
     Operations:
 
@@ -331,7 +331,7 @@ class GuardMachine(StateMachine):
         call = operation.get("call")
         if call is not None and any(record.call == call for record in self._open.values()):
             raise DecisionError(
-                f"the call {call!r} is already open", code="repeated", hint="give every call its own name"
+                f"the call {call!r} is already open", code="repeated", hint="use a unique name for each call"
             )
         budget = operation.get("budget")
         if budget is not None:
@@ -358,7 +358,7 @@ class GuardMachine(StateMachine):
     def _number(self, operation: Operation) -> int:
         call = operation.get("call")
         if "admission" in operation:
-            # After a power cut, another admission may have this number, so its call is compared, too.
+            # After a power cut, another admission may have this number, so the call is compared as well.
             record = self._open.get(operation["admission"])
             if record is not None and call in (None, record.call):
                 return int(operation["admission"])

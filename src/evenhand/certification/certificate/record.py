@@ -44,8 +44,8 @@ Integers = NDArray[np.integer]
 class CertificateWriter:
     """Writer of a certificate file, which takes boxes in any order.
 
-    The boxes of each question must partition the domain, up to parts without mass. The file gets its name only when it
-    is complete, at the end of the context without an error.
+    The boxes of each question must partition the domain, up to parts without mass. The file is renamed to its final
+    name only when it is complete and the context ends without an error.
 
     Args:
         path: File.
@@ -79,7 +79,7 @@ class CertificateWriter:
             self.discard()
 
     def begin(self, query: Question, model: AdditiveNetwork | TreeEnsemble, method: str) -> None:
-        """Begin with the boxes of a question. The questions of a file differ only in the number of outcomes.
+        """Start writing the boxes of a question. The questions of a file differ only in the number of outcomes.
 
         Args:
             query: Question.
@@ -100,7 +100,7 @@ class CertificateWriter:
                 f"a certificate file cannot hold {curved[0]!r}, which enters the model through a curve (a logarithm, a "
                 "power, quantiles): the checker computes in fractions, and curves have no exact values",
                 location="`certificate=`",
-                hint="leave the certificate out, or describe the number with `edges`, or with 4,096 values or fewer",
+                hint="omit the certificate file, or describe the number with `edges`, or with at most 4,096 values",
             )
         self._query = query
         self._kinds = [np.min_scalar_type(cells.count - 1).newbyteorder("<") for cells in query.cells]
@@ -159,7 +159,7 @@ class CertificateWriter:
 
         Raises:
             OptionError: The file cannot be written.
-            RuntimeError: The boxes do not fill the domain.
+            RuntimeError: The boxes do not cover the domain.
         """
         with self._lock:
             if self._waiting:
@@ -210,7 +210,8 @@ class CertificateWriter:
 
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
         """Compute the exact masses of boxes as Python integers."""
-        # A box's mass is the product of its ranges', and no larger than the whole: it fits if the whole does.
+        # The mass of a box is the product of the masses of its ranges and at most the total, so it fits if the total
+        # does.
         mass = np.ones(len(low), dtype=np.int64 if self._total < 2**62 else object)
         for i, cells in enumerate(self._query.cells):
             inside = cells.before(high[:, i].astype(np.int64) + 1) - cells.before(low[:, i].astype(np.int64))
@@ -232,7 +233,7 @@ class CertificateWriter:
 def _round_down(shares: Floats) -> NDArray[np.uint32]:
     """Convert shares to multiples of 1 / ``WHOLE``, rounded down.
 
-    The product errs by less than one unit, which is subtracted, except from 1 and 0.
+    The error of the product is less than one unit, which is subtracted except for 1 and 0.
     """
     parts = np.floor(np.clip(shares, 0.0, 1.0) * WHOLE) - 1
     return np.where(shares >= 1, WHOLE, np.maximum(parts, 0)).astype(np.uint32)

@@ -68,7 +68,7 @@ GOING_ON = {
     "depth": "the undecided boxes cannot be divided further",
     "interrupt": "a complete run decides more",
 }
-"""Advice for deciding more, by the reason why a proof ended."""
+"""Advice for deciding more, by stopping reason."""
 
 METHODS = {
     "interval": "symbolic intervals, box by box",
@@ -90,7 +90,7 @@ class Estimate(ResultPart):
 
 
 class Evidence(ResultPart):
-    """Random draws behind the estimate of a certificate.
+    """Random draws on which the estimate of a certificate is based.
 
     Attributes:
         source: ``undecided`` (from the boxes that are not decided as a whole), ``breakdown`` (from the whole
@@ -129,7 +129,7 @@ class ProgressPoint(ResultPart):
 class Subregion(ResultPart):
     """Part of the domain, as ranges or values of attributes, with its mass in the population.
 
-    ``falsified`` and ``undecided`` are the parts of that mass that are proved unfair, and undecided.
+    ``falsified`` and ``undecided`` are the proved unfair and the undecided parts of that mass.
     """
 
     where: dict[str, str]
@@ -142,12 +142,12 @@ class AttributeSlice(ResultPart):
     """People with one value, or a range of values, of one attribute.
 
     Attributes:
-        attribute, values: Attribute, and its values in the words of the data.
+        attribute, values: Attribute and its values, as spelled in the data.
         mass: Share of the population.
-        estimate: Share of them that is treated unfairly, from a sample of the whole population. With ``n`` 0 none of
-            them was drawn, and the share is unknown.
-        undecided: Approximate share of them that the proof left open: open mass of a box is assumed to be distributed
-            like its population.
+        estimate: Share of these people that is treated unfairly, from a sample of the whole population. If ``n`` is 0,
+            none of them was drawn and the share is unknown.
+        undecided: Approximate share of these people that the proof left undecided, assuming that the undecided mass
+            of a box is distributed like its population.
     """
 
     attribute: str
@@ -161,7 +161,7 @@ class OutcomeShare(ResultPart):
     """Bounds on the share of the population that can get at least ``least`` different labels or bands.
 
     Attributes:
-        least: Number of different outcomes as the protected attributes vary.
+        least: Number of different outcomes when the protected attributes vary.
         proved: Proved lower bound.
         possible: Proved upper bound.
     """
@@ -191,14 +191,14 @@ class Certificate(Result):
         method: ``linear`` (linear bounds, best first), ``interval`` (symbolic intervals, depth first), ``trees``
             (bounds over leaves), or ``enumeration`` (every point of a small domain).
         population: Name of the population.
-        stopped_by: ``done``, ``time``, ``progress`` (another second decided too little), ``boxes``, ``target``,
-            ``depth`` or ``interrupt``.
+        stopped_by: ``done``, ``time``, ``progress`` (another second would have decided too little), ``boxes``,
+            ``target``, ``depth`` or ``interrupt``.
         protected: Attributes that were varied.
         where: Conditions on the people.
         threshold: With two labels, ``positive`` is given if its probability exceeds this. None otherwise.
         positive: Label of the threshold.
-        moved: For plausible counterparts, the attributes that change together with the protected ones. None if the
-            protected attributes change alone.
+        moved: For plausible counterparts, the attributes that change together with the protected ones. None if
+            only the protected attributes change.
         no_counterpart: Share of people without a plausible counterpart, who are neither certified nor undecided.
         history: Progress of the run.
         regions: Proved unfair and undecided mass by coarse parts of the domain.
@@ -489,7 +489,7 @@ def _place_blocks(certificate: Certificate) -> Iterator[Block]:
     """Yield estimates by single attributes, and proofs by parts of the domain."""
     name, level = join_names(certificate.protected), format_level(certificate.estimate.confidence)
     if any(part.estimate.unfair or part.undecided for part in certificate.slices):
-        yield Heading(f"Who gets different decisions, by {name}", level=3)
+        yield Heading(f"Share with different decisions, by {name}", level=3)
         yield Figure(
             "shares by attribute",
             "The most informative attributes, by value. Bars: approximate share of these people that the proof left "
@@ -526,7 +526,7 @@ def _counterexamples(certificate: Certificate) -> Fold:
     examples = certificate.counterexamples
     pairs: list[Block] = [
         Pair(
-            f"Drawn from {SIMULATED}, confirmed by the model itself",
+            f"Drawn from {SIMULATED} and confirmed by the model",
             Side(example.first, example.first_label),
             Side(example.second, example.second_label),
             example.unprotected,

@@ -128,7 +128,7 @@ def _single_output(network: AdditiveNetwork) -> tuple[tuple[AffineLayer, ...], F
     if outputs > 2:
         raise OptionError(
             f"a tolerance requires a model that predicts a number, but this one predicts one of {outputs} labels",
-            hint="leave it out to compare the labels",
+            hint="omit it to compare the labels",
         )
     fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
     if not network.layers:

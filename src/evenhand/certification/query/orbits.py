@@ -199,7 +199,7 @@ def orbit_question_of(
     weights = shares[:, None] * population.hub.masses * allowed
     if not weights.sum() > 0:
         raise OptionError(
-            "no one in the population meets the conditions", hint="widen them, or measure by the uniform population"
+            "no one in the population meets the conditions", hint="widen them, or use the uniform population"
         )
     weights /= weights.sum()
     orbits, no_counterpart = [], 0.0

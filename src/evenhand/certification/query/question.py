@@ -588,7 +588,7 @@ def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tupl
         if threshold is not None:
             raise OptionError(
                 f"a threshold requires a model with two labels, but this one has {len(network.classes)}",
-                hint="leave it out to predict the label with the largest output",
+                hint="omit it to predict the label with the largest output",
             )
         return None, 0.0, ACTIVATION_ERROR
     if threshold is None:

@@ -7,17 +7,17 @@ at layer k. A line of the relaxation has a slope between 0 and 1, so coefficient
 size; hence at every layer the sum of (size of a coefficient times size of its unit) is at most S(k). The computation of
 a function rounds the products of coefficients with weights, the bias and the constants of the lines once per layer, and
 finally the products with the terms of the attributes: sums of at most (widest layer + columns + 8) products whose sizes
-add up to at most S(k). A rounded slope is no error, because the constant of the line is computed for the rounded slope.
-So 4 (k + 2) gamma(widest + columns + 8) S(k) bounds the error of a function of layer k. Half of it is a reserve for
-weights of a margin that are differences, and for rounded sizes. It is subtracted once (``pads``).
+add up to at most S(k). A rounded slope causes no error because the constant of the line is computed for the rounded
+slope. So 4 (k + 2) gamma(widest + columns + 8) S(k) bounds the error of a function of layer k. Half of this bound is
+reserved for margin weights that are differences and for rounded magnitudes. It is subtracted once (``pads``).
 
 **The deployed model's rounding**, in float32 with unit roundoff v = 2**-24, as in ``deployed``: a term of a first unit
 is rounded at its input, its weight, its product, up to four times in a scaling before, and in at most n additions of n
 terms and a bias: n + 8 factors of 1 + d with |d| <= v. Later units propagate the errors of their inputs.
 
-Changes of a number (``form``) have first units that are clamps, min(max(z, 0), cap). Their lines and caps err by no
-more than those of ReLU, because a clamp is at most its input and a cap only matters if the input exceeds it. The
-float32 error of a change is bounded for the model itself (``deployed.number_error_of``) and subtracted from each
+Changes of a number (``form``) have first units that are clamps, min(max(z, 0), cap). The errors of their lines and
+caps do not exceed those of ReLU, because a clamp is at most its input and a cap only matters if the input exceeds it.
+The float32 error of a change is bounded for the model itself (``deployed.number_error_of``) and subtracted from each
 margin.
 
 The sizes added up here are nonnegative float64 numbers; the factor 1 + 2**-30 covers their rounding.
@@ -159,7 +159,7 @@ def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
 
 
 def _require_room(form: LayeredForm) -> None:
-    """Require a network that fits into memory.
+    """Check that the network fits in memory.
 
     Raises:
         CertificateError: The network is too large.
@@ -169,8 +169,7 @@ def _require_room(form: LayeredForm) -> None:
     cells = sum(axis.count for axis in axes if not _has_equal_runs(axis))
     if columns > MAX_COLUMNS or cells > MAX_CELLS or len(axes) > MAX_AXES:
         raise CertificateError(
-            f"the model is too large to be checked: {len(axes):,} attributes of {cells:,} listed cells, "
-            f"{columns:,} columns"
+            f"the model is too large to check: {len(axes):,} attributes of {cells:,} listed cells, {columns:,} columns"
         )
 
 
@@ -232,7 +231,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
     for weight, bias in zip(weight_sizes, bias_sizes, strict=True):
         magnitudes.append((weight @ magnitudes[-1] + bias) * UPWARD)
     if not max(float(size.max(initial=0.0)) for size in magnitudes) < MAX_SIZE:
-        raise CertificateError("the network's numbers are too large to be checked")
+        raise CertificateError("the numbers in the network are too large to check")
     terms_per_sum = widest + sum(widths) + 8
     pads = np.zeros((len(sizes), widest))
     for k, size in enumerate(magnitudes):
@@ -285,7 +284,7 @@ def box_question_of(form: LayeredForm, least: int, *, separate: bool = False) ->
     Args:
         form: Margins.
         least: Minimum number of different labels that counts as unfair treatment.
-        separate: Whether to bound many assignments one by one, which is tighter and slower.
+        separate: Whether to bound many assignments separately, which is tighter but slower.
     """
     wins: list[list[int]] = [[] for _ in range(1 if form.differences else form.labels)]
     for m, (a, b) in enumerate(form.pairs if not form.differences else ()):

@@ -37,7 +37,7 @@ MAX_FLAGS = 2**28
 UNIT_BITS = 60
 """Sums of a margin, and intermediate results, are less than 2**UNIT_BITS units."""
 ROUNDINGS = 4
-"""Roundings of the deployed model outside of sums: a conversion, a division, a comparison, and one in reserve."""
+"""Number of roundings of the deployed model outside sums: a conversion, a division, a comparison, and one spare."""
 
 
 class NodeQuestions(NamedTuple):
@@ -55,7 +55,7 @@ class NodeQuestions(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeMargins:
-    """Terms of the leaves in the margins, in a separate unit for each margin.
+    """Terms of the leaves in the margins; each margin has its own unit.
 
     Attributes:
         pairs: Labels (a, b) of each margin: b beats a if it is positive.
@@ -97,7 +97,7 @@ class RecordedTrees(RecordedDomain):
 def recorded_trees_of(
     statement: CertificateClaim, ensemble: TreeEnsemble, question: AskedQuestion | None = None
 ) -> RecordedTrees:
-    """Rebuild the question from trees and the numbers in the file, and check that it is the requested one.
+    """Rebuild the question from trees and the numbers in the file, and check that it matches the request.
 
     Raises:
         CertificateError: The model, domain or population differs, cells do not partition the domain or contain people
@@ -116,7 +116,7 @@ def recorded_trees_of(
     def check_cells(attribute: Attribute, position: int, cells: RecordedCells) -> None:
         mine = np.flatnonzero(tests.position == position)
         if len(mine) * cells.count > MAX_FLAGS:
-            raise CertificateError(f"the cells of {attribute.name!r} are too many to be checked")
+            raise CertificateError(f"the cells of {attribute.name!r} are too many to check")
         for test in mine.tolist():
             answers[test] = _answers_of_cells(ensemble, columns, int(tests.node[test]), attribute, cells)
 
@@ -162,14 +162,14 @@ def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQues
 def _answers_of_cells(
     ensemble: TreeEnsemble, columns: tuple[Cell, ...], node: int, attribute: Attribute, cells: RecordedCells
 ) -> Booleans:
-    """Compute which cells of an attribute a node sends to the left.
+    """Compute a mask of the cells of an attribute that a node sends to the left.
 
     Raises:
-        CertificateError: It sends some entries of a cell to the left, and others to the right.
+        CertificateError: The node sends some entries of a cell to the left and others to the right.
     """
     column = columns[int(ensemble.nodes.feature[node])]
     if cells.starts is None:
-        raise CertificateError(f"the cells of {attribute.name!r} are not listed, so that they may hold several cuts")
+        raise CertificateError(f"the cells of {attribute.name!r} are not listed, so they may contain several cuts")
     starts = cells.starts
     results = _answers_of_inputs(ensemble, node, evaluate_cell(column, attribute, starts))
     if cells.ends is None:
@@ -245,7 +245,7 @@ def _answers_of_assignments(
         joint = (results[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
         results = np.unique(joint, axis=1)
         if results.shape[1] > MAX_ASSIGNMENTS:
-            raise CertificateError(f"the trees tell more than {MAX_ASSIGNMENTS:,} joint protected values apart")
+            raise CertificateError(f"the trees distinguish more than {MAX_ASSIGNMENTS:,} joint protected values")
     constant = np.flatnonzero(tests.position < 0)
     for test in constant.tolist():
         node = int(tests.node[test])
@@ -255,10 +255,10 @@ def _answers_of_assignments(
 
 
 # Margins, and bounds on their difference from the deployed model.  The model adds up leaves in float64, or in float32
-# if its library does. A sum of n numbers in any order errs by at most n u / (1 - n u) times the sum of their sizes, u
-# being the unit roundoff (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., chapter 3). Every output
-# is such a sum of the leaves of its trees and its base score. The resolution of a sigmoid or softmax is that for
-# networks, and 2**29 times finer in float64.
+# if its library does. The error of a sum of n numbers in any order is at most n u / (1 - n u) times the sum of their
+# magnitudes, where u is the unit roundoff (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., chapter
+# 3). Every output is such a sum of the leaves of its trees and its base score. The resolution of a sigmoid or softmax
+# is that for networks, and 2**29 times finer in float64.
 
 
 def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMargins:
@@ -273,7 +273,7 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
     threshold, bands = header.threshold, header.bands
     moved = threshold is not None and threshold != 0.5
     if (moved or bands) and link == "one-vs-rest":
-        raise CertificateError("a threshold or bands of a score do not fit this model")
+        raise CertificateError("a threshold or bands of a score cannot be used with this model")
     rising = link == "frequency" or ensemble.favourable == 1
     pairs = margin_pairs(header, len(ensemble.classes), rising=rising)
     labels = len(bands) + 1 if bands else len(ensemble.classes)
@@ -351,7 +351,7 @@ def _rounded_margins(
         magnitude = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-900
         bits = UNIT_BITS - int(np.frexp(magnitude * touched)[1])
         if not (magnitude < 2.0**800 and -800 < bits < 900):
-            raise CertificateError("the numbers of the trees are too large or too small to be checked")
+            raise CertificateError("the numbers of the trees are too large or too small to check")
         blur = gamma * (1 + 2.0**-30) * magnitude + ensemble.divisor * tie * (1 + 2.0**-40)
         base = Fraction(float(ensemble.base[plus])) - (Fraction(float(ensemble.base[minus])) if minus >= 0 else 0)
         base = (base - Fraction(shift)) * Fraction(ensemble.divisor) * Fraction(2) ** bits

@@ -1,4 +1,4 @@
-"""Assessment of recorded sequences: appearance of values, longest waits, frequencies and coverage.
+"""Assessment of recorded sequences: appearances of values, longest waits, frequencies and coverage.
 
 The items of a condition are taken in the order of their requests. Unrecognised items are excluded, and the remaining
 items are numbered from 1 to L. Deadlines follow Cheng et al., "Conditional Fairness for Generative AIs", definition 10:
@@ -74,7 +74,7 @@ def missed_deadlines(appearances: Sequence[int], length: int, beta: int) -> tupl
 
 
 def judge_appearances(appearances: Sequence[Sequence[int]], length: int, beta: Sequence[int] | None) -> VerdictValue:
-    """Judge whether all values appear, or appear repeatedly within beta.
+    """Check whether all values appear, or appear repeatedly within beta.
 
     Args:
         appearances: Appearances of each value.
@@ -119,8 +119,8 @@ def assess_sequences(
         repeated: Number of items within which each value must appear repeatedly: one number, one per value, or these by
             group. A tuple of groups refers to their combined values. None sets no deadline.
         ways: Number of groups in the combinations whose coverage is computed. Default: 2 if there are several groups.
-        confidence: Confidence level of each interval. Intervals assume independent items, which does not hold for a
-            generator that is told to vary its items.
+        confidence: Confidence level of each interval. Intervals assume independent items, which does not hold for
+            generators that are instructed to vary their items.
         conditions: Value by column that the items were requested for, shown in the result.
         source: Origin of the sequences, shown in the result.
 
@@ -139,7 +139,7 @@ def assess_sequences(
         for group in groups:
             check_known(group, names, "group")
         if find_repeated(groups):
-            raise OptionError(f"a group is named twice: {' + '.join(groups)}")
+            raise OptionError(f"a group is listed twice: {' + '.join(groups)}")
     findings = []
     for recorded in sequences:
         requirements = []
@@ -297,7 +297,7 @@ def assess_group(
 def _count_excluded(
     recorded: RecordedSequence, groups: tuple[str, ...], column: Sequence[tuple[str, ...] | None]
 ) -> dict[str, Any]:
-    """Count the items that are excluded for groups, each for one reason."""
+    """Count the items that are excluded for each group, by a single reason each."""
     outside: Counter[str] = Counter()
     reasons: Counter[str] = Counter(unrecognised=0)
     for i in (i for i, values in enumerate(column) if values is None):
@@ -334,7 +334,7 @@ def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
     if not 2 <= ways <= len(recorded.labels):
         raise OptionError(
             f"combinations of {ways} groups among {len(recorded.labels)}",
-            hint="combine 2 or more groups, and at most all of them",
+            hint="combine at least 2 groups and at most all of them",
         )
     choices = list(combinations(recorded.labels, ways))
     total = sum(math.prod(len(recorded.values[group]) for group in choice) for choice in choices)
@@ -360,7 +360,7 @@ def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
 
 
 def _frequency_difference(counts: Sequence[int], length: int, confidence: float) -> Quantity:
-    """Compute the largest difference of two frequencies. Its interval follows from those of all values together."""
+    """Compute the largest difference of two frequencies, with an interval from the joint intervals of all values."""
     if length == 0:
         return Unknown(reason=NO_ITEM)
     low, high = clopper_pearson(counts, np.full(len(counts), length), bonferroni(confidence, len(counts)))
@@ -375,7 +375,7 @@ def _frequency_difference(counts: Sequence[int], length: int, confidence: float)
 
 
 def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | None = None) -> SpecificationVerdict:
-    """Judge whether every value appears, or appears repeatedly within beta.
+    """Check whether every value appears, or appears repeatedly within beta.
 
     Args:
         group: Finding for the groups of the specification.
@@ -420,7 +420,7 @@ def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | N
 def _judge_combinations(
     recorded: RecordedSequence, covered: CoverageFinding, judged: Sequence[tuple[str, ...]]
 ) -> list[SpecificationVerdict]:
-    """Judge whether all combinations of each choice of groups appear, without the choices in ``judged``."""
+    """Check whether all combinations of each choice of groups appear, except the choices in ``judged``."""
     absent: dict[tuple[str, ...], list[str]] = {}
     for combination in covered.missing:
         absent.setdefault(combination.groups, []).append(" + ".join(combination.values))

@@ -202,7 +202,7 @@ def _rows_by_condition(
     raise DataError(
         "the conditions of the items are missing",
         location=table.name,
-        hint=f"name their column: `condition_column=COLUMN`; it contains {', '.join(names)}",
+        hint=f"name the column that contains them: `condition_column=COLUMN`; it contains {', '.join(names)}",
     )
 
 

@@ -74,7 +74,7 @@ def assess_live(
         settings: Fields of ``AssessmentConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: No prompt meets a condition, a number is out of range, or the folder contains the items of other
+        OptionError: No prompt meets a condition, a number is out of range, or the folder contains items of different
             prompts or models.
         EvenhandError: Several consecutive requests failed. Earlier items are kept.
     """
@@ -83,8 +83,8 @@ def assess_live(
     configuration = pipeline.configuration
     plan = list(dict.fromkeys(prompts))
     if not plan or requests < 1 or not all(prompt.strip() for prompt in plan):
-        raise OptionError("there is nothing to generate", hint="give one prompt or more, and requests: 1 or more")
-    # All settings are checked before the first item is paid for.
+        raise OptionError("there is nothing to generate", hint="pass at least one prompt, and requests above 0")
+    # All settings are checked before the first paid item.
     for condition, groups in groups_by_condition(configuration).items():
         if config.ways is not None and config.ways > len(groups):
             raise OptionError(f"combinations of {config.ways} groups, and {condition} is about {', '.join(groups)}")
@@ -141,7 +141,7 @@ class _LiveRun:
         repetitions: Table of repeated prompts.
 
     Raises:
-        OptionError: No prompt meets a condition, or the folder is not writable or contains the items of other prompts
+        OptionError: No prompt meets a condition, or the folder is not writable or contains items of different prompts
             or models.
         DataError: The folder is unreadable.
     """
@@ -157,7 +157,7 @@ class _LiveRun:
             self._judge_prompts(None)
             self._check_folder(names)
         else:
-            # Every answer may have a price, and is kept at once.
+            # Every answer may cost money, so it is saved immediately.
             self._check_folder(names)
             self._judge_prompts(CsvTable(folder / "prompts.csv", ["prompt", "conditions", "fixed"]))
         self.sequence, self.repetitions = (
@@ -171,7 +171,7 @@ class _LiveRun:
             pipeline.generator.resume(sum(map(len, self.values_by_prompt().values())))
 
     def _judge_prompts(self, table: CsvTable | None) -> None:
-        """Ask the judge about the prompts that are not in a table yet, and append its answers to the table."""
+        """Ask the judge about the prompts that are not in the table yet, and append its answers."""
         judge, configuration = self._pipeline.judge, self._pipeline.configuration
         for row in () if table is None else table.rows:
             self.conditions[row["prompt"]] = frozenset(json.loads(row["conditions"]))
@@ -201,7 +201,7 @@ class _LiveRun:
                 write_atomically(about, text)
         if other:
             raise OptionError(
-                f"{self._folder} contains items of other prompts or models",
+                f"{self._folder} contains items of different prompts or models",
                 location="`out=`",
                 hint=f"choose another folder; {about} describes the items",
             )

@@ -1,4 +1,4 @@
-"""Recorded sequences of items, and how they are read from tables."""
+"""Recorded sequences of items, and functions that read them from tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedSequence:
-    """Items of one condition, in the order of their requests.
+    """Items for one condition, in request order.
 
     Attributes:
         name: Name of the sequence.
@@ -42,14 +42,14 @@ class RecordedSequence:
     def __post_init__(self) -> None:
         columns = [*self.labels.values(), *filter(None, (self.files, self.prompts))]
         if len(set(map(len, columns))) != 1:
-            raise DataError("the groups of a sequence need one label for each item", location=self.name)
+            raise DataError("the groups of a sequence require one label per item", location=self.name)
         for group in self.labels:
             values = self.values.get(group, ())
             if len(set(values)) != len(values) or len(values) < 2:
                 raise OptionError(
                     f"group {group!r} has the values {', '.join(values) or '(none)'}",
                     location=self.name,
-                    hint="name at least two values, all different",
+                    hint="name at least two distinct values",
                 )
 
     def __len__(self) -> int:
@@ -226,7 +226,8 @@ class ItemTable:
         Args:
             name: Column of labels.
             values: Values of the group.
-            stated: Whether the values were stated. Otherwise they are all labels, and two may be spellings of one.
+            stated: Whether the values were stated. Otherwise they are all labels, and two of them may be spellings of
+                the same value.
 
         Raises:
             DataError: A label differs from a value only in case, spaces, punctuation or one letter.
@@ -253,7 +254,7 @@ class ItemTable:
 
 
 def _cell_text(value: object) -> str | None:
-    if value is None or value != value:  # NaN is the only value that differs from itself
+    if value is None or value != value:  # NaN is the only value not equal to itself
         return None
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     return text or None

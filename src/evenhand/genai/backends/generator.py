@@ -24,7 +24,7 @@ class Item:
         media_type: Media type, such as ``image/png``.
         revised_prompt: Prompt that the service used according to its answer.
         usage: Usage reported by the service, such as ``{"total_tokens": 120}``.
-        answer: Full answer of the service, if it is forwarded.
+        answer: Complete answer of the service, if it is forwarded.
     """
 
     kind: ItemKind
@@ -173,9 +173,9 @@ class WordMatcher:
             patterns.append(r"[\s-]+".join(f"(?:{'|'.join(map(re.escape, forms))})" for forms in parts))
         if not patterns or not all(patterns):
             raise OptionError(
-                f"expected words to match, got {phrases!r}", hint="give at least one word, and no empty word"
+                f"expected words to match, got {phrases!r}", hint="pass at least one word, and no empty words"
             )
-        # An underscore marks emphasis in Markdown, and is not part of a word.
+        # An underscore marks emphasis in Markdown and is not part of a word.
         self._pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(patterns)})(?![^\W_])")
 
     def is_in(self, text: str) -> bool:

@@ -26,7 +26,7 @@ class Classifier(Protocol):
         """Return the value of each known concept group. None if it is unknown.
 
         Raises:
-            EvenhandError: The item cannot be classified, which differs from showing no value.
+            EvenhandError: The item cannot be classified, which is not the same as showing no value.
         """
         ...
 
@@ -78,7 +78,7 @@ class LexiconClassifier:
 
     def __init__(self, groups: Mapping[str, Mapping[str, Collection[str]]]) -> None:
         if not groups:
-            raise OptionError("a lexicon needs at least one concept group")
+            raise OptionError("a lexicon requires at least one concept group")
         self._matchers = {
             group: {value: WordMatcher(words) for value, words in values.items()} for group, values in groups.items()
         }
@@ -99,7 +99,7 @@ class LexiconClassifier:
 
 
 UNSURE_ANSWER = "cannot tell"
-"""Answer that a model may always give."""
+"""Answer that is always permitted."""
 
 VISIBLE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """Media types that models accept."""
@@ -116,7 +116,7 @@ class ChatClassifier:
     counts as "cannot tell". See ``evenhand.models.language.chat_answers``.
 
     Args:
-        chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
+        chat: The model. Its temperature is 0 unless its options set a different value, or None for models without one.
         groups: Values of each concept group.
         questions: Question by concept group. Default: "Which age does this picture show?".
 
@@ -131,7 +131,7 @@ class ChatClassifier:
         questions: Mapping[str, str] | None = None,
     ) -> None:
         if not groups:
-            raise OptionError("a classifier needs at least one concept group")
+            raise OptionError("a classifier requires at least one concept group")
         self._questions = dict(questions or {})
         for group in self._questions:
             check_known(group, groups, "group", "questions")

@@ -108,7 +108,7 @@ class ConfusionMatrix(ResultPart):
     ) -> tuple[DeadlineSuccess, ...]:
         """Compute the effect of wrong labels on deadlines.
 
-        Of the items labelled ``k``, at least the share ``p``, the lower confidence limit, shows ``k``. During ``m``
+        At least the share ``p`` (the lower confidence limit) of the items labelled ``k`` shows ``k``. During ``m``
         consecutive deadlines, at least ``m`` items are labelled ``k``, and all of them are wrong with probability at
         most ``(1 - p)^m``. One of ``m * deadline`` items therefore shows ``k`` with probability ``1 - (1 - p)^m``.
 
@@ -174,7 +174,7 @@ def count_confusion(
     if not 0 < confidence < 1:
         raise OptionError(f"confidence must be between 0 and 1, got {confidence}")
     if len(true) != len(said):
-        raise DataError(f"there are {len(true)} true values and {len(said)} labels", hint="give one of each per item")
+        raise DataError(f"there are {len(true)} true values and {len(said)} labels", hint="pass one of each per item")
     if not true:
         raise DataError("there are no labelled items")
     index: dict[str | None, int] = {None: len(names), **{name: k for k, name in enumerate(names)}}
@@ -196,10 +196,10 @@ class SpecificationSuccess(ResultPart):
     Attributes:
         specification: Name of the specification.
         samples: Groups with a sample.
-        missing: Groups without a sample, whose labels are assumed to be right.
+        missing: Groups without a sample, whose labels are assumed to be correct.
         tolerated: Maximum share of wrong labels of a guaranteed deadline.
         values: Effect on each deadline. Empty without samples.
-        guaranteed: Whether all deadlines are guaranteed. None if this depends on labels that are assumed to be right.
+        guaranteed: Whether all deadlines are guaranteed. None if this depends on labels that are assumed to be correct.
     """
 
     specification: str
@@ -266,9 +266,9 @@ def specification_success(
 ) -> tuple[SpecificationSuccess, ...]:
     """Compute the effect of wrong labels on each specification. See ``ConfusionMatrix.deadline_successes``.
 
-    The label of a combination is wrong if that of any group is. The shares of wrong labels of the groups are added,
-    which does not assume independent errors. It assumes that labels of one group are equally reliable for all values of
-    the others. The intervals of the groups hold jointly (Bonferroni).
+    The label of a combination is wrong if the label of any group is wrong. The shares of wrong labels of the groups are
+    added, which does not assume independent errors. It assumes that labels of one group are equally reliable for all
+    values of the others. The intervals of the groups hold jointly (Bonferroni).
 
     Args:
         configuration: Configuration with the specifications.

@@ -1,7 +1,7 @@
 """Classification of pictures by local ONNX models.
 
 The layout of colours and the size of pictures are read from the model where possible. The labels, the kind of scores
-and the scaling of colours must be stated: a model whose pictures are prepared differently than in its training gives
+and the scaling of colours must be stated: a model whose pictures are preprocessed differently than in training gives
 wrong answers without an error.
 """
 
@@ -48,7 +48,7 @@ class _HeadReader:
 
     @property
     def preparation(self) -> tuple[Any, ...]:
-        """Key of the prepared input. Heads with equal keys share one run of the model."""
+        """Key of the prepared input. Heads with equal keys share one run of their model."""
         head = self.head
         return (id(self.session), self.layout, self.size, head.fit, head.range, head.mean, head.std, head.colours)
 
@@ -68,7 +68,7 @@ class OnnxPictures:
 
     def __init__(self, groups: Mapping[str, PictureHead], *, folder: str | Path | None = None) -> None:
         if not groups:
-            raise OptionError("a classifier of pictures needs at least one concept group")
+            raise OptionError("a picture classifier requires at least one concept group")
         import_pillow()
         sessions: dict[Path, Any] = {}
         self._runs: dict[tuple[Any, ...], list[_HeadReader]] = {}
@@ -81,7 +81,7 @@ class OnnxPictures:
         self._groups = tuple(groups)
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the most probable value of each group. None if it is tied or below the threshold.
+        """Return the most probable value of each group. None if there is a tie or it is below the threshold.
 
         Raises:
             DataError: The item is not a picture that can be decoded.
@@ -181,7 +181,7 @@ def _detect_size(head: PictureHead, sides: list[int | None], name: str) -> tuple
         raise ModelError(
             "the model does not state the size of its pictures",
             location=name,
-            hint="set the size used in its training, such as size: 224",
+            hint="set the size used in training, such as size: 224",
         )
     return height, width
 
@@ -236,9 +236,9 @@ def _probabilities_by_value(reader: _HeadReader, answer: NDArray[Any]) -> dict[s
     scores = np.asarray(answer, dtype=np.float64).reshape(-1)
     single = scores.size == 1 and len(labels) == 2
     if scores.size != len(labels) and not single:
-        raise ModelError(f"{reader.output!r} gave {scores.size} scores for {len(labels)} labels", location=name)
+        raise ModelError(f"{reader.output!r} returned {scores.size} scores for {len(labels)} labels", location=name)
     if not np.isfinite(scores).all():
-        raise ModelError(f"{reader.output!r} gave scores that are not numbers", location=name)
+        raise ModelError(f"{reader.output!r} returned scores that are not numbers", location=name)
     if reader.head.scores == "softmax" and not single:
         powers = np.exp(scores - scores.max())
         scores = powers / powers.sum()
@@ -246,7 +246,7 @@ def _probabilities_by_value(reader: _HeadReader, answer: NDArray[Any]) -> dict[s
         scores = 1 / (1 + np.exp(-np.clip(scores, -500, 500)))
     if scores.min() < -_ROUNDING or scores.max() > 1 + _ROUNDING:
         raise ModelError(
-            f"{reader.output!r} gave scores from {scores.min():.3g} to {scores.max():.3g}, which are not probabilities",
+            f"{reader.output!r} returned scores from {scores.min():.3g} to {scores.max():.3g}, not probabilities",
             location=name,
             hint="set scores: softmax or sigmoid",
         )

@@ -1,4 +1,4 @@
-"""Deadlines and moves of requirements that share concept groups.
+"""Deadlines and moves for requirements that share concept groups.
 
 Slots are numbered when requests are admitted. Up to the first slot whose item is pending, only one number per value is
 stored. The following slots form a short list, the window. Each of its slots is open, promised, shown or void. An open
@@ -93,7 +93,7 @@ class SpecificationState:
 
         Returns:
             ``due``, ``items``, and the minimum number of spare items between two appearances of a value in the window.
-            It is negative if an appearance would be too late.
+            The minimum is negative if an appearance would be too late.
         """
         at = slot - self._settled - 1
         kind_before = self._window[at]
@@ -103,13 +103,13 @@ class SpecificationState:
         return deadlines
 
     def complete(self, slot: int, value: int, attempt: int = 0, *, blamed: bool = False, failed: bool = False) -> None:
-        """Record the item of a slot, whether it kept its promise, and the deadlines that are now known to be missed.
+        """Record the item of a slot, whether it kept its promise, and the deadlines that it causes to be missed.
 
         Args:
             slot: Number of the slot.
             value: Value of the item, or ``VOID_ITEM``.
             attempt: Number of earlier attempts.
-            blamed: Whether the item lets a deadline be missed.
+            blamed: Whether the item causes a missed deadline.
             failed: Whether there is no item.
 
         Raises:
@@ -126,7 +126,7 @@ class SpecificationState:
         at, n = slot - self._settled - 1, len(self.repeated)
         self._window[at] = value if value == VOID_ITEM else value + n
         if promised == OPEN_SLOT and value != VOID_ITEM:
-            # No other item moves, and this is the earliest appearance of the value.
+            # No other item is moved, and this is the earliest appearance of the value.
             item = self._behind + at + 1 - self._window[:at].count(VOID_ITEM)
             self.due[value] = max(self.due[value], item + self.repeated[value])
         elif value != promised:
@@ -168,7 +168,7 @@ class SpecificationState:
         return [seen + within for seen, within in zip(appearances, self.repeated, strict=True)], item, margin
 
     def overdue(self) -> list[tuple[int, int]]:
-        """Return the values whose deadline has passed without them, each with the item by which it was due."""
+        """Return the overdue values, each with the item by which it was due."""
         return [(k, deadline) for k, deadline in enumerate(self.due) if deadline <= self._behind]
 
     def state(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class SpecificationState:
         """Restore a state.
 
         Raises:
-            DecisionError: The value is not a state, or belongs to another specification.
+            DecisionError: The value is not a state, or belongs to a different specification.
         """
         n = len(self.repeated)
         try:
@@ -203,7 +203,7 @@ class SpecificationState:
             and all(VOID_ITEM <= kind < 2 * n for kind in window)
         )
         if not fits:
-            raise DecisionError("this state belongs to another specification", code="state")
+            raise DecisionError("this state belongs to a different specification", code="state")
         self.counts, self.reasons = counts, reasons
         self._settled, self._behind, self._last, self._window = settled, behind, appearances, window
         self.due, self.items, _ = self._due_after_window()
@@ -238,7 +238,7 @@ class ComponentSolver:
 
     Args:
         component: Requirements that share concept groups.
-        slack: Number of useless items that must be tolerated.
+        slack: Number of useless items to be tolerated.
         random: Random numbers for choices among equally urgent values.
 
     Attributes:
@@ -257,7 +257,7 @@ class ComponentSolver:
         self._starts = component.game.starts
 
     def requirements_for(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:
-        """Select the requirements that count an item."""
+        """Select the requirements for which an item counts."""
         selected = [i for i, condition in enumerate(self._conditions) if condition in conditions]
         if fixed:
             groups = [requirement.groups for requirement in self._component.requirements]
@@ -360,7 +360,7 @@ class ComponentSolver:
 
     def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
         """Compute the state after another item, which counts for ``mine`` and shows ``kinds``, or nothing."""
-        # An item that counts takes one item from the time left for each value. A value that is shown regains its full
+        # An item that counts reduces the time left for each value by one item. A value that is shown regains its full
         # time.
         left: list[int] = []
         for i, track in enumerate(self.rows):
@@ -375,7 +375,7 @@ class ComponentSolver:
         return left
 
     def may_count(self, mine: tuple[int, ...], kinds: Sequence[int]) -> bool:
-        """Check whether a known item may count, as no other item would be better."""
+        """Check whether a known item may count because no other item would be better."""
         level = self.level(self._slots_left(mine, kinds))
         if level >= self._slack:
             return True

@@ -1,4 +1,4 @@
-"""The enforcer, which decides when a prompt must request values so that every deadline is kept.
+"""Enforcer, which decides when a prompt must request values so that every deadline is kept.
 
 The enforcer is a pure state machine. It calls no generator and reads no clock. Its state is one small row per
 specification, which a store can keep. Threads may share an enforcer, since its operations are atomic.
@@ -6,7 +6,7 @@ specification, which a store can keep. Threads may share an enforcer, since its 
 The enforcer is least restrictive: a prompt is left unchanged unless an outcome would leave the states from which every
 deadline can be kept. In mode ``before``, this is decided when a request is admitted, which also fixes its slot. A
 pending item counts as showing nothing, or its promised value. In mode ``after``, an item is generated and classified
-first. Then its slot is fixed. If the item would leave those states, it is generated again, with a promise. Deadlines
+first. Then its slot is fixed. If it would leave these states, it is generated again, with a promise. Deadlines
 are kept in the order of slots.
 """
 
@@ -50,7 +50,7 @@ class Admission:
         slots: Slot of the item by specification. Empty in mode ``after`` until the item is classified.
         must: Values that the prompt must request, by concept group. Any of them suffices. Empty if there are none.
         allowed: Values from which ``must`` was chosen.
-        attempt: Number of earlier items that did not show the requested values.
+        attempt: Number of previous items that did not show the requested values.
     """
 
     counts: tuple[str, ...]
@@ -118,7 +118,7 @@ class BrokenAssumption:
 
 
 _ComponentItem: TypeAlias = tuple[ComponentSolver, tuple[int, ...], list[int]]
-"""Component with the positions of its specifications that count an item, and of the values of the item."""
+"""Component, with the positions of the specifications for which an item counts and of the item's values."""
 
 
 class Enforcer:
@@ -129,10 +129,10 @@ class Enforcer:
         mode: ``before``: request values in the prompt where necessary; ``after``: classify items first, and repeat
             those that do not fit.
         seed: Seed of the choice among equally urgent values.
-        retries: Maximum number of repetitions of an item that does not show the requested values. If None, that of the
-            configuration.
+        retries: Maximum number of repetitions of an item that does not show the requested values. If None, the value
+            in the configuration is used.
         slack: Number of items by which deadlines are kept early, which is also the number of useless items that are
-            tolerated. If None, that of the configuration.
+            tolerated. If None, the value in the configuration is used.
         in_flight: 1 if every item is complete before the next request is admitted, so that any allowed value suffices.
             None for any number.
 
@@ -158,7 +158,7 @@ class Enforcer:
         self.slack = read.simulation.slack if slack is None else slack
         for name, number in (("retries", self.retries), ("slack", self.slack)):
             if number < 0:
-                raise OptionError(f"{name} must be 0 or more, not {number}", location=name)
+                raise OptionError(f"{name} must be nonnegative, got {number}", location=name)
         feasibility = check_feasibility(read, slack=self.slack)
         if not feasibility.feasible:
             raise OptionError(feasibility.refusal, location="specifications", hint=feasibility.hint)
@@ -202,15 +202,15 @@ class Enforcer:
             return self._take(counts, counting) if self.mode == "before" else Admission(counts, {}, {}, {}, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
-        """Record the values of the item of an admission, and decide about the item.
+        """Record the values of an admission's item, and decide whether to deliver it.
 
         Args:
             admission: Admission from ``admit``, or from the previous ``ItemOutcome``.
-            values: Value of the item by concept group. None or omitted if it is not recognisable. If None, there is no
+            values: Value of the item by concept group. None or omitted if it is not recognised. If None, there is no
                 item.
 
         Raises:
-            DecisionError: A value is not one of its group, or the admission is not open. The state is unchanged.
+            DecisionError: A value does not belong to its group, or the admission is not open. The state is unchanged.
         """
         failed = values is None
         item: dict[str, int | None] = dict.fromkeys(self._positions)
@@ -241,9 +241,9 @@ class Enforcer:
             for i in mine:
                 if solver.rows[i].name not in admission.slots:
                     raise DecisionError(
-                        "this admission belongs to another mode", code="unknown-id", location=solver.rows[i].name
+                        "this admission belongs to a different mode", code="unknown-id", location=solver.rows[i].name
                     )
-        # An item may differ from its promise if all deadlines can still be kept.
+        # An item may break its promise if all deadlines can still be kept.
         wrong = [
             (solver, mine, kinds)
             for solver, mine, kinds in items
@@ -299,7 +299,7 @@ class Enforcer:
             for i in mine:
                 row = solver.rows[i]
                 if crowded:
-                    row.record_break("in-flight", "a request was admitted before the item of another was complete")
+                    row.record_break("in-flight", "a request was admitted before another item was complete")
                 promise = OPEN_SLOT if choice is None else choice.promises[i]
                 slots[row.name] = row.admit(promise)
                 if promise != OPEN_SLOT:
@@ -325,7 +325,7 @@ class Enforcer:
         """Restore a state. Omitted specifications are unchanged.
 
         Raises:
-            DecisionError: A row belongs to an unknown specification, or to another one.
+            DecisionError: A row belongs to an unknown or a different specification.
         """
         for name in state:
             if name not in self._rows:
@@ -354,7 +354,7 @@ class Enforcer:
 
     @property
     def broken_assumptions(self) -> tuple[BrokenAssumption, ...]:
-        """Latest broken assumptions and missed deadlines, in their order."""
+        """Latest broken assumptions and missed deadlines, in chronological order."""
         return tuple(BrokenAssumption(row.name, what, why) for row in self._rows.values() for what, why in row.reasons)
 
     def guarantee(self, samples: Mapping[str, ConfusionMatrix] | None = None) -> str:
@@ -421,7 +421,7 @@ class Enforcer:
         for now, enough in rate_retries(
             configuration, success, retries=self.retries, slack=self.slack, in_flight=self.in_flight
         ):
-            # Nothing is known about instructions that may always fail.
+            # Nothing is known about the instructions, which may always fail.
             if now.failing < 1:
                 lines.append(now.statement())
                 if not now.enough:
@@ -440,5 +440,5 @@ def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
     for solver, mine, kinds in wrong:
         for i, kind in zip(mine, kinds, strict=True):
             value = "no recognisable value" if kind == VOID_ITEM else repr(solver.rows[i].labels[kind])
-            reasons.append(f"{solver.rows[i].name}: {value} would let a deadline be missed")
+            reasons.append(f"{solver.rows[i].name}: {value} would cause a missed deadline")
     return "; ".join(reasons)

@@ -1,4 +1,4 @@
-"""Generation of items for many prompts through a guard, one by one or concurrently, into a folder.
+"""Generation of items for many prompts through a guard, one at a time or concurrently, into a folder.
 
 ::
 
@@ -95,7 +95,7 @@ class GenerationRun:
 
     @property
     def answered(self) -> int:
-        """Number of requests that were answered now."""
+        """Number of requests that were answered in this run."""
         return sum(self.statuses.values())
 
     @staticmethod
@@ -120,7 +120,7 @@ class GenerationRun:
             left = self.requests - self.earlier - self.answered
             blocks.append(Note(f"Interrupted with {left:,} left. Repeat the command to continue.", "caution"))
         if self.earlier == self.requests:
-            blocks.append(Note("All prompts were answered before. Use --again to answer them once more.", "info"))
+            blocks.append(Note("All prompts were answered before. Use --again to answer them again.", "info"))
         rows: list[tuple[str, int, str]] = [
             (status, number, STATUSES[status]) for status, number in self.statuses.items() if number
         ]
@@ -154,7 +154,7 @@ class GenerationRun:
 
 
 def _guarantee_blocks(guarantee: str) -> Iterator[Text]:
-    """Yield a text for each line of a guarantee that is not indented, with the indented lines below it."""
+    """Yield each unindented line of a guarantee together with the indented lines below it."""
     for paragraph in re.split(r"\n(?! )", guarantee):
         head, *lines = paragraph.split("\n")
         yield Text(head, tuple(line.strip() for line in lines))
@@ -172,14 +172,15 @@ def generate_items(
     """Answer prompts through a guard, and store the items in a folder.
 
     Deadlines continue those of earlier requests in the folder. If an earlier call had the same prompts, or the first of
-    them, only its unanswered prompts are answered. A KeyboardInterrupt is not raised once a request was answered.
+    them, only its unanswered prompts are answered. A KeyboardInterrupt is not raised once a request has been answered.
 
     Args:
         pipeline: Generator, classifier and judge, with their configuration.
-        prompts: Prompts in their order, possibly repeated.
+        prompts: Prompts in order, possibly repeated.
         folder: Folder, which is created if necessary.
-        in_flight: Number of concurrent requests, each in a thread. The next ones start when all of these are complete.
-        again: Whether to answer prompts again that were all answered before.
+        in_flight: Number of concurrent requests, each in a thread. The next requests start when all of these are
+            complete.
+        again: Whether to answer the prompts again if all were answered before.
         progress: Function called with a description and the completed fraction.
 
     Raises:
@@ -218,7 +219,7 @@ def generate_items(
                 failures = 0 if answer.item is not None else failures + 1
                 if failures == MAX_CONSECUTIVE_FAILURES:
                     raise ModelError(
-                        f"{failures} consecutive requests failed, the last one because {answer.reason}",
+                        f"{failures} consecutive requests failed, the last because {answer.reason}",
                         hint="earlier items are kept; repeat the command to continue",
                     )
             if progress is not None:
@@ -268,7 +269,7 @@ class _CountingGenerator:
 def _answer_together(
     pipeline: Pipeline, enforcer: Enforcer, generator: Generator, prompts: Sequence[str]
 ) -> list[tuple[str, GuardedAnswer]]:
-    """Answer prompts concurrently, and return them with their answers in the order of their slots."""
+    """Answer prompts concurrently, and return them with their answers in slot order."""
     lock, places = Lock(), count()
     recorders = [_SlotRecorder(enforcer, lock, places) for _ in prompts]
     guards = [pipeline.guard(recorder, generator=generator) for recorder in recorders]
@@ -323,7 +324,7 @@ class _RunDirectory:
 
     Attributes:
         table: ``requests.csv``.
-        generated: Number of items that the generator generated for them.
+        generated: Number of items that were generated for them.
     """
 
     def __init__(self, folder: Path, groups: Sequence[str], enforcer: Enforcer) -> None:
@@ -363,7 +364,7 @@ class _RunDirectory:
             The state of the enforcer.
 
         Raises:
-            DataError: The file is not a state, or belongs to another table.
+            DataError: The file is not a state, or belongs to a different table.
         """
         try:
             state = json.loads(self._state.read_text("utf-8"))
@@ -384,7 +385,7 @@ class _RunDirectory:
         return enforcer
 
     def begin(self, prompts: Sequence[str], *, again: bool) -> int:
-        """Begin or continue a run, and return the number of prompts that were answered before."""
+        """Start or continue a run, and return the number of prompts that were answered before."""
         number, answered = int(self._run.get("requests", 0)), int(self._run.get("answered", 0))
         same = 0 < number <= len(prompts) and self._run.get("prompts") == _digest(prompts[:number])
         if not same or (again and answered == len(prompts)):

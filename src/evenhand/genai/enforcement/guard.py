@@ -31,7 +31,7 @@ class AdmissionStore(Protocol):
     """Store of admissions, which decides by the rules of an ``Enforcer``.
 
     ``Enforcer`` itself is the store in memory. The store of the service keeps its rows in the ledger, together with the
-    open requests. Guards use no other part of either.
+    open requests. Guards use no other part of the two.
     """
 
     def admit(
@@ -79,7 +79,7 @@ class AttemptLimits(NamedTuple):
 DEFAULT_INSTRUCTION = InstructionWriter()
 
 ONE_BY_ONE = AttemptLimits()
-"""Limits under which every item is requested separately."""
+"""Limits with which every item is requested separately."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class GuardedAnswer:
         item: Item to deliver. None if there is none.
         status: ``ok``; ``violation``: a stated assumption is broken; ``unguarded``: the conditions or the values of the
             item are unknown, and it is delivered as configured; ``refused``: there is no item.
-        prompt: Prompt that was sent last.
-        changed: Whether that prompt differs from the prompt of the user.
-        conditions: Conditions that hold for the prompt, by the judge.
+        prompt: Last prompt that was sent.
+        changed: Whether this prompt differs from the user's prompt.
+        conditions: Conditions that hold for the prompt, according to the judge.
         fixed: Concept groups whose value the prompt of the user fixes.
         must: Values that the last prompt had to request, by concept group.
         slots: Slot of the item, by specification.
         attempts: Attempts, in their order.
-        notice: Sentence of the guard on why the status is not ``ok``, other than by a failure.
-        failures: Failures that explain the status; the last one decided.
+        notice: Explanation by the guard if the status is not ``ok`` for a reason other than a failure.
+        failures: Failures that explain the status; the last one was decisive.
         budget: Error if the budget of the request did not allow another attempt.
     """
 
@@ -127,7 +127,7 @@ class GuardedAnswer:
 
     @property
     def cost(self) -> float:
-        """Cost of the attempts, without candidates that were not classified."""
+        """Cost of the attempts, excluding candidates that were not classified."""
         return sum(attempt.cost for attempt in self.attempts)
 
     @property
@@ -152,8 +152,8 @@ class GuardedAnswer:
 class Guard:
     """Generator whose items keep every deadline.
 
-    A guard is thread-safe if its parts are. Guards may share an ``Enforcer``: items are then made and classified
-    concurrently.
+    A guard is thread-safe if its parts are. Guards may share an ``Enforcer``: items are then generated and
+    classified concurrently.
 
     Args:
         enforcer: Store that decides, such as an ``Enforcer``.
@@ -352,9 +352,9 @@ class AnswerSeries:
         except DecisionError:
             return  # It is complete.
         except Exception as second:
-            error.add_note(f"the slot of the request could not be released either: {second}")
+            error.add_note(f"in addition, the slot of the request could not be released: {second}")
 
 
 def _header_name(name: str) -> str:
-    """Percent-encode a name for a header."""
+    """Percent-encode a name for use in a header."""
     return quote(name, safe=" :+()'")

@@ -1,7 +1,7 @@
 """Supply of items for one request, which are generated in batches, classified concurrently, and taken one by one.
 
 Items of the same prompt are exchangeable, so each may be used for any attempt with this prompt. The choice does not
-depend on the values of the items. The guard decides about each item as if it had been requested alone.
+depend on the values of the items. The guard decides about each item as if it had been requested separately.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PartFailure:
 
     @classmethod
     def of(cls, part: GuardPart, error: Exception) -> PartFailure:
-        """Build from the error that the part raised."""
+        """Build a failure from the error that the part raised."""
         message = error.message if isinstance(error, EvenhandError) else summarize_error(error)
         return cls(part, f"{message} ({error.code})" if isinstance(error, ContentRefusedError) else message, error)
 
@@ -129,17 +129,17 @@ class Spending:
         """Reserve up to ``count`` items, in one call or one call each, and return the number reserved.
 
         Raises:
-            BudgetError: The limit does not allow one.
+            BudgetError: The limit does not allow any.
         """
         untested = self.cap is not None and any(self.price.tokens) and not self._most_tokens
         for size in range(1 if untested else count, 0, -1):
             calls = 1 if one_call else size
-            # Sums of prices are rounded, so a limit that is met exactly is not exceeded.
+            # Sums of prices are rounded, so that a limit that is met exactly is not exceeded.
             maximum = self._spent + self._reserved(self._calls + calls, self._items + size)
             if self.cap is None or maximum <= self.cap * (1 + 1e-9):
                 self._calls, self._items = self._calls + calls, self._items + size
                 return size
-        raise BudgetError(f"the budget of a request, {self.cap:g}, does not pay for another attempt")
+        raise BudgetError(f"the budget of a request, {self.cap:g}, does not cover another attempt")
 
     def _reserved(self, calls: int, items: int) -> float:
         return self.price.cost(calls=calls, items=items, usage={}) + items * self._most_tokens
@@ -153,7 +153,7 @@ class Spending:
             lost: Whether the answer of a call without items may have been lost, so that its cost is the maximum.
 
         Returns:
-            The cost of each item. That of the call is part of the first. Without items, the cost of the call.
+            The cost of each item. The cost of the call is included in the first. Without items, the cost of the call.
         """
         costs: list[float] = []
         for item in items:
@@ -299,12 +299,12 @@ _Pool: TypeAlias = "list[asyncio.Task[ItemAttempt | None] | _Work]"
 
 
 def _add_work(pool: _Pool, work: _Work) -> None:
-    """Add work to a pool. It runs concurrently, or, if calls block, when its item is taken."""
+    """Add work to a pool. It runs concurrently or, if calls block, when its item is taken."""
     pool.append(work if is_blocking() else asyncio.ensure_future(work()))
 
 
 async def _finish_next(pool: _Pool) -> ItemAttempt | None:
-    """Remove the first finished work from a pool, and return its result. Wait if none is finished."""
+    """Remove the first finished work from a pool and return its result. Wait if none is finished."""
     tasks = [work for work in pool if isinstance(work, asyncio.Task)]
     if tasks:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
 """Retries and slack: bounds on the probability of a missed deadline, and the smallest sufficient number of retries.
 
-A deadline is missed only if instructions fail after all retries. The probability of that in a number of requests is
-bounded by the success rate of one attempt.
+A deadline is missed only if instructions fail after all retries. The probability of this within a number of
+requests is bounded using the success rate of one attempt.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class AttemptSuccess(ResultPart):
 
     Attributes:
         rate: Observed rate by specification. Empty if the rate was stated.
-        least: Lower bound of the rate for all groups together, and thus for items with instructions about several.
+        least: Lower bound of the rate for all groups jointly, and therefore for items with instructions about several
+            groups.
         source: Origin of the rate: ``counted``, ``simulation`` or ``nothing``.
     """
 
@@ -52,7 +53,7 @@ class AttemptSuccess(ResultPart):
 
     @classmethod
     def from_simulation(cls, configuration: GenerationConfig) -> AttemptSuccess:
-        """Compute the success rate of the simulated generator, which must obey and be recognised."""
+        """Compute the success rate of the simulated generator, whose items must obey and be recognised."""
         simulated = configuration.simulated
         stated = bool({"obeys", "unrecognised"} & simulated.model_fields_set)
         rate = simulated.obeys * (1 - simulated.unrecognised)
@@ -107,7 +108,7 @@ class AttemptSuccess(ResultPart):
             return f"an attempt succeeds {format_at_least(self.least)} of the time, according to the simulation"
         observed = [success for success in self.rate.values() if isinstance(success, Observed)]
         if not observed:
-            return "the success rate of instructions is not known, as no item has had a required value yet"
+            return "the success rate of instructions is not known, as no item has been required to show a value yet"
         parts = [
             f"{name}: not known, as {success.reason}"
             if isinstance(success, Unknown)
@@ -125,7 +126,7 @@ class RetrySettings(ResultPart):
         about: Specifications of the deadlines. Empty for all of them.
         retries, slack: As in a configuration.
         in_flight: Number of concurrent requests. None for any number.
-        requests: Number of requests to which ``misses`` refers.
+        requests: Number of requests that ``misses`` refers to.
         failing: Maximum probability that an instruction fails after all retries.
         misses: Maximum probability that any deadline is missed.
         tolerated: Tolerated probability.
@@ -195,7 +196,7 @@ def bound_misses(
     the others fail.
 
     Args:
-        configuration: Configuration with the deadlines and the tolerated probability of a miss.
+        configuration: Configuration, with the deadlines and the tolerated probability of a miss.
         success: Success rate of an attempt.
         retries, slack: If None, those of the configuration.
         in_flight: 1 if a request is complete before the next one. None for any number.
@@ -209,7 +210,7 @@ def bound_misses(
     slack = configuration.simulation.slack if slack is None else slack
     requests, tolerated = configuration.tolerated.requests, configuration.tolerated.misses
     if min(retries, slack) < 0:
-        raise OptionError(f"retries and slack must be 0 or more, got {retries} and {slack}")
+        raise OptionError(f"retries and slack must be nonnegative, got {retries} and {slack}")
     failing = max((1 - success.least) ** (retries + 1), SMALLEST_PROBABILITY) if success.least < 1 else 0.0
     windows = [
         _slack_window(component, slack, in_flight)
@@ -251,7 +252,7 @@ def choose_retries(
     """Choose the smallest number of retries for which the probability of a missed deadline is tolerated.
 
     Args:
-        configuration: Configuration with the deadlines. Its own number of retries is ignored.
+        configuration: Configuration with the deadlines. Its number of retries is ignored.
         success: Success rate of an attempt.
         slack, in_flight, about: See ``bound_misses``.
 
@@ -260,12 +261,12 @@ def choose_retries(
     """
     success = success.of(about) if about else success
     if success.least <= 0:
-        return Unknown(reason="the success rate of instructions is not known, or 0")
+        return Unknown(reason="the success rate of instructions is unknown or 0")
     settings = (
         bound_misses(configuration, success, retries=retries, slack=slack, in_flight=in_flight, about=about)
         for retries in range(MAX_RETRIES + 1)
     )
-    few = Unknown(reason=f"not even {MAX_RETRIES} retries are sufficient if an instruction succeeds so rarely")
+    few = Unknown(reason=f"instructions succeed so rarely that even {MAX_RETRIES} retries are insufficient")
     return next((setting for setting in settings if setting.enough), few)
 
 
@@ -342,7 +343,7 @@ def _observed_success(counts: Mapping[str, int], name: str, confidence: float) -
     attempts, obeyed = counts.get("asked", 0), counts.get("obeyed", 0)
     if not 0 <= obeyed <= attempts:
         raise OptionError(f"{obeyed} of {attempts} attempts cannot have succeeded", location=name)
-    return observed_rate(obeyed, attempts, confidence, if_empty="no item has had a required value yet")
+    return observed_rate(obeyed, attempts, confidence, if_empty="no item has been required to show a value yet")
 
 
 def format_at_least(share: float) -> str:
@@ -363,13 +364,14 @@ def format_at_most(share: float) -> str:
 #
 # With slack ``s``, a state usually has level ``s``. An item that ignores its instruction reduces the level by at most
 # one, and no deadline is missed before the level falls below 0. While the level is below ``s``, every item has an
-# instruction. The number of items until the level is ``s`` again determines how close failures must be to add up.
+# instruction. The number of items until the level is ``s`` again determines how close together failures must be to add
+# up.
 
 
 def recovery_window(component: RequirementComponent, slack: int) -> int | None:
     """Compute the number of obedient items after which the full slack is restored.
 
-    Let one specification have ``n`` values, and deadlines of ``n`` or more even when they are ``slack`` earlier. The
+    Let one specification have ``n`` values, with deadlines of at least ``n`` even if they are ``slack`` earlier. The
     window is then ``n - 1``. Call a value hurt if it has less room than the slack, counting the values that are due no
     later. Only a value that is due within ``n + slack - 1`` items can be hurt, and a value that has just been shown is
     due later. While a value is hurt, every item has an instruction for a value that is due no later than a hurt value,

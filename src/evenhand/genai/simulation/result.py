@@ -57,7 +57,7 @@ class PolicyOutcome(ResultPart):
     Attributes:
         policy: Name of the policy.
         requests: Number of answered requests, with one item each.
-        order: Order in which the items are assessed, which is the order in which the policy decides.
+        order: Order in which the items are assessed, which is the order of the policy's decisions.
         violations: Number of missed deadlines among the delivered items.
         reported: Number of violations recorded by the policy itself. None if it records none.
         interventions: Number of requests whose prompt was changed.
@@ -85,7 +85,8 @@ class GenerationSimulationResult(Result):
     Attributes:
         in_flight: Number of concurrent requests.
         policies: Outcome of each policy.
-        interrupted: Whether the simulation was interrupted. It then covers only the requests answered before.
+        interrupted: Whether the simulation was interrupted. It then covers only the requests answered before the
+            interrupt.
     """
 
     chart = "generation.plot_generation_simulation"
@@ -101,7 +102,7 @@ class GenerationSimulationResult(Result):
             name: Name of the configuration.
         """
         requests = self.policies[0].requests
-        note = (Note("Interrupted: only the requests answered before are included.", "caution"),)
+        note = (Note("Interrupted: only the requests answered before the interrupt are included.", "caution"),)
         worst = sorted(self.policies, key=lambda outcome: -outcome.violations)[:5]
         findings = tuple(
             f"{outcome.policy}: {format_count(outcome.violations, 'deadline', 'deadlines')} missed; the prompt of "

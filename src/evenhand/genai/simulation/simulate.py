@@ -27,7 +27,7 @@ from evenhand.genai.spec.entries import check_known
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
 
 MAX_REQUESTS = 100_000_000
-"""Maximum number of requests. All are kept in memory, and simulating them takes hours."""
+"""Maximum number of requests. All of them are kept in memory, and simulating them takes hours."""
 
 PROGRESS_STEPS = 2000
 """Number of requests between two reports of progress."""
@@ -49,7 +49,7 @@ def simulate_requests(
     Args:
         configuration: A ``GenerationConfig``, or the argument of ``GenerationConfig.read``.
         requests: Number of requests.
-        in_flight: Number of concurrent requests. If None, that of the configuration.
+        in_flight: Number of concurrent requests. If None, the value in the configuration is used.
         policies: Names of policies; all of them if empty. ``free`` leaves prompts unchanged, ``published`` uses the
             published counters, ``before`` and ``after`` are the modes of the ``Enforcer``.
         seed: Random seed.
@@ -93,7 +93,7 @@ def _check_options(
     if not 1 <= requests <= MAX_REQUESTS:
         raise OptionError(f"expected 1 to {MAX_REQUESTS:,} requests, got {requests:,}", location="`requests=`")
     if in_flight < 1:
-        raise OptionError(f"expected 1 request in flight or more, got {in_flight}", location="`in_flight=`")
+        raise OptionError(f"expected at least 1 request in flight, got {in_flight}", location="`in_flight=`")
     for name in policies:
         check_known(name, POLICIES, "policy", "`policies=`")
     for group, values in configuration.values.items():

@@ -149,17 +149,17 @@ class PictureHead(FileModel):
     Attributes:
         file: ONNX file.
         labels: Label of each score: a value of the concept group, or None if it is not a value. The probabilities of
-            repeated values are added. With two labels, a single score is that of the second.
-        scores: ``probabilities``, or scores that are converted by ``softmax`` or, each separately, ``sigmoid``.
-        output: Name of the output of the scores. Default: the only output of that width.
+            repeated values are added. With two labels, a single score belongs to the second label.
+        scores: ``probabilities``, or scores that are converted with ``softmax`` or, each separately, with ``sigmoid``.
+        output: Name of the output of the scores. Default: the only output with this width.
         threshold: Minimum probability. Below it, the value is unknown.
         size: Height and width of pictures, or one number for both. Default: that of the model.
         layout: ``nchw`` (colours before rows) or ``nhwc``. Default: derived from the axis of size 3.
-        fit: Fit of pictures of another shape: ``stretch``, ``cover`` (the centre) or ``contain`` (on black).
+        fit: Fitting of pictures with a different shape: ``stretch``, ``cover`` (the centre) or ``contain`` (on black).
         range: Numbers that represent black and white.
         mean: Numbers subtracted from red, green and blue, in that range.
         std: Divisors of the results.
-        colours: ``rgb``, or ``bgr`` if blue is first.
+        colours: ``rgb``, or ``bgr`` if blue comes first.
     """
 
     file: Path
@@ -188,11 +188,11 @@ class PictureHead(FileModel):
         if not values:
             raise ValueError("labels must name at least one value")
         if self.scores == "sigmoid" and len(set(values)) < len(values):
-            raise ValueError("sigmoid scores do not add up: name every value once")
+            raise ValueError("sigmoid scores cannot be added: name every value once")
         if min(self.std) <= 0:
             raise ValueError("std must be above 0")
         if self.size is not None and min(self.size) < 1:
-            raise ValueError("size must be 1 or more")
+            raise ValueError("size must be at least 1")
         return self
 
     @property
@@ -270,7 +270,7 @@ class InstructionConfig(ConfigPart):
     Attributes:
         template: Text that is appended to a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces
             the prompt.
-        part: Name of a value without its own words, with ``{value}`` and optionally ``{group}``.
+        part: Wording of a value without specific words, with ``{value}`` and optionally ``{group}``.
         values: Words for a value by concept group and value, such as ``a woman``.
         either: Separator between alternative values.
         also: Separator between groups.
@@ -377,9 +377,9 @@ def _check_classified(
         for value in groups[group]:
             if value not in values:
                 raise OptionError(
-                    f"the classifier never answers {group} {value!r}, which must appear",
+                    f"the classifier never returns {group} {value!r}, which must appear",
                     location=f"{location}.{group}",
-                    hint=f"the values are {', '.join(groups[group])}; the answers are {', '.join(values)}",
+                    hint=f"the values are {', '.join(groups[group])}; the classifier returns {', '.join(values)}",
                 )
     for group in groups:
         if group not in classified:

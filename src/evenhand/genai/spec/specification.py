@@ -36,9 +36,9 @@ class RequestCondition(ConfigPart):
 
     Attributes:
         name: Name of the condition.
-        share: Share of the requests that meet it in simulations.
-        keywords: Words that identify prompts that meet it.
-        judge: Question to a language model that decides whether a prompt meets it.
+        share: Share of the requests that meet the condition in simulations.
+        keywords: Words that identify prompts that meet the condition.
+        judge: Question to a language model that decides whether a prompt meets the condition.
     """
 
     name: Name
@@ -48,15 +48,15 @@ class RequestCondition(ConfigPart):
 
 
 class Specification(ConfigPart):
-    """Values that must appear among the items of a condition.
+    """Values that must appear among the items for a condition.
 
     Attributes:
         condition: Name of the condition.
         group: Concept group, such as ``age``. Exactly one of ``group`` and ``paired`` is required.
-        values: Values of the group. They are stated once for each group, here or under ``groups``.
-        repeated: Number of items within which every value appears repeatedly: one number, one for every value in their
-            order, or by name.
-        eventual: Whether every value must appear. Only assessments check this, since no item can be too late.
+        values: Values of the group. They are specified once for each group, here or under ``groups``.
+        repeated: Number of items within which every value appears repeatedly: one number for all values, one for each
+            value in order, or by name.
+        eventual: Whether every value must appear. Only assessments check this, because no item can be too late.
         paired: Groups whose values must appear in all combinations of ``ways`` of them.
         ways: Number of groups in a combination.
         name: Name of the specification. Default: derived from the other entries.
@@ -73,7 +73,7 @@ class Specification(ConfigPart):
 
 
 class SimulationConfig(ConfigPart):
-    """Simulated generator, and the retries and slack of the enforcer.
+    """Simulated generator, with the retries and slack of the enforcer.
 
     Attributes:
         generator: Probability of each value by group, without instructions. Default: those of the studio, with its
@@ -99,7 +99,7 @@ class ToleranceConfig(ConfigPart):
     Attributes:
         labels: Share of wrong labels among the items labelled with a value.
         misses: Probability that any deadline is missed.
-        requests: Number of requests to which ``misses`` refers.
+        requests: Number of requests that ``misses`` refers to.
     """
 
     labels: Annotated[float, Field(ge=0, lt=1)] = 0.05
@@ -201,7 +201,7 @@ class GenerationConfig(ConfigPart):
         for name, values in self.values.items():
             if len(values) < 2:
                 raise OptionError(
-                    f"a group has two or more values, and {name!r} has {len(values)}", location=f"values of {name}"
+                    f"a group requires two or more values, but {name!r} has {len(values)}", location=f"values of {name}"
                 )
             _check_unique(values, f"values of {name}", "value")
         for group, shares in self.simulation.generator.items():
@@ -209,7 +209,7 @@ class GenerationConfig(ConfigPart):
             check_known(group, self.values, "group", location)
             if len(shares) != len(self.values[group]):
                 raise OptionError(
-                    f"{len(self.values[group])} values need as many probabilities, got {len(shares)}",
+                    f"expected {len(self.values[group])} probabilities, one per value, got {len(shares)}",
                     location=location,
                 )
             if abs(sum(shares) - 1) > 1e-6:
@@ -294,7 +294,7 @@ class GenerationConfig(ConfigPart):
 
 
 def expand_deadlines(deadlines: Any, labels: Sequence[str], location: str) -> tuple[int, ...]:
-    """Expand one deadline for all values, one for each value in their order, or deadlines by name.
+    """Expand one deadline for all values, one for each value in order, or deadlines by name.
 
     Raises:
         OptionError: A deadline is not a positive whole number, or one is missing.
@@ -314,7 +314,7 @@ def expand_deadlines(deadlines: Any, labels: Sequence[str], location: str) -> tu
         expanded = tuple(deadlines) if isinstance(deadlines, tuple | list) else (deadlines,) * len(labels)
     if len(expanded) != len(labels):
         raise OptionError(
-            f"{len(labels)} values need as many deadlines, got {len(expanded)}",
+            f"expected {len(labels)} deadlines, one per value, got {len(expanded)}",
             location=location,
             hint=f"in this order: {', '.join(labels)}",
         )
@@ -328,7 +328,7 @@ def _check_specification(specification: Specification, location: str) -> None:
     paired, ways = specification.paired, specification.ways
     if (specification.group is None) == (paired is None):
         raise OptionError(
-            "a specification is about one group or about several paired ones",
+            "a specification requires either one group or several paired groups",
             location=location,
             hint="write group: age, or paired: [age, gender]",
         )
@@ -342,12 +342,14 @@ def _check_specification(specification: Specification, location: str) -> None:
         return
     if specification.values is not None:
         raise OptionError(
-            "paired groups have their values elsewhere", location=f"{location}.values", hint="write them under groups:"
+            "paired groups take their values from groups:",
+            location=f"{location}.values",
+            hint="write them under groups:",
         )
     _check_unique(paired, f"{location}.paired", "group")
     if len(paired) < ways:
         raise OptionError(
-            f"{ways} groups are combined, and {len(paired)} named",
+            f"ways combines {ways} groups, but {len(paired)} are named",
             location=f"{location}.paired",
             hint="name more groups, or write smaller ways:",
         )

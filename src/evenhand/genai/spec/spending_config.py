@@ -41,9 +41,9 @@ class BudgetConfig(ConfigPart):
     """Maximum cost of a generator, in the currency of the prices.
 
     Attributes:
-        request: Maximum cost of one requested item, including all attempts and candidates. If it allows no further
-            attempt, no item is delivered.
-        hour: Maximum cost of a guard of the service in an hour of the clock.
+        request: Maximum cost of one requested item, including all attempts and candidates. If it does not allow
+            another attempt, no item is delivered.
+        hour: Maximum cost of a guard of the service per clock hour.
         day: Maximum cost of a guard of the service in 24 hours, including the current hour.
     """
 
@@ -52,7 +52,7 @@ class BudgetConfig(ConfigPart):
     day: Cap | None = None
 
     def check(self, price: PriceConfig) -> None:
-        """Raise an OptionError if a budget has no effect, or allows no item."""
+        """Raise an OptionError if a budget has no effect or does not allow any item."""
         cost = price.cost(calls=1, items=1, usage={})
         for name in ("request", "hour", "day"):
             cap = getattr(self, name)
@@ -63,7 +63,7 @@ class BudgetConfig(ConfigPart):
                 raise OptionError("a budget needs a price", location="guard.price", hint=hint)
             if cap < cost:
                 raise OptionError(
-                    f"{cap:g} does not pay for one item, which costs {cost:g}",
+                    f"{cap:g} does not cover one item, which costs {cost:g}",
                     location=f"guard.budget.{name}",
                     hint="raise the budget, or correct the price",
                 )

@@ -34,7 +34,7 @@ def measure_proxies(
     config: GroupConfig,
     weights: Floats | None = None,
 ) -> tuple[ProxyRates, ...]:
-    """Estimate the selection rates of groups from probabilities of membership, by each attribute.
+    """Estimate the selection rates of groups from probabilities of membership, for each attribute.
 
     Args:
         selected: Whether each decision is favourable, shape (n,).
@@ -96,7 +96,7 @@ class _Ratio(NamedTuple):
 
     def variance(self, other: _Ratio | None = None) -> float:
         """Compute the variance of the ratio, or of its difference from another ratio of the same people."""
-        # People belong partly to both groups, so their influences are subtracted before they are squared.
+        # People belong partly to both groups, so their influences are subtracted before squaring.
         influence = self.influence if other is None else self.influence - other.influence
         return float((influence**2).sum())
 
@@ -114,7 +114,7 @@ class _Totals:
 
 
 def _add_up(p: Floats, w: Floats, half: Booleans, selected: Floats) -> _Totals:
-    """Compute the selection rate of the group with probabilities ``p``."""
+    """Compute the selection rate of the group with membership probabilities ``p``."""
     members, total = w * p, float((w * p).sum())
 
     def ratio(top: Floats) -> _Ratio:
@@ -141,14 +141,14 @@ def _add_up(p: Floats, w: Floats, half: Booleans, selected: Floats) -> _Totals:
 
 
 def _sum_cells(cells: Integers, half: Booleans, values: Floats) -> Floats:
-    """Sum the values of each half of the people in each cell, shape (2, cells)."""
+    """Sum the values in each cell separately for each half of the people, shape (2, cells)."""
     count = int(cells.max()) + 1
     sums = np.bincount(half * count + cells, weights=values, minlength=2 * count)
     return np.asarray(sums, dtype=np.float64).reshape(2, count)
 
 
 def _cut_cells(p: Floats) -> Integers:
-    """Cut people into cells of similar size and probability."""
+    """Divide people into cells of similar size and probability."""
     cells = int(np.clip(len(p) // MIN_CELL_SIZE, 1, CELLS))
     edges = np.unique(np.quantile(p, np.arange(1, cells) / cells))
     return np.asarray(np.searchsorted(edges, p, side="right"))
@@ -189,7 +189,7 @@ def _estimate(
         low=ends[0],
         high=ends[1],
         confidence=confidence,
-        population=f"people like these, whose {by} is known only as a probability",
+        population=f"people like these, whose {by} is only known as a probability",
         method=method,
     )
 

@@ -108,7 +108,7 @@ def _choose_positions(rankings: RecordedRankings, config: RankingConfig) -> tupl
         longest = int(rankings.positions.max())
         if max(config.at) >= longest:
             raise OptionError(
-                f"expected fewer places than the {longest:,} of the longest list, got {max(config.at):,}",
+                f"expected fewer places than the {longest:,} in the longest list, got {max(config.at):,}",
                 hint="all candidates would be selected; choose a smaller `at=K`",
             )
         return config.at
@@ -140,7 +140,7 @@ def _build_breakdown(
         raise DataError(
             f"expected lists with candidates of two groups, got {rankings.count:,} of one group each, "
             f"by {join_names(partition.by)}",
-            hint="an order only compares groups within the same list; check the column of lists, `query=COLUMN`",
+            hint="an order only compares groups within the same list; check the list column, `query=COLUMN`",
         )
     rows = np.flatnonzero(mixed[rankings.lists])
     lists = np.cumsum(mixed)[rankings.lists[rows]] - 1
@@ -196,14 +196,14 @@ def _list_numbers(ranked: RankedLists, measured: Measured) -> list[dict[str, Any
 
 
 def _scale(quantity: Quantity, factor: float, highest: float = math.inf) -> Quantity:
-    """Multiply a number and its ends by a factor, up to a maximum."""
+    """Multiply a number and its interval by a factor, up to a maximum."""
     ends = ("value", "low", "high", "random_low", "random_high")
     scaled = {name: min(factor * end, highest) for name, end in quantity if name in ends and end is not None}
     return quantity.model_copy(update=scaled)
 
 
 def _add_smallest(gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """Put the smallest selection ratio before those of each k. Its interval is simultaneous."""
+    """Insert the smallest selection ratio before those for each k. Its interval is simultaneous."""
     for _, part in groupby(gaps, key=lambda gap: gap.name):
         listed = list(part)
         if listed[0].label:

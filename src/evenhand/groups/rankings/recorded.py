@@ -31,7 +31,7 @@ class RankingRoles:
         relevance: Column of the relevance of each candidate, such as clicks or grades; at least 0.
         protected: Columns that define the groups. Default: the protected attributes of the schema.
         schema: Schema of the protected columns. Default: inferred from the data.
-        accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are.
+        accept_proposals: Whether to accept the proposals for columns that cannot be used as attributes directly.
     """
 
     rank: str | None = None
@@ -58,8 +58,8 @@ class RankingRoles:
     def read(self, frame: Any, *, location: str = "data") -> RecordedRankings:
         """Read the rankings of a data frame.
 
-        Rows without a rank or score are excluded and counted. Tied candidates occupy consecutive positions from their
-        rank on, and skipped ranks stay empty, so that a recorded rank is the displayed position.
+        Rows without a rank or score are excluded and counted. Tied candidates occupy consecutive positions starting
+        at their rank, and skipped ranks remain empty, so a recorded rank is the displayed position.
 
         Args:
             frame: Data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per candidate.
@@ -157,7 +157,7 @@ def _read_relevance(column: CodedColumn, ranked: Booleans) -> Floats:
     hint = "set the relevance of unrated candidates to 0"
     column.refuse(ranked & ~(values >= 0), "a relevance of at least 0", hint)
     if values[ranked].max() == 0:
-        raise DataError(f"expected a relevance above 0 in column {column.name!r}, got only 0")
+        raise DataError(f"expected some relevance above 0 in column {column.name!r}, got only 0")
     return values
 
 

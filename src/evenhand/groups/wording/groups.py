@@ -80,7 +80,7 @@ def label_terms(labels: LabelSet) -> str:
 
 
 def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
-    """Yield the metrics of all people, then figures, gaps and metrics by each attribute, calibration and thresholds."""
+    """Yield the metrics of all people; figures, gaps and metrics for each attribute; calibration; and thresholds."""
     if result.overall:
         yield overall_table(result)
     interval = _describe_intervals(result)
@@ -132,7 +132,7 @@ def _breakdown_figures(result: GroupMetrics, breakdown: Breakdown) -> Iterator[F
             yield Figure(
                 "confusion by group",
                 f"True and assigned {labels.target} by {by}: the percentage of people with a true label (row) who are "
-                "assigned each label. Blue: the true label. The JSON has the numbers of people.",
+                "assigned each label. Blue: the true label. The JSON contains the numbers of people.",
                 result,
                 (by,),
             )
@@ -148,7 +148,7 @@ def _breakdown_figures(result: GroupMetrics, breakdown: Breakdown) -> Iterator[F
 
 
 def overview_figure(result: GroupMetrics) -> Iterator[Figure]:
-    """Yield a figure of the selection rates, or of the means of numeric decisions, by each attribute."""
+    """Yield a figure of the selection rates, or of the means of numeric decisions, for each attribute."""
     name = "selection_rate" if result.outcome is None else "mean"
     single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
     values = [group.metrics.get(name) for breakdown in single for group in breakdown.groups]
@@ -159,7 +159,7 @@ def overview_figure(result: GroupMetrics) -> Iterator[Figure]:
 
 
 def _calibration_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
-    """Yield the calibration by each attribute; nothing without scores or true values."""
+    """Yield the calibration for each attribute; nothing without scores or true values."""
     if not result.calibration:
         return
     is_number = result.outcome is not None
@@ -216,7 +216,7 @@ def _show_score(part: CalibrationBin, name: str) -> ReportedNumber:
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield the threshold of the audit, and whether low scores are good."""
+    """Yield the threshold of the audit and whether low scores are favourable."""
     if result.low_is_good:
         yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
     if result.decided_by is not None:

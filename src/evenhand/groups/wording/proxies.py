@@ -15,7 +15,7 @@ DIFFERENCE = "demographic_parity_difference"
 
 
 def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> Iterator[Metric]:
-    """Yield the metrics of the summary: the largest difference in selection rates by each attribute, with its bounds.
+    """Yield the metrics of the summary: the largest difference in selection rates for each attribute, with its bounds.
 
     Args:
         proxies: Rates by each probabilistic attribute.
@@ -38,11 +38,11 @@ def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> Iterator[Metr
         number = show_quantity(
             difference.estimate, DIFFERENCE, basis=f"from the probabilities of {part.people:,} people"
         )
-        yield Metric(name, number, tuple(notes), about=part.by, next_step="read the bounds with the estimate")
+        yield Metric(name, number, tuple(notes), about=part.by, next_step="consider the bounds, not only the estimate")
 
 
 def proxy_sentences(proxies: Sequence[ProxyRates], weighted: str) -> list[str]:
-    """Compare the groups with the largest difference in selection rates, one sentence for each attribute."""
+    """Compare the groups with the largest difference in selection rates, in one sentence per attribute."""
     sentences = []
     for part in proxies:
         difference = part.difference
@@ -60,7 +60,7 @@ def proxy_sentences(proxies: Sequence[ProxyRates], weighted: str) -> list[str]:
 
 
 def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int) -> Iterator[Block]:
-    """Yield rates and differences by each attribute: estimates, their assumption, and bounds."""
+    """Yield rates and differences for each attribute: estimates, their assumption, and bounds."""
     for part in proxies:
         yield Heading(f"By {part.by}, known only as a probability", level, detail=True)
         yield Note(part.assumption, "caution")

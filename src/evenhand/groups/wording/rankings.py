@@ -56,13 +56,13 @@ def build_document(result: RankingResult) -> Document:
             *_method(result),
         ),
         brand="Evenhand audit",
-        made=f"{result.provenance} All numbers at full precision are in the JSON.",
+        made=f"{result.provenance} The JSON contains all numbers at full precision.",
         readings=result.readings,
     )
 
 
 def _headlines(result: RankingResult) -> Iterator[str]:
-    """Yield one sentence for each attribute about the group with the least attention."""
+    """Yield one sentence per attribute about the group with the least attention."""
     for breakdown in result.breakdowns:
         groups, gap = {group.label: group for group in breakdown.groups}, breakdown.gap("exposure_ratio")
         if gap is None or isinstance(gap.value, Unknown):
@@ -92,7 +92,7 @@ def _answer(breakdown: RankingBreakdown, gap: Gap) -> Metric:
 
 
 def _notes(result: RankingResult) -> Iterator[Note]:
-    """Yield the limits of the result: few lists, and rows and lists that are left out."""
+    """Yield the limits of the result: few lists, and excluded rows and lists."""
     if any(breakdown.inference == "random orders" for breakdown in result.breakdowns):
         yield Note(
             f"{'This is one list' if result.lists == 1 else 'These are few lists'} and not a sample of lists, so "
@@ -105,7 +105,7 @@ def _notes(result: RankingResult) -> Iterator[Note]:
         yield Note(f"Left out: {format_count(result.unranked, 'row', 'rows')} without a {column}.", "caution")
     if result.dropped:
         rows = format_count(result.dropped, *result.members)
-        yield Note(f"Left out: {rows} with a missing protected attribute; their places stay empty.", "caution")
+        yield Note(f"Left out: {rows} with a missing protected attribute; their places remain empty.", "caution")
     for breakdown in result.breakdowns:
         by = join_names(breakdown.by)
         if breakdown.left_out:

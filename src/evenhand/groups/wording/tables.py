@@ -33,13 +33,13 @@ def unit_and_weights(result: GroupMetrics) -> str:
 
 
 def describe_weights(result: GroupMetrics) -> tuple[str, str]:
-    """Describe the sample weights as a fact with its name."""
+    """Describe the sample weights as a named fact."""
     effective = f"{result.effective_size or 0:,.0f}"
     return "Sample weights", f"{result.weights}; the effective sample size is {effective}"
 
 
 def describe_left_out(unknown: int, by: Sequence[str]) -> str:
-    """Describe the number of people who are left out because one of their values is unknown."""
+    """Describe the number of people who are excluded because one of their values is unknown."""
     people = format_count(unknown, "person", "people")
     return f"left out: {people} of unknown {' or '.join(by)}, who are in all numbers that are not by {join_names(by)}"
 
@@ -52,7 +52,7 @@ def left_out_notes(unknown: int, by: Sequence[str]) -> Iterator[Note]:
 
 
 def describe_not_assessable(gap: Gap) -> str:
-    """List the groups that a gap leaves out: ``not assessable for: B (24)``; empty if there are none."""
+    """List the groups that a gap excludes: ``not assessable for: B (24)``; empty if there are none."""
     return f"not assessable for: {list_counts(gap.not_assessable)}" if gap.not_assessable else ""
 
 
@@ -208,7 +208,7 @@ def reference_table(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Tabl
         return TableRow((label, *("-" if value is None else show_metric(name, value) for name, value in quantities)))
 
     yield Table(
-        f"Every group against {reference} by {join_names(breakdown.by)}, observed{unit_and_weights(result)}: its "
+        f"Every group compared with {reference} by {join_names(breakdown.by)}, observed{unit_and_weights(result)}: its "
         f"value minus that of {reference} (ratio: divided by it), each with its simultaneous "
         f"{confidence_levels(result)} interval",
         (Column(join_names(breakdown.by)), *(Column(name, numeric=True) for name in gaps)),

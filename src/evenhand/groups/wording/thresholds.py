@@ -16,7 +16,7 @@ LISTED = 9
 """Number of thresholds in the first table."""
 
 MORE = 20
-"""Number of thresholds in the table with all gaps; the JSON has all thresholds."""
+"""Number of thresholds in the table with all gaps; the JSON contains all thresholds."""
 
 
 def describe_rule(threshold: Threshold) -> str:
@@ -70,8 +70,8 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
     yield Text(
         "The effect of a decision by the score alone, for each threshold "
         f"{'up to which' if curves.low_is_good else 'at or above which'} people are selected. {thresholds}. The band "
-        "of each curve is simultaneous over all thresholds, so a threshold may be chosen by looking at the curve."
-        f"{labels} At both ends, none or all are selected, so there is no gap."
+        "of each curve is simultaneous over all thresholds, so the curve may be used to choose a threshold."
+        f"{labels} At the two ends, none or all are selected, so there is no gap."
     )
     for by in curves.attributes:
         yield Figure(

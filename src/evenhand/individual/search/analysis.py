@@ -1,4 +1,4 @@
-"""Search for profiles whose decision changes: estimate flip rates, run a method, confirm with the model."""
+"""Search for profiles whose decision changes: estimate flip rates, run a method, and confirm findings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_SEEDS = 1000
 """Maximum number of seeds of a later round. More seeds give fewer and larger calls to the model."""
 
 NOISY_SHARE, QUIET_SHARE = 0.5, 0.2
-"""Fractions of the budget reserved for queries about findings, for noisy models and for all others."""
+"""Fractions of the budget reserved for repeated queries of findings, for noisy models and for all others."""
 
 CHECK_SHARE = 0.05
 """Fraction of the budget for people who are queried twice."""
@@ -67,10 +67,10 @@ SHOWN_SETTINGS = {
     "as_published",
     "samples",
 }
-"""Fields of the settings that a result shows."""
+"""Settings that are shown in a result."""
 
 MAX_IDLE_ROUNDS = 5
-"""Number of consecutive rounds without new queries that end the search."""
+"""Number of consecutive rounds without new queries after which the search ends."""
 
 
 def search(
@@ -134,7 +134,7 @@ class _Search:
             self.seeds = space.normalize(_check_seeds(np.asarray(config.seeds), space.schema))
         ledger = QuestionLedger(config.budget)
         self.scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
-        # A model loaded earlier has its own ledger, whose count includes the queries during loading.
+        # A model loaded earlier has its own ledger, which includes the queries during loading.
         self.ledger = find_ledger(self.scorer) or ledger
         streams = np.random.default_rng(config.seed).spawn(5)
         self.rng, self.rate_rng, _, compared_rng, self.noise_rng = streams
@@ -192,7 +192,7 @@ class _Search:
 
         Args:
             limit: Time limit.
-            reserved: Fraction of the budget reserved for queries about findings.
+            reserved: Fraction of the budget reserved for repeated queries of findings.
 
         Returns:
             The findings, and the reason why the search ended.
@@ -309,10 +309,10 @@ def _mark_real(table: ProfileTable, source: People | Schema) -> ProfileTable:
 
 
 def forecast_queries(people: People, config: SearchConfig) -> int:
-    """Forecast the maximum number of individuals that a search without a budget queries a black box about.
+    """Forecast the maximum number of individuals for which a search without a budget queries a black box.
 
     Every profile takes one query per assignment, and ``local`` profiles near each seed are queried. The same number is
-    added for slopes and for queries about the findings.
+    added for slopes and for repeated queries of the findings.
     """
     assignments = len(people.schema.assignments(config.protected or people.schema.protected))
     seeds = config.seeds
@@ -339,7 +339,7 @@ def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
     if seeds.ndim != 2 or seeds.shape[1] != len(schema.attributes) or len(seeds) == 0:
         raise OptionError(
             f"seeds of shape {seeds.shape} are not individuals",
-            hint=f"expected (n, {len(schema.attributes)}), n above 0",
+            hint=f"expected (n, {len(schema.attributes)}) with n > 0",
         )
     outside = ~schema.contains(seeds)
     if outside.any():

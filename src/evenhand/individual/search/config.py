@@ -15,7 +15,7 @@ SAMPLES = 4096
 
 @runtime_checkable
 class SeedPeople(Protocol):
-    """Array of seeds. A protocol, so that reading options does not import NumPy."""
+    """Array of seeds. This is a protocol so that reading options does not import NumPy."""
 
     def __array__(self) -> Any:
         """Return the seeds, shape (n, attributes)."""
@@ -26,7 +26,7 @@ class SearchConfig(Config):
 
     ``seeds`` is a number (default: 100) or an array of individuals, shape (n, attributes). With a budget, the method
     starts again from new seeds until the budget is spent. The budget covers all queries: those during loading, for
-    rates, search and confirmation, and retries after failures. The time limit covers everything but confirmation.
+    rates, search and confirmation, and retries after failures. The time limit covers everything except confirmation.
     """
 
     protected: tuple[str, ...] | None = setting(
@@ -41,7 +41,7 @@ class SearchConfig(Config):
     constraints: tuple[str, ...] = setting((), "condition on every plausible profile, such as 'age >= 16'")
     allow_infeasible: bool = setting(False, "also report profiles with values that never occur together in the data")
     as_published: bool = setting(
-        False, "change the protected attributes alone, without the rules of the schema and the evidence of the data"
+        False, "change only the protected attributes, ignoring the rules of the schema and the evidence in the data"
     )
     samples: int = setting(SAMPLES, "individuals drawn for each flip rate; 0 skips the rates", ge=0)
     confidence: float = setting(0.95, "confidence level of the rates' intervals", gt=0, lt=1)
@@ -59,11 +59,11 @@ class SearchConfig(Config):
 
 
 class TextSearchConfig(Config):
-    """Settings of a search in texts. At the time limit, the earlier findings are the result."""
+    """Settings of a search in texts. At the time limit, the findings so far are returned."""
 
-    examples: int = setting(100, "number of findings kept, one per text and category, widest gap first", ge=0)
+    examples: int = setting(100, "number of findings to keep, one per text and category, widest gap first", ge=0)
     budget: int | None = setting(None, "maximum number of texts queried", ge=2)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     labels: tuple[Any, ...] | None = setting(None, "labels in the order of the model's scores, if it names none")
-    favourable: Any = setting(None, "label whose score is compared; the last unless set")
+    favourable: Any = setting(None, "label whose score is compared; default: the last label")

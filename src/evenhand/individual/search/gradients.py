@@ -28,9 +28,9 @@ def find_gradients(scorer: Scorer, space: ProfileSpace) -> ProfileNetwork:
     if isinstance(white_box, AdditiveNetwork):
         return ProfileNetwork(white_box, space)
     raise OptionError(
-        f"{scorer.name} has no gradients ({type(scorer).__name__}), and this method climbs along them",
+        f"{scorer.name} has no gradients ({type(scorer).__name__}), which this method requires",
         location="`method=`",
-        hint="maft estimates them from answers alone; the default method needs none",
+        hint="maft estimates them from answers; the default method does not need them",
     )
 
 
@@ -151,7 +151,7 @@ def _class_probabilities(logits: Floats) -> Floats:
 
 
 def _output_gradient(logits: Floats, *, loss: bool) -> Floats:
-    """Differentiate the predicted label's probability, or its cross-entropy, in the logits (n, outputs)."""
+    """Differentiate the predicted label's probability or its cross-entropy with respect to logits (n, outputs)."""
     scores = _class_probabilities(logits)
     if logits.shape[1] == 1:
         # d p_1 / d logit = p_0 p_1. The cross-entropy of the predicted label decreases by 1 minus its probability.

@@ -1,4 +1,4 @@
-"""Saved findings: tables of pairs, and tests that check them with a new model."""
+"""Saved findings: tables of pairs, and tests that rerun them on a new model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def save_table(frame: pd.DataFrame, path: Path) -> None:
 
 
 def check_table(path: Path) -> None:
-    """Check the file name of a table before the analysis.
+    """Check the file name of a table before the analysis runs.
 
     Raises:
         OptionError: The extension is unknown.
@@ -78,8 +78,8 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
     Args:
         result: Result of ``search`` in this process, since the JSON does not contain all profiles.
         path: The file.
-        most: Maximum number of profiles. Plausible ones and those with the widest gaps come first. Records of people
-            are included only if people are shown.
+        most: Maximum number of profiles. Plausible profiles and those with the widest gaps come first. Records of
+            people are included only if people are shown.
 
     Returns:
         The number of profiles in the tests.
@@ -143,7 +143,7 @@ def _require_literal(name: str, value: Any) -> Any:
         f"expected a text, a finite number or a date without time zone in the passthrough column {name!r}, "
         f"got {value!r}",
         location="save_tests",
-        hint="do not save tests, or remove that column",
+        hint="do not save tests, or remove the column",
     )
 
 
@@ -201,7 +201,7 @@ def replay_cases(
     *,
     trust: bool = False,
 ) -> list[list[str]]:
-    """Query a model about the people of saved tests.
+    """Query a model for the people in saved tests.
 
     Args:
         model: Anything that ``evenhand.models.load_model`` accepts.
@@ -211,7 +211,7 @@ def replay_cases(
         trust: Whether to load model files that can run code.
 
     Returns:
-        The labels of the people of each profile.
+        The labels of the people in each profile.
 
     Raises:
         EvenhandError: A person is outside the domain, or the model cannot be queried.

@@ -28,7 +28,7 @@ SHOWN = 5
 
 NOUNS = ("text", "texts")
 
-NOISY = "Only flips that repeat in new queries about both texts count."
+NOISY = "Flips count only if they repeat when both texts are queried again."
 """Consequence of noise."""
 
 
@@ -59,7 +59,7 @@ def _headline(result: TextSearchResult) -> Iterator[Text]:
         worst = max(rates, key=lambda rate: rate.flips / max(rate.n, 1))
         yield Text(
             f"In {format_percent(worst.flips / max(worst.n, 1))} of {format_count(worst.n, *NOUNS)} with "
-            f"words of {worst.protected[0]} the label changes when these are replaced (observed).",
+            f"words of {worst.protected[0]} the label changes when these words are replaced (observed).",
             role="finding",
         )
 

@@ -89,7 +89,7 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
 
 def _cautions(result: SearchResult) -> Iterator[Block]:
     if result.noise is not None and result.noise.noisy:
-        yield result.noise.caution("Only profiles whose decisions repeat in new queries about both sides are listed.")
+        yield result.noise.caution("Profiles are listed only if their decisions repeat in new queries of both sides.")
     if result.caution:
         yield Note(result.caution, "caution")
     if result.interrupted:

@@ -79,16 +79,16 @@ def find_alternatives(
 ) -> AlternativeSearch:
     """Search for less discriminatory alternatives to a model, and record the search.
 
-    Candidates are fitted and chosen on cross-fitted scores of three quarters of the people. On the others, accuracy and
-    gap are compared with the original model, candidate 0, by paired intervals that hold jointly for all candidates on
-    the frontier. See ``RULE`` for the choice.
+    Candidates are fitted and chosen on cross-fitted scores of three quarters of the people. On the other people,
+    accuracy and gap are compared with the original model, candidate 0, by paired intervals that hold jointly for all
+    candidates on the frontier. See ``RULE`` for the choice.
 
     Args:
         subject: Model with two labels, and people with true labels.
         config: Settings.
         test: Separate test set. All people of the subject are then used for the choice.
         test_name: Name of the separate test set.
-        out: File for the chosen model. Whether all candidates can be written to it is checked first.
+        out: File for the chosen model. It is first checked that all candidates can be written to it.
         progress: Progress callback.
         settings: Fields of ``AlternativesConfig``, which override those in ``config``.
 
@@ -191,7 +191,7 @@ class _Search:
             raise DataError(
                 f"expected a model with two labels, got a model that decides between {len(model.classes)}",
                 location=model.name,
-                hint="leave out `against=`, and choose a method for several labels, such as retrain",
+                hint="omit `against=` and choose a method for several labels, such as retrain",
             )
         self.study = Study.prepare(subject, model, test, config, shares=SHARES)
         self.config, self.progress, self.started = config, progress, started
@@ -272,7 +272,7 @@ class _Search:
             self.interrupted = True
         if learner is None:
             self.notes.append(
-                "The model cannot be trained again, so nothing was refitted. Name a training function: `fit=`."
+                "The model cannot be retrained, so nothing was refitted. Name a training function: `fit=`."
             )
         elif not learner.takes_weights and len(strengths) > 1:
             self.notes.append("The learner does not use weights, so reweighed models are trained on resampled people.")

@@ -1,4 +1,4 @@
-"""Enumeration of the declared search space: each candidate is a score source with or without a tilt."""
+"""Enumeration of the declared search space, in which each candidate is a score source with or without a tilt."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CandidateRecipe:
 def propose_candidates(
     config: AlternativesConfig, inputs: Mapping[ScoreSource, RuleInputs], favourable: Booleans, *, allows_group: bool
 ) -> Iterator[CandidateRecipe]:
-    """Yield all candidates, the original model first.
+    """Yield all candidates, starting with the original model.
 
     Args:
         config: Settings.
@@ -67,7 +67,7 @@ def propose_candidates(
     """
     for source in inputs:
         yield CandidateRecipe(source.name, describe_source(source), _strength(source), source)
-    # If the original model uses hidden attributes, rules work on the version in which these are fixed.
+    # If the original model uses hidden attributes, rules use the version in which these are fixed.
     replaced = any(source.name == "untold" for source in inputs)
     scored = [source for source in inputs if not (replaced and source.name == "given") and not source.scorer.label_only]
     tilted = [source for source in scored if source.strength is None or source.strength in TILTED_STRENGTHS]
@@ -108,11 +108,11 @@ def describe_space(families: Sequence[Family], *, allows_group: bool, fits: bool
     steps = len(LEVELS) + len(BEYOND)
     space = ["given: the original model, candidate 0"]
     if fits:
-        space.append("refit: its kind refitted without changes")
+        space.append("refit: the same kind of model refitted without changes")
     if fits and "reweigh" in families:
         strengths = ", ".join(f"{strength:g}" for strength in STRENGTHS[1:])
         space.append(
-            "reweigh: its kind fitted with weights (P(group) P(label) / P(group, label))^strength, strengths "
+            "reweigh: the same kind of model with weights (P(group) P(label) / P(group, label))^strength, strengths "
             f"{strengths}"
         )
     if "tilt" in families:
@@ -125,7 +125,7 @@ def describe_space(families: Sequence[Family], *, allows_group: bool, fits: bool
             f"each group, {steps} steps"
         )
     if not allows_group:
-        space.append("left out, because it uses the group: thresholds")
+        space.append("excluded because it uses the group: thresholds")
     elif "thresholds" in families:
         space.append(f"thresholds: one price per group, {steps} steps")
     if fits:
@@ -137,7 +137,7 @@ PEOPLE = 2_000
 """Maximum number of people in the linear program of the prices. A random sample is used if there are more."""
 
 LEVELS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
-"""Target gaps as shares of the gap of the model, closer together at small losses of accuracy."""
+"""Target gaps as shares of the model's gap, more closely spaced for small losses of accuracy."""
 
 BEYOND = (1.25, 1.5, 2.0)
 """Factors by which the prices that close the estimated gap are multiplied. The true gap may be larger."""
@@ -182,7 +182,7 @@ def tilt_path(
     uses_group: bool,
     rng: np.random.Generator,
 ) -> Iterator[tuple[str, Tilt]]:
-    """Yield tilts with smaller and smaller gaps, and their descriptions.
+    """Yield tilts with decreasing gaps, and their descriptions.
 
     The prices are the multipliers of the linear program that maximises ``mean((2 p - 1) z)`` over decisions z under a
     bound on the range of rates. The rates are estimated from scores and probabilities of groups.

@@ -47,7 +47,9 @@ def build_document(result: AlternativesResult) -> Document:
     )
     blocks: list[Block] = []
     if result.interrupted:
-        blocks.append(Note("The search was interrupted. These are the candidates found before.", "caution"))
+        blocks.append(
+            Note("The search was interrupted. These are the candidates found before the interrupt.", "caution")
+        )
     blocks += _choice_blocks(result)
     blocks += [Note(note) for note in result.notes]
     blocks += _frontier_blocks(result)
@@ -71,7 +73,7 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
         yield Text(f"No candidate is better: {result.reason}. The original model is kept.", role="finding")
         if result.least_loss is not None and result.least_loss > result.accuracy_loss:
             yield Text(
-                f"With these people, a smaller gap needs an allowed loss of {_points(result.least_loss)}. Set "
+                f"For these people, a smaller gap requires an allowed loss of {_points(result.least_loss)}. Set "
                 f"`accuracy_loss={result.least_loss:.4f}`, or add people."
             )
         return

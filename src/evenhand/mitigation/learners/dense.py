@@ -1,4 +1,4 @@
-"""Dense networks, which continue to learn from their current weights."""
+"""Dense networks, which are trained further from their current weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SINGLE_PRECISION = 1e-5
 """Tolerance of rounding in networks that read single precision, such as those of Keras."""
 
 EPOCHS = 10
-"""Number of epochs when a trained network continues to learn."""
+"""Number of epochs for further training of a trained network."""
 
 BATCH = 256
 """Rows per batch in large training sets."""
@@ -44,7 +44,7 @@ SMALLEST_BATCH = 8
 """Minimum number of rows per batch."""
 
 LEARNING_RATE = 1e-3
-"""Initial learning rate of Adam. It follows half a cosine down to 0."""
+"""Initial learning rate of Adam. It decreases to 0 along half a cosine."""
 
 DenseLayers: TypeAlias = Sequence[tuple[Floats, Floats]]
 """Weights (inputs, units) and bias (units,) of each layer, with ReLU between the layers."""
@@ -86,14 +86,14 @@ class DenseLearner:
         """Train the network on a training set.
 
         Raises:
-            ModelError: A value is missing, and the network has no input for missing values.
+            ModelError: A value is missing, but the network has no input for missing values.
             MissingExtraError: PyTorch is not installed.
         """
         network = self.given
         inputs = plain_numbers(network.schema, training_set.individuals, location=network.name)
         if np.isnan(inputs).any():
             raise ModelError(
-                "the training set has a missing value, and a network has no input for missing values",
+                "the training set has a missing value, but the network has no input for missing values",
                 location=network.name,
                 hint="set `missing: drop` for the attribute in the schema",
             )
@@ -182,7 +182,7 @@ def _input_weights(attribute: Attribute, part: AttributeTerm, tolerance: float) 
     """Compute the weights (inputs, units) of an attribute and its share of the bias. None if this is impossible."""
     if isinstance(part, StepTerm | CurveTerm):
         form = "bins" if isinstance(part, StepTerm) else "a curve"
-        raise OptionError(f"{attribute.name!r} enters the network by {form}, which dense layers cannot express")
+        raise OptionError(f"{attribute.name!r} enters the network through {form}, which dense layers cannot express")
     if isinstance(part, LineTerm):
         slope, intercept = plain_line(attribute)
         return (part.slope / slope)[None], part.intercept - part.slope / slope * intercept
@@ -195,7 +195,7 @@ def _input_weights(attribute: Attribute, part: AttributeTerm, tolerance: float) 
         return (np.zeros((1, rows.shape[1])), rows[0]) if (rows == rows[0]).all() else None
     weights = (rows[high] - rows[low]) / (numbers[high] - numbers[low])
     offset = rows[low] - weights * numbers[low]
-    # Two values are always on a line. More values are on a line, up to rounding.
+    # Two values always lie on a line. More values lie on a line up to rounding.
     on_line = np.allclose(numbers[:, None] * weights + offset, rows, rtol=tolerance, atol=tolerance)
     return (weights[None], offset) if on_line else None
 

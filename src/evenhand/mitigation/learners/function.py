@@ -63,7 +63,7 @@ class FunctionLearner:
             raise OptionError(
                 f"expected a training function, got {fit!r}",
                 location="`fit=`",
-                hint="write module:function. It is called as fit(frame, labels) and returns the model",
+                hint="write module:function. it is called as fit(frame, labels) and returns the model",
             )
         name = fit if isinstance(fit, str) else str(getattr(fit, "__name__", type(fit).__name__))
         return cls(function, schema, like, name)
@@ -112,7 +112,7 @@ class FunctionLearner:
             return save_network(scorer, path)
         model = self.models.get(scorer) if isinstance(scorer, Hashable) else None
         if model is None:
-            raise ModelError("expected a model of this learner, got another model", location=scorer.name)
+            raise ModelError("expected a model from this learner, got a different model", location=scorer.name)
         try:
             if isinstance(scorer, TorchModule):
                 import torch

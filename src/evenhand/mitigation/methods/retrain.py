@@ -2,7 +2,7 @@
 
 References:
     Zhang and others, "TestSGD: interpretable testing of neural networks against subtle group discrimination"
-    (TOSEM 2023), section 5, adds more and more samples with the opposite label. Zhang, Zhang, Zhang, "Efficient
+    (TOSEM 2023), section 5, adds increasing numbers of samples with the opposite label. Zhang, Zhang, Zhang, "Efficient
     white-box fairness testing through gradient search" (ISSTA 2021), relabels individual instances by majority.
 """
 
@@ -38,7 +38,7 @@ MIN_QUERIES = 20_000
 """Minimum number of queries of each search for more profiles."""
 
 QUERIES_PER_INSTANCE = 4
-"""Number of queries for each instance that may be added, if this is more than ``MIN_QUERIES``."""
+"""Number of queries per instance that may be added, if this exceeds ``MIN_QUERIES``."""
 
 MAX_ROWS = 200_000
 """Maximum number of rows of the training set and of profiles that are tested for flips."""
@@ -59,8 +59,8 @@ Instances = tuple[Floats, Integers]
 def forecast_queries(findings: Findings, schema: Schema, config: MitigationConfig, people: int) -> int:
     """Bound the number of queries to the original model for retraining with people and findings.
 
-    They are the profiles of the findings and of further searches under every assignment (a search queries at least two
-    of each), and the neighbours of subgroups.
+    The queries are for the profiles of the findings and of further searches under every assignment (a search queries
+    at least two of each) and for the neighbours of subgroups.
     """
     limit = _instance_limit(config, people)
     rows = 0
@@ -89,14 +89,14 @@ def count_instances(parts: Sequence[Instances]) -> int:
 
 
 def cut_instances(parts: Sequence[Instances], limit: int) -> list[Instances]:
-    """Keep at most ``limit`` instances, the first of each part, in equal shares."""
+    """Keep at most ``limit`` instances, taking the first of each part in equal shares."""
     total = max(limit, count_instances(parts), 1)
     sizes = [len(labels) * max(0, limit) // total for _, labels in parts]
     return [(rows[:n], labels[:n]) for (rows, labels), n in zip(parts, sizes, strict=True)]
 
 
 def doubling_amounts(start: int, limit: int) -> Iterator[int]:
-    """Yield ``start`` and its repeated doublings, then ``limit``."""
+    """Yield ``start``, its successive doublings, and ``limit``."""
     while start < limit:
         yield start
         start *= 2
@@ -112,7 +112,7 @@ def retrain(task: MitigationTask) -> Candidate:
     assert task.learner is not None, "the learner of a model that is retrained is required"
     if not task.findings:
         raise DataError(
-            "expected findings, got no profile and no significant subgroup",
+            "expected findings, got no profiles and no significant subgroups",
             hint="search or audit the model first, and pass the result: `findings=FILE`",
         )
     return _Retraining(task, task.learner).candidate()
@@ -148,7 +148,7 @@ class _Retraining:
         )
 
     def _run_rounds(self) -> bool:
-        """Run all rounds, and return False if time ran out."""
+        """Run all rounds, and return False if time runs out."""
         for number in range(self._task.config.rounds + 1):
             best = self._log.best()
             # A retrained model can decide differently from the original one, so its own errors are added.
@@ -161,7 +161,7 @@ class _Retraining:
         return True
 
     def _run_round(self, number: int, flips: Sequence[Instances], best: int) -> bool:
-        """Add more and more instances to the best training set, then refine the number. Return False if time is up."""
+        """Add ever more instances to the best training set, then refine the number. Return False if time is up."""
         model = self._log.models[best] if number else self._task.given
         base, learner = self._added[best], self._learner
         if number and isinstance(learner, DenseLearner) and isinstance(model, TrainedNetwork):
@@ -175,7 +175,7 @@ class _Retraining:
             return harm[amount]
 
         idle = 0
-        # Instances that are few compared with those already added change the model only by chance.
+        # Adding few instances compared with those already added changes the model only by chance.
         for n in doubling_amounts(max(self._task.config.start, count_instances(base) // 4), self._most):
             if self._task.is_late:
                 return False
@@ -198,8 +198,8 @@ class _Retraining:
     def _flips(self, model: Scorer, profile_set: FoundProfiles, number: int) -> Instances:
         """Select, for each profile, one instance that the model decides against the majority, with the majority label.
 
-        Profiles come in turn from the findings, the training set and a new search. Without further rounds, only the
-        findings are used.
+        Profiles are taken in turn from the findings, the training set and a new search. Without further rounds, only
+        the findings are used.
         """
         task, protected = self._task, profile_set.protected
         unit = len(self._train.schema.assignments(protected))
@@ -213,7 +213,7 @@ class _Retraining:
         width = len(self._train.schema.attributes)
         turns = np.argsort(np.concatenate([np.arange(len(rows)) for rows in sources]), kind="stable")
         profiles = np.concatenate([rows[:, :width] for rows in sources])[turns[: max(1, MAX_ROWS // unit)]]
-        # Profiles have no passthrough columns, so each gets those of a random row of the training set.
+        # Profiles have no passthrough columns, so each receives those of a random row of the training set.
         profiles = carry_rows(self._train.schema, profiles, self._train.rows, rng)
         added, labels = relabel_profiles(task.given, profiles, protected)
         predicted = class_positions(model, self._train.schema)[predict_labels(model, added)].reshape(-1, unit)
@@ -252,7 +252,7 @@ class _Retraining:
         return parts
 
     def _try(self, parts: list[Instances], learner: Learner, trained: Scorer | None = None) -> None:
-        """Train a model, measure and record it."""
+        """Train a model, then measure and record it."""
         people, task = self._train, self._task
         added = np.concatenate([np.empty((0, people.individuals.shape[1])), *(rows for rows, _ in parts)])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *(labels for _, labels in parts)])
@@ -277,14 +277,14 @@ MIN_DRAWS = 2000
 """Minimum number of perturbed people drawn."""
 
 COPIES = 5
-"""Number of perturbations of each person near the threshold. With fewer, more distant people are needed."""
+"""Number of perturbations of each person near the threshold. Fewer perturbations require more distant people."""
 
 
 def relabel_profiles(model: Scorer, individuals: Floats, protected: Sequence[str]) -> Instances:
     """Assign each profile, under every protected assignment, the label that the model gives to most of them.
 
     A tie goes to the label with the higher mean score. Profiles that agree on all unprotected attributes are merged. If
-    the schema has rules, a profile consists of plausible counterparts: profiles without counterparts are left out, and
+    the schema has rules, a profile consists of plausible counterparts: profiles without counterparts are omitted, and
     an implausible assignment is replaced by a copy of a plausible one, which has no vote.
 
     Args:
@@ -332,7 +332,7 @@ def sample_opposite(model: Scorer, train: People, rules: Rules, n: int, *, rng: 
     """Sample people similar to a subgroup, with the decision that the subgroup rarely gets.
 
     Members of the subgroup are perturbed in one unprotected attribute that does not define the subgroup. If the
-    subgroup is favoured less often than other people, favoured samples are kept; otherwise refused ones. If there are
+    subgroup is favoured less often than other people, favoured samples are kept; otherwise rejected ones. If there are
     too few, the samples closest to the threshold get the opposite label.
 
     Args:
@@ -369,7 +369,7 @@ def sample_opposite(model: Scorer, train: People, rules: Rules, n: int, *, rng: 
 def sample_levelling(model: Scorer, train: People, rules: Rules, n: int, *, rng: np.random.Generator) -> Instances:
     """Sample people on both sides of a gap who are close to the threshold, with the label that narrows the gap.
 
-    If the subgroup is favoured more often, these are favoured members and refused non-members; otherwise the reverse.
+    If the subgroup is favoured more often, these are favoured members and rejected non-members; otherwise the reverse.
     Each of the people closest to the threshold is perturbed several times, as in ``sample_opposite``. A changed
     decision narrows the gap more on the smaller side. Distances are therefore multiplied by the size of the side, so
     that few labels change.

@@ -56,14 +56,14 @@ def refute_alternatives(
     """Find the smallest gap in selection rates that rules of a family reach at an accuracy floor, or bound it.
 
     Rules use only binary features. The proof covers only these people, and can be checked in exact arithmetic
-    (``evenhand check-certificate``). With several groups, the largest gap counts.
+    (``evenhand check-certificate``). With several groups, the largest gap is used.
 
     Args:
         subject: People with true labels. With a model, its accuracy is the default floor, and it is shown with the
         rules.
         config: Settings.
         features: File of conditions, or its content. See ``read_features``.
-        data_name: Name of people without a model.
+        data_name: Name of the people, used without a model.
         progress: Progress callback.
         settings: Fields of ``RefutationConfig``, which override those in ``config``.
 
@@ -89,7 +89,7 @@ def refute_alternatives(
     need = correct if config.accuracy is None else count_needed(config.accuracy, len(favourable))
     if need is None:
         raise OptionError(
-            "without a model, the accuracy that a rule must reach is required",
+            "without a model, the accuracy that a rule must reach is a required argument",
             location="`accuracy=`",
             hint="set it, for example to 0.82, or pass a model to use its accuracy",
         )
@@ -205,7 +205,7 @@ def _reach_floor(table: FeatureCells, decisions: Floats) -> Floats:
 def _evaluate_witness(
     search: FamilyBound, decisions: Floats, group: Integers, favourable: Booleans, groups: Sequence[str]
 ) -> WitnessRule:
-    """Evaluate a rule by its decisions about each person, shape (n,)."""
+    """Evaluate a rule from its decisions about each person, shape (n,)."""
     assert search.decisions is not None, "a witness has decisions"
     correct = float(np.where(favourable, decisions, 1 - decisions).sum())
     rates = {name: float(decisions[group == number].mean()) for number, name in enumerate(groups)}

@@ -118,7 +118,7 @@ def find_groups(people: People, groups: Mapping[str, Constraint]) -> tuple[Integ
     if empty:
         raise DataError(f"the group {empty[0]!r} is empty", hint="change its condition")
     if len(conditions) < 2:
-        raise DataError("expected two groups or more, got one", hint="protect other attributes, or define groups")
+        raise DataError("expected at least two groups, got one", hint="protect other attributes, or define groups")
     texts = {name: condition.text for name, condition in conditions.items()}
     return members.argmax(axis=0).astype(np.int64), texts
 
@@ -158,7 +158,7 @@ class FeatureCells:
 
     Attributes:
         features: Features of each cell, shape (cells, features), 0 or 1.
-        counts: People by cell, group and whether the true label is favourable, shape (cells, groups, 2).
+        counts: Number of people by cell, group and favourable true label, shape (cells, groups, 2).
         need: Required number of correct decisions.
     """
 

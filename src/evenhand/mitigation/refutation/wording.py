@@ -94,7 +94,7 @@ def _metrics(result: RefutationResult) -> Iterator[Metric]:
         accuracy = f"accuracy {_share(result.witness.accuracy)}"
         yield Metric("gap of the best rule found", _observed(result.witness.gap), (accuracy,))
     if result.any_bound is not None and result.family != "any":
-        yield Metric("lower bound for any decisions by these features", _proved(result.any_bound))
+        yield Metric("lower bound for any decisions based on these features", _proved(result.any_bound))
     if result.given is not None:
         accuracy = f"accuracy {_share(result.given.accuracy)}"
         yield Metric("gap of the original model", _observed(result.given.gap), (accuracy,))
@@ -180,5 +180,5 @@ def _number(value: float) -> str:
 
 
 def _down(bound: float) -> str:
-    """Round a bound down, so that the displayed number is proved."""
+    """Round a bound down so that the displayed number is proved."""
     return f"{math.floor((bound + 1e-8) * 10**4) / 10**4:.4f}"

@@ -30,7 +30,7 @@ PROXIES = (
 
 @dataclass(frozen=True, eq=False)
 class BlindModel(WrappedScorer):
-    """Model that gets the same protected values for all people.
+    """Model that receives the same protected values for all people.
 
     Attributes:
         model: Wrapped model.
@@ -61,7 +61,7 @@ def blind(task: MitigationTask) -> Candidate:
 
     In an additive network, the terms of the protected attributes are replaced by their averages over the training set,
     without training. Any other model is retrained with the protected values of all people replaced by the most frequent
-    ones, and gets the same values when it predicts.
+    ones, and receives the same values for predictions.
 
     Raises:
         OptionError: No attribute is protected, or the model has no learner.
@@ -78,7 +78,7 @@ def blind(task: MitigationTask) -> Candidate:
         save = partial(write_network, scorer)
     elif task.learner is None:
         raise OptionError(
-            "this model cannot be trained again, which the method blind needs",
+            "this model cannot be retrained, which the method blind requires",
             location="`methods=blind`",
             hint="name a training function: `fit=module:function`",
         )
@@ -103,7 +103,7 @@ def blind(task: MitigationTask) -> Candidate:
 
 
 def find_protected(task: MitigationTask) -> tuple[str, ...]:
-    """Collect the protected attributes of the schema, and those whose flips are measured.
+    """Collect the protected attributes of the schema and the attributes whose flips are measured.
 
     Raises:
         OptionError: No attribute is protected.

@@ -29,10 +29,10 @@ SMALL: dict[str, Any] = {"hidden": (32, 32), "steps": 300}
 """Parameters of a small network, which is easier to certify."""
 
 CONTINUED_RATE = 0.005
-"""Initial learning rate for training the original network further."""
+"""Initial learning rate for further training of the original network."""
 
 MAX_REFINEMENTS = 3
-"""Maximum number of strengths tried between the strongest one that is affordable and the next."""
+"""Maximum number of strengths tried between the strongest affordable one and the next."""
 
 WEAKER = 10.0
 """Divisor of the weakest strength, for the lower end of the refinement if even the weakest loses too much accuracy."""
@@ -41,9 +41,10 @@ WEAKER = 10.0
 def make_method(method: str) -> Callable[[MitigationTask], Candidate]:
     """Create the mitigation method that trains networks with a loss.
 
-    The strength is that of the configuration, or else the one with the smallest metrics on the validation set within
-    the allowed loss of accuracy. Strength 0 is tried first, and is kept if no other strength is better. Further
-    strengths are tried between the strongest affordable one and the next, halving the logarithm of their ratio.
+    The strength is taken from the configuration; by default, it is the one with the smallest metrics on the
+    validation set within the allowed loss of accuracy. Strength 0 is tried first, and is kept if no other strength is
+    better. Further strengths are tried between the strongest affordable one and the next, halving the logarithm of
+    their ratio.
     """
     return lambda task: _StrengthSweep(method, task).candidate()
 
@@ -149,12 +150,12 @@ class _StrengthSweep:
             if not self._task.is_late:
                 raise KeyboardInterrupt
             raise LimitError(
-                f"the time limit was reached before {self._method} had taken a step",
+                f"the time limit was reached before {self._method} completed a step",
                 hint="raise the limit: `time_limit=SECONDS`",
             )
 
     def _start_parameters(self) -> dict[str, Any]:
-        """Return the parameters that train the original network further, or none if this is impossible."""
+        """Return the parameters for further training of the original network, or none if this is impossible."""
         from evenhand.mitigation.training.network import can_start_from
 
         model = self._task.given
@@ -175,7 +176,7 @@ class _StrengthSweep:
         best = log.best()
         if not self._recipe.by_person:
             return best
-        # Several networks may leave no flips in a small sample. Then the one with the strongest penalty is chosen.
+        # In a small sample, several networks may leave no flips. Then the one with the strongest penalty is chosen.
         harm = [log.remaining_harm(i) for i in range(len(log.trials))]
         equal = [i for i in range(len(harm)) if log.is_affordable(i) and harm[i] <= harm[best]]
         return max(equal, key=lambda i: log.trials[i].value, default=best)
@@ -183,5 +184,5 @@ class _StrengthSweep:
     def _notes(self, best: int) -> tuple[str, ...]:
         protected = self._task.split.train.schema.protected
         unseen = [f"The network does not get {', '.join(protected)}."] if protected else []
-        notes = self._log.notes(best, "The network trained for accuracy alone")
+        notes = self._log.notes(best, "The network trained only for accuracy")
         return tuple(notes if self._recipe.sees_protected else [*unseen, *notes])

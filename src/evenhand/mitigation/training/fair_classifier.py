@@ -47,15 +47,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     searches. ``predict_proba`` evaluates it, so proofs about ``network_`` hold for the classifier. Equal data,
     parameters and seeds give equal weights, bit for bit on one machine.
 
-    Methods that compare groups get them from ``protected`` or from ``sensitive_features``, which searches pass on as
-    metadata (``set_fit_request(sensitive_features=True)``).
+    Methods that compare groups receive them from ``protected`` or from ``sensitive_features``, which searches
+    forward as metadata (``set_fit_request(sensitive_features=True)``).
 
     Args:
         method: ``erm``, ``diffdp`` (or ``gap``, the same here), ``hsic``, ``laftr``, ``prejudice-remover`` or
             ``logit-pairing``.
         strength: Weight of the penalty. None for the default of the method.
         schema: Data schema, required by ``fit``. ``evenhand.schema.infer_schema`` infers one from a data frame.
-        protected: Names of the protected attributes. None for those of the schema.
+        protected: Names of the protected attributes. None for the protected attributes of the schema.
         hidden: Number of units of each hidden layer.
         steps: Number of batches.
         batch_size: Rows per batch. None for 1,024, or 128 for smaller training sets.
@@ -67,7 +67,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     Attributes:
         classes_: Both labels in ascending order.
         n_features_in_: Number of attributes of the schema.
-        feature_names_in_: Names of the attributes, if ``fit`` got a data frame.
+        feature_names_in_: Names of the attributes, if ``fit`` received a data frame.
         schema_: Schema of individuals, with both labels.
         network_: Trained network over individuals.
         history_: Error and penalty of each step.
@@ -255,7 +255,7 @@ def _read_individuals(schema: Schema, data: Any) -> tuple[Floats, Integers | Non
     missing = np.isnan(individuals).any(axis=0)
     if missing.any():
         raise DataError(
-            f"{schema.names[int(np.argmax(missing))]!r} has a missing value, for which a network has no input",
+            f"{schema.names[int(np.argmax(missing))]!r} has a missing value, but the network has no input for it",
             hint="set `missing: drop` for the attribute in the schema, or fill in the value",
         )
     return individuals, rows
@@ -298,7 +298,7 @@ def _list_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, Booleans
     if len(negatives) != 1 or len(present) != 2:
         raise DataError(
             f"expected two labels, got {present if len(negatives) == 1 else [*negatives, favourable]}",
-            hint=f"the network distinguishes {favourable!r} from one other label, so both are needed",
+            hint=f"the network distinguishes {favourable!r} from one other label, so both are required",
         )
     if schema.target.values is None:
         target = Target(name=schema.target.name, favourable=favourable, values=(negatives[0], favourable))

@@ -1,4 +1,4 @@
-"""Training methods of networks: the loss of each, and how a mitigation trains with it."""
+"""Training methods for networks: the loss of each method and its use in a mitigation."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class TrainingRecipe:
     Attributes:
         words: Description.
         loss: Function that creates the loss of a training run.
-        sees_protected: Whether the network gets the protected attributes. The published group methods do not: such a
-            network could reach a group's rate by treating its members differently.
+        sees_protected: Whether the protected attributes are inputs of the network. In the published group methods they
+            are
+            not: such a network could reach a group's rate by treating its members differently.
         by_group: Whether the penalty compares groups.
         by_person: Whether the penalty compares the answers for one person under different protected assignments. The
             original network is trained further, if possible. Otherwise, the network is small.
         steps: Number of steps for training the original network further.
         rate: Initial learning rate of these steps. A group method with a rate trains the original network further, so
-            that its accuracy differs less by chance than that of a new network.
+            that chance affects its accuracy less than that of a new network.
     """
 
     words: str
@@ -47,7 +48,7 @@ class TrainingRecipe:
 _diffdp = partial(GroupPenalty, "DiffDP", mean_gap, 1.0, (0.1, 0.3, 0.5, 1.0, 2.0))
 
 RECIPES = {
-    "erm": TrainingRecipe("a network trained for accuracy alone", EmpiricalRisk, sees_protected=True, by_group=False),
+    "erm": TrainingRecipe("a network trained only for accuracy", EmpiricalRisk, sees_protected=True, by_group=False),
     "diffdp": TrainingRecipe("a network trained for equal mean scores (DiffDP)", _diffdp),
     "gap": TrainingRecipe("trained further for equal mean scores", _diffdp, sees_protected=True, steps=150, rate=0.002),
     "hsic": TrainingRecipe(
@@ -56,7 +57,7 @@ RECIPES = {
     ),
     "laftr": TrainingRecipe("a network trained on a representation that hides the group (LAFTR)", LAFTR),
     "prejudice-remover": TrainingRecipe(
-        "a network trained for decisions that reveal nothing about the group (Prejudice Remover)",
+        "a network trained for decisions independent of the group (Prejudice Remover)",
         partial(GroupPenalty, "Prejudice Remover", mutual_information, 10.0, (0.3, 1.0, 3.0, 10.0, 30.0)),
     ),
     "logit-pairing": TrainingRecipe(

@@ -43,7 +43,7 @@ class ServiceContext:
     Attributes:
         guards: Guarded generators by name.
         monitors: Monitors by name.
-        replica: Name of this process, new at every start.
+        replica: Name of this process, unique to each start.
         keys: Cache of the API keys.
         logins: Identity provider. None if callers only use keys.
         failures: Throttle of requests without a valid key.
@@ -120,7 +120,7 @@ def find_stream(served: Mapping[str, T], name: str, kind: str) -> T:
 
 
 async def context_of(request: Request) -> ServiceContext:
-    """Return the context of the service that a request came to."""
+    """Return the context of the service that received a request."""
     # FastAPI would call a plain function in a thread, which costs more than a decision.
     context: ServiceContext = request.app.state.context
     return context

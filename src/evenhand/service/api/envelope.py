@@ -67,7 +67,7 @@ _UNPRINTABLE = re.compile(rb"[^ -~]")
 
 
 class _HeadSentError(OSError):
-    """Raised when a response to HEAD continues after its head."""
+    """Raised when a response to HEAD continues after its headers."""
 
 
 class RequestEnvelope:
@@ -108,9 +108,9 @@ class _Exchange:
     Attributes:
         id: ID of the request: its header ``x-request-id``, or else a new one.
         name: Name that the request is counted under. Empty before it is admitted.
-        status: Status of the response. 0 before its head is sent.
+        status: Status of the response. 0 before its headers are sent.
         timeout: Time limit of the body, and then of the response. None before the request is admitted.
-        body: Body that the application has not received yet.
+        body: Body that has not been passed to the application yet.
     """
 
     def __init__(self, envelope: RequestEnvelope, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,7 +181,7 @@ class _Exchange:
                         code="late",
                         hint="retry, with the same id if the request has one",
                     )
-            # The caller must not take half a response for a whole one.
+            # The caller must not mistake a partial response for a complete one.
             if self.status or not isinstance(refusal, EvenhandError):
                 raise
             await self._answer(self._refusal_response(refusal))
@@ -196,7 +196,7 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         """Forward a message of the response.
 
-        Its headers get harmless values, the ID of the request, and the security headers that are missing.
+        Its header values are sanitised, and the ID of the request and missing security headers are added.
         """
         if message["type"] == "http.response.start":
             headers = [
@@ -241,7 +241,7 @@ class _Exchange:
             key = presented_key(self.headers)
             if key is None:
                 key = cookie = cookie_parser(self.headers.get("cookie", "")).get(COOKIE)
-        # A browser adds the cookie to requests of other pages, too.
+        # A browser also adds the cookie to requests from other pages.
         is_implicit = cookie is not None or not service.keys
         if is_implicit and self.method not in SAFE_METHODS and not is_own_page(self.headers, service.public_url):
             raise AccessError(
@@ -259,7 +259,7 @@ class _Exchange:
         """Count the request.
 
         Raises:
-            AccessError: The caller sends too many requests.
+            AccessError: The caller is sending too many requests.
         """
         envelope = self.envelope
         # Callers without a key are distinguished by their address.
@@ -320,7 +320,7 @@ class _Exchange:
             error = self.context.failures.refusal(error, address_of(self.scope))
         response = error_handlers.error_response(error)
         if isinstance(error, AccessError) and error.code in ("size", "slow", "busy"):
-            # The rest of the request is not read.
+            # The remainder of the request is not read.
             response.headers["connection"] = "close"
         return response
 
@@ -329,7 +329,7 @@ class _Exchange:
         level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
-        # Anyone can send unlimited requests of this kind. If every request is logged, they are logged, too.
+        # Anyone can send unlimited requests of this kind. If every request is logged, these are logged as well.
         is_summarized = (caller is None or status == 429) and level == logging.WARNING
         is_logged = not is_summarized or logger.isEnabledFor(logging.INFO)
         if not is_logged and not self.envelope.refusals.is_first(status, address_of(self.scope)):
@@ -337,7 +337,7 @@ class _Exchange:
         about = {
             "request": self.id,
             "method": self.method,
-            # Without the query, which may contain keys.
+            # The query is omitted because it may contain keys.
             "path": self.scope["path"],
             "status": status,
             "seconds": round(self.envelope.steady() - self.begun, 6),

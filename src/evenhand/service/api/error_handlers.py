@@ -142,7 +142,8 @@ def error_response(error: EvenhandError) -> JSONResponse:
 
 
 def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> HttpError | None:
-    """Return the error of another service as an error of this one, or None if it is not about the caller's request.
+    """Return the error of another service as an error of this service, or None if it does not concern the caller's
+    request.
 
     Status, code, message and Retry-After are kept, so that clients can react as if they called the service directly.
 

@@ -1,4 +1,4 @@
-"""API keys and scopes. Keys are 256 random bits; only their hashes are stored."""
+"""API keys and scopes. Keys consist of 256 random bits; only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ROLES: Mapping[str, tuple[Scope, ...]] = {"viewer": ("read",), "admin": ("admin"
 """Scopes of each role of a user."""
 
 PREFIX = "evenhand_"
-"""Prefix of every key, by which people and scanners recognise leaked keys."""
+"""Prefix of every key, which lets people and scanners recognise leaked keys."""
 
 COOKIE = "evenhand_key"
 """Cookie of the dashboard, which holds a key."""
 
 FRESH_SECONDS = 1.0
-"""Lifetime of the cached keys. A revoked key stops working within about this time."""
+"""Lifetime of the cached keys. A revoked key stops working within about this many seconds."""
 
 RETRY_SECONDS = 0.1
 """Seconds between two reads of the store for unknown keys."""
@@ -170,7 +170,7 @@ class KeyCache:
         try:
             return self._look_up(key)
         except AccessError:
-            # The session may have begun at another replica a moment ago.
+            # The session may just have begun on another replica.
             if self._steady() - max(self._read_at, self._tried_at) < RETRY_SECONDS:
                 raise
         await self._refresh_cache(RETRY_SECONDS)
@@ -193,7 +193,7 @@ class KeyCache:
             raise AccessError("unknown key", code="key", hint="evenhand keys list shows the keys")
         status = match.status(self._clock())
         if status != "valid":
-            raise AccessError(f"the key {match.id} is {status}", code="key", hint="evenhand keys add makes a new one")
+            raise AccessError(f"the key {match.id} is {status}", code="key", hint="evenhand keys add creates a new key")
         return match
 
     async def _refresh_cache(self, max_age: float = FRESH_SECONDS) -> None:
@@ -206,7 +206,7 @@ class KeyCache:
             if not finished:
                 self._tried_at = self._steady()
         if now - self._read_at > STALE_SECONDS:
-            raise StoreError("the keys cannot be read from the store", hint="check its log and its disk")
+            raise StoreError("the keys cannot be read from the store", hint="check its log and disk")
 
     def _read(self, now: float) -> None:
         self._tried_at = now
@@ -237,7 +237,7 @@ class RequiredScope(HTTPBearer):
 
     def __init__(self, scope: Scope, *, filtered: bool = False) -> None:
         super().__init__(
-            scheme_name="key", description="A key of the service: `evenhand keys add` makes one.", auto_error=False
+            scheme_name="key", description="API key of the service, created by `evenhand keys add`.", auto_error=False
         )
         self.scope, self._filtered = scope, filtered
 
@@ -331,7 +331,7 @@ class KeyStore:
             OptionError: The name is invalid or has a key already, or a scope is unknown.
         """
         if not re.fullmatch(r"[A-Za-z0-9_.@-]{1,100}", name):
-            raise OptionError(f"{name!r} is not a valid name of a key", hint="1 to 100 letters, digits and . _ - @")
+            raise OptionError(f"{name!r} is not a valid key name", hint="use 1 to 100 letters, digits and . _ - @")
         unknown = [scope for scope in scopes if scope not in SCOPES]
         if unknown or not scopes:
             raise OptionError(f"there is no scope {(*unknown, '')[0]!r}", hint=f"one of: {', '.join(SCOPES)}")
@@ -340,12 +340,12 @@ class KeyStore:
         return self._add(name, scopes, seconds, streams)
 
     def rotate(self, name: str, *, overlap: float) -> str:
-        """Create a key with the scopes and lifetime of a holder's latest key. The old keys expire after some seconds.
+        """Create a key with the scopes and lifetime of a holder's latest key. The old keys expire after a few seconds.
 
         If the store fails after the new key is created, the old keys stay valid.
 
         Raises:
-            OptionError: There is no valid key of this name.
+            OptionError: There is no valid key with this name.
         """
         old = self._valid_keys(name)
         if not old:

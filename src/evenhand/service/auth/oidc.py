@@ -1,7 +1,7 @@
 """Logins at an OpenID Connect provider: authorization code flow with PKCE, and roles from a claim.
 
-A login creates an API key that expires. Scopes, limits, revocation and the log therefore apply to sessions as to keys,
-in every replica.
+A login creates an API key that expires. Scopes, limits, revocation and logging therefore apply to sessions as they do
+to keys, in every replica.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evenhand.service.state_machines import KEY_STREAM
 from evenhand.service.store.ledger import Ledger
 
 CALLBACK = "/login/callback"
-"""Path to which the provider sends browsers back."""
+"""Path to which the provider redirects browsers."""
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 """Accepted signature algorithms: the asymmetric ones, because only the provider has the private key."""
@@ -38,7 +38,7 @@ LOGIN_SECONDS = 600
 """Time limit in seconds for the login at the provider."""
 
 METADATA_SECONDS = 3600.0
-"""Lifetime of the cached metadata and keys of the provider. Unknown keys are fetched at once."""
+"""Lifetime of the cached metadata and keys of the provider. Unknown keys are fetched immediately."""
 
 TIMEOUT_SECONDS = 10.0
 """Time limit for a response of the provider."""
@@ -107,7 +107,7 @@ class IdentityProvider:
         """Identify the user from the provider's response.
 
         Args:
-            request: Request with which the browser returns from the provider.
+            request: Request sent by the browser when it returns from the provider.
             cookie: Value of the cookie from ``begin``.
 
         Raises:
@@ -119,7 +119,7 @@ class IdentityProvider:
             raise _refusal_error("it came from another provider")
         with self._translated_errors():
             client = await self._client()
-            # Fetched before the token is decoded, so that later errors concern the token only.
+            # Fetched before the token is decoded, so that later errors concern only the token.
             await client.fetch_jwk_set()
         required = {"iss": self.config.issuer, "aud": self.config.client_id}
         options = {name: {"essential": True, "value": value} for name, value in required.items()}
@@ -139,7 +139,7 @@ class IdentityProvider:
         return self._identity(token["userinfo"])
 
     async def _client(self) -> Any:
-        """Return Authlib's client with the metadata of the provider, which are read once an hour."""
+        """Return Authlib's client with the metadata of the provider, which is read once an hour."""
         from authlib.integrations.starlette_client import OAuth
 
         if self._cached is None or self._steady() - self._cached[0] > METADATA_SECONDS:
@@ -161,7 +161,7 @@ class IdentityProvider:
                 raise FetchError(
                     f"expected the issuer {self.config.issuer!r}, got {str(metadata.get('issuer'))[:100]!r}",
                     location="oidc.issuer",
-                    hint="write its name exactly as the provider does",
+                    hint="write it exactly as the provider does",
                 )
             algorithms = metadata.get("id_token_signing_alg_values_supported", ["RS256"])
             metadata["id_token_signing_alg_values_supported"] = [name for name in algorithms if name in ALGORITHMS]
@@ -218,7 +218,7 @@ def _encode_client_secret(
 
 
 def _decode_session(cookie: str) -> dict[str, Any]:
-    """Decode the cookie of a login. Empty if there is no login."""
+    """Decode the cookie of a login. Empty if there is no pending login."""
     try:
         session = json.loads(base64.urlsafe_b64decode(cookie))
     except ValueError:

@@ -76,9 +76,9 @@ def output_kind(generator: Generator) -> OutputKind:
 
 
 def known_options(requested: Mapping[str, Any], supported: Collection[str]) -> dict[str, Any]:
-    """Select the request options that are passed on: known options that are not null.
+    """Select the request options to forward: known options that are not null.
 
-    A gateway behind the guard may have options that change its upstream, so unknown options are not passed on unless
+    A gateway behind the guard may have options that change its upstream, so unknown options are not forwarded unless
     the configuration names them.
 
     Raises:
@@ -89,9 +89,9 @@ def known_options(requested: Mapping[str, Any], supported: Collection[str]) -> d
         if name not in supported:
             raise HttpError(
                 400,
-                f"{name[:100]!r} is not passed on to the model",
+                f"{name[:100]!r} is not forwarded to the model",
                 code="unknown_parameter",
-                hint=f"leave it out, or add it to pass_on of the guard; known: {', '.join(sorted(supported))}",
+                hint=f"omit it, or add it to pass_on of the guard; known: {', '.join(sorted(supported))}",
             )
     return options
 
@@ -113,12 +113,12 @@ class ConversationGenerator:
 
     Attributes:
         prompt: Text of the last user messages without an answer between them. The model reads them together, so the
-            guard does, too.
+            guard does as well.
         declined: Response of the service when the model declined the last request. None if it did not.
         ignored: Options that the generator does not support.
 
     Raises:
-        HttpError: There is no text of the user to answer.
+        HttpError: The user has sent no text to answer.
     """
 
     def __init__(self, generator: Generator, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:

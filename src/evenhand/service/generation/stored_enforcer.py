@@ -118,14 +118,15 @@ class StoredEnforcer:
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_item(admission.must))
             operation |= self._notes.unlogged_cost()
-        # With the name of its call, because a crash of the store may give its number to another admission.
+        # The name of the call is included, because after a crash of the store its number may belong to another
+        # admission.
         operation |= {"admission": admission.number, "call": admission.call}
         try:
             result = await wait_for_store(self._ledger.submit(self._stream, operation))
         except DecisionError as error:
             if error.code != "unknown-id":
                 raise
-            raise StoreError("the request was abandoned because its replica was silent", hint="retry") from None
+            raise StoreError("the request was abandoned because its replica stopped responding", hint="retry") from None
         if self._notes is not None:
             self._notes.unlogged = 0.0
         outcome = result.answer["outcome"]
@@ -176,7 +177,7 @@ class LogMetadata:
         instruct: Writer of the instructions in prompts.
 
     Attributes:
-        attempt: Attempt for the last requested item. None if there was none.
+        attempt: Attempt at the last requested item. None if there was none.
         unlogged: Cost of attempts that is not logged yet.
     """
 
@@ -187,7 +188,7 @@ class LogMetadata:
         self.unlogged = 0.0
 
     def watch(self, attempt: ItemAttempt) -> None:
-        """Describe this attempt from now on."""
+        """Use this attempt in later descriptions."""
         self.attempt = attempt
         self.unlogged += attempt.cost
 

@@ -1,4 +1,4 @@
-"""Replay of a log: every hash, state and decision is derived again and compared.
+"""Replay of a log, which recomputes and compares every hash, state and decision.
 
 Each entry is checked in this order: its format; its stream, number and chain; its hash; the digest of the machine,
 unless the entry starts a run with another configuration; its counters and output, which the machine derives from the
@@ -40,7 +40,7 @@ class LogDifference(ResultPart):
     """First difference between a log and its replay.
 
     Attributes:
-        entry: Number of the entry. None if it concerns no single entry.
+        entry: Number of the entry. None if it does not concern a single entry.
         what: Description of the difference.
         logged: Value in the log.
         found: Value in the replay.
@@ -117,11 +117,11 @@ class _DifferenceError(Exception):
 
 
 class LogReplayer:
-    """Replays the entries of one stream in their order.
+    """Replays the entries of one stream in order.
 
     Args:
         policies: Policies for ``rebuild_machine``.
-        head: Hash of an entry that must be in the log. None if it is not known.
+        head: Hash of an entry that must be in the log, or None if unknown.
         state_number: Number of the entry whose resulting state is stored in ``state``.
 
     Attributes:
@@ -190,7 +190,7 @@ class LogReplayer:
         if self._head is not None and not self._seen:
             missing = LogDifference(
                 entry=None,
-                what="the log was cut off or replaced: the known head is missing",
+                what="the log was truncated or replaced: the known head is missing",
                 logged=f"{self.hash}, its last entry",
                 found=self._head,
             )
@@ -219,7 +219,7 @@ class LogReplayer:
         self._start_run(body, body["state"] if number else None)
 
     def _start_run(self, body: Mapping[str, Any], state: Any = None) -> None:
-        """Build the machine of a run, in a state or in its initial state."""
+        """Build the machine of a run, in a given state or its initial state."""
         machine = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
         _require_same("the digest of the configuration differs", body["digest"], machine.digest)
         if state is not None:
@@ -267,7 +267,7 @@ class LogReplayer:
         if not isinstance(operation, Mapping) or not (id_ is None or isinstance(id_, str)):
             raise _DifferenceError("the body is not an operation", body, "an id and an input")
         if id_ is not None and id_ in self.ids:
-            raise _DifferenceError("a second entry with the same id", id_, "an id is used once")
+            raise _DifferenceError("duplicate entry with the same id", id_, "an id is used once")
         try:
             # The decision is computed from the input alone, and only then compared with the log.
             before = self.machine.before(operation)
@@ -299,9 +299,9 @@ def replay_log(
     """Replay the log of one stream, up to the first entry that differs.
 
     Args:
-        entries: Entries in their export format and order.
+        entries: Entries in their export format, in order.
         policies: Policies of shields. Other policies are synthesised again from their plans.
-        head: Hash of an entry that must be in the log. None if it is not known.
+        head: Hash of an entry that must be in the log, or None if unknown.
 
     Raises:
         DataError: The entries are not a log.
@@ -370,7 +370,7 @@ def _require_same(what: str, logged: object, replayed: object) -> None:
 
 def compare_values(logged: object, replayed: object) -> dict[str, str]:
     """Format the parts of two values that differ."""
-    # Descend to the innermost part that differs, while exactly one part differs and both values have it.
+    # Descend to the innermost differing part, as long as exactly one part differs and both values have it.
     path = []
     while isinstance(logged, Mapping) and isinstance(replayed, Mapping):
         texts = [{name: canonical_json(part) for name, part in side.items()} for side in (logged, replayed)]

@@ -33,10 +33,10 @@ CONNECTION_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""Default timeouts by which an unreachable PostgreSQL is detected. The URL may override them."""
+"""Default timeouts for detecting an unreachable PostgreSQL. The URL may override them."""
 
-# FULL: a commit survives a power cut. NORMAL: it survives a crash of the process only. The write lock is taken at once,
-# because two writers that both read first would block each other.
+# FULL: a commit survives a power cut. NORMAL: it survives a crash of the process only. The write lock is acquired
+# immediately, because two writers that both read first would block each other.
 SQLITE_BEGINNINGS = {
     (True, False): ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE"),
     (False, False): ("PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE"),
@@ -76,7 +76,7 @@ class Database:
         wait_seconds: Time limit in seconds for a lock.
 
     Raises:
-        StoreError: The store cannot be reached, is not a store, or was made by a newer version.
+        StoreError: The store cannot be reached, is not a store, or was created by a newer version.
         MissingExtraError: The driver of PostgreSQL is not installed.
     """
 
@@ -149,7 +149,7 @@ class Database:
         if make and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
             raise self._error("this user cannot write there", "grant write access to the folder, or use another one")
         if not make and not path.is_file():
-            raise self._error("there is no such file", "name the file of the service's store")
+            raise self._error("the file does not exist", "name the file of the service's store")
 
     def _check_revision(self, connection: Connection) -> None:
         revision = read_revision(connection)
@@ -246,7 +246,10 @@ def _explain_error(error: Exception) -> tuple[str, str]:
         return f"the store failed: {message}", "name another file, or restore a backup"
     if "connection failed" in message or "Connection refused" in message:
         return f"the store failed: {message}", "check that its server runs and accepts this user, and retry"
-    return f"the store failed: {message}", "check its log and its disk; then repeat the request with the same id"
+    return (
+        f"the store failed: {message}",
+        "check its log and disk; then repeat the request with the same id",
+    )
 
 
 def read_entries_after(
@@ -270,7 +273,7 @@ def read_entries_after(
         hash_query = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == rows[0]["number"] - 1)
         rows[0]["previous"] = connection.execute(hash_query).scalar() or chain.GENESIS_HASH
     for previous_row, row in pairwise(rows):
-        # A missing entry is detected by a check of the numbers first.
+        # A check of the numbers detects missing entries first.
         row["previous"] = row["previous"] or previous_row["hash"]
     return [chain.export_entry(row) for row in rows]
 

@@ -1,7 +1,7 @@
 """Ledger that applies operations in the store, with state, log and answers in one transaction.
 
 One thread per process writes. It commits all queued operations in one transaction, and acknowledges none of them before
-the commit is durable. A slow disk therefore makes batches larger.
+the commit is durable. A slow disk therefore leads to larger batches.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class Ledger:
 
     Attributes:
         machines: Machines by name of the stream. Only the writing thread may use their states, as in a listener.
-        listeners: Functions that receive every commit, in the writing thread. They must be fast and change nothing.
+        listeners: Functions that receive every commit, in the writing thread. They must be fast and have no side
+            effects on the streams.
 
     Raises:
         StoreError: The store cannot be used, or contains a stream of another kind.
@@ -140,7 +141,7 @@ class Ledger:
         with database.transaction() as connection:
             # Replicas that start at the same time must not begin a stream twice.
             lock_migrations(connection)
-            # In the same order as in transactions of operations, to prevent deadlocks between replicas.
+            # Use the same order as in transactions of operations, to prevent deadlocks between replicas.
             for stream in sorted(machines):
                 self._transaction.begin(connection, stream)
         self._thread = threading.Thread(target=self._write, name="evenhand-ledger", daemon=True)
@@ -190,9 +191,9 @@ class Ledger:
         return self.submit(stream, CHECKPOINT)
 
     def submit_work(self, work: Callable[[Connection], T], *, durable: bool = False) -> Future[T]:
-        """Queue other work in a separate transaction between those of operations, and return its future.
+        """Queue other work as a separate transaction between those of operations, and return its future.
 
-        In the writing thread, it waits for no other writer of SQLite. It must be short, because operations wait for it.
+        In the writing thread, it waits for no other writer of SQLite. It must be short because operations wait for it.
         The future raises `StoreError` if the store failed.
         """
         task = _WorkTask(work, durable)
@@ -331,7 +332,7 @@ class Ledger:
                 work()
             except Exception:
                 # The caller that needs the plan gets the same error.
-                logger.exception("no plan could be made for %s", stream)
+                logger.exception("no plan could be computed for %s", stream)
             self._queue.put(_PlanReady(stream))
 
         threading.Thread(target=make, name=f"evenhand-plan-{stream}", daemon=True).start()
@@ -343,7 +344,7 @@ class Ledger:
         committing = False
         try:
             with self._database.transaction(durable=durable) as connection:
-                # In the same order everywhere, to prevent deadlocks between replicas.
+                # Use the same order everywhere, to prevent deadlocks between replicas.
                 for stream in sorted(by_stream):
                     patient = self._rounds[stream] < MAX_ROUNDS
                     pages[stream] = self._transaction.apply_operations(

@@ -1,4 +1,4 @@
-"""Queue of operations without a waiting caller, for the time in which the store is unavailable."""
+"""Queue of operations without a waiting caller, for use while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_WAITING = 10_000
 
 
 class RetryQueue:
-    """Carries out operations in their order, and retries them while the store is unavailable.
+    """Applies operations in order, and retries them while the store is unavailable.
 
     Args:
         ledger: Ledger of the store.
@@ -56,7 +56,7 @@ class RetryQueue:
         return not self._pending and not self._unlogged_losses
 
     def submit(self, operation: Operation) -> Future[OperationResult] | None:
-        """Carry out an operation now or later. The operation must be idempotent.
+        """Apply an operation now or later. The operation must be idempotent.
 
         Returns:
             The result of the first attempt. None if it failed.
@@ -88,13 +88,13 @@ class RetryQueue:
                 self._thread.start()
 
     def close(self) -> None:
-        """Try once more, report what is lost, and stop."""
+        """Try once more, report lost operations, and stop."""
         self._is_closed = True
         self._thread.stop()
         self._retry()
         if not self.is_empty:
             about = {"stream": self._stream, "operations": len(self._pending) + self._unlogged_losses}
-            logger.error("operations were never logged: the store does not answer", extra={"about": about})
+            logger.error("operations were never logged: the store does not respond", extra={"about": about})
 
     def _count_lost(self) -> None:
         self.lost += 1
@@ -116,7 +116,7 @@ class RetryQueue:
         logger.warning("the store answers again", extra={"about": {"stream": self._stream}})
 
     def _carry_out_first(self) -> None:
-        # One at a time: an operation that follows a failed one must not be carried out twice.
+        # One at a time, because an operation that follows a failed one must not be carried out twice.
         error = self.ledger.submit(self._stream, self._pending[0]).exception()
         if isinstance(error, StoreError):
             raise error

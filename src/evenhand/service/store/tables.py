@@ -48,7 +48,7 @@ entries = Table(
     # Whether the entry is more than a followed recommendation, for the filter of the dashboard.
     Column("marked", Boolean, nullable=False),
     Column("body", Text, nullable=False),
-    # Only for entries that a log can start with. For others, it is the hash of the previous entry.
+    # Set only for entries that a log can start with. For others, it is the hash of the previous entry.
     Column("previous", String(64), nullable=True),
     Column("hash", String(64), nullable=False),
 )
@@ -90,8 +90,8 @@ replicas = Table(
     "replicas",
     metadata,
     Column("name", String(64), primary_key=True),
-    # Incremented while the replica runs. Others watch it by their own monotonic clocks, so clocks need not be
-    # synchronised.
+    # Incremented while the replica runs. Other replicas observe it with their own monotonic clocks, so clocks
+    # need not be synchronised.
     Column("beat", BigInteger, nullable=False),
 )
 
@@ -130,7 +130,7 @@ def migrate_store(connection: Connection) -> None:
     """Create the tables of an empty store, or migrate an older store, in one transaction.
 
     Raises:
-        StoreError: a newer Evenhand made them.
+        StoreError: the tables are from a newer version of Evenhand.
         MissingExtraError: Alembic is not installed.
     """
     lock_migrations(connection)
@@ -153,7 +153,7 @@ def read_revision(connection: Connection) -> str | None:
     """Return the revision of a store's tables; None if it has none.
 
     Raises:
-        StoreError: a newer Evenhand made them.
+        StoreError: the tables are from a newer version of Evenhand.
     """
     if not inspect(connection).has_table(revisions.name):
         return None
@@ -161,7 +161,7 @@ def read_revision(connection: Connection) -> str | None:
     if revision > REVISION:
         raise StoreError(
             f"expected a store of revision {REVISION} or older, got one of revision {revision}",
-            hint="use the version of Evenhand that made it, or a newer one",
+            hint="use the version of Evenhand that created it, or a newer one",
         )
     return revision
 

@@ -1,4 +1,4 @@
-"""Application of operations within a transaction: apply, log, and remember the answers."""
+"""Apply operations within a transaction: update the state, write the log, and store the answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AMONG_KEYS = {"sqlite": "IN (SELECT value FROM json_each(:keys))", "postgresql":
 
 
 def _run(connection: Connection, statement: str, values: Any) -> Any:
-    """Run a statement by the driver, which is faster than SQLAlchemy's own."""
+    """Run a statement directly with the driver, which is faster than with SQLAlchemy."""
     if connection.dialect.name == "postgresql":
         statement = re.sub(r":(\w+)", r"%(\1)s", statement)
     return connection.exec_driver_sql(statement, values)
@@ -57,7 +57,7 @@ class OperationRequest:
     Attributes:
         stream: Name of the stream.
         operation: Operation of the stream's machine.
-        id: ID under which it is carried out once. None carries it out every time.
+        id: ID under which it is applied once. None applies it every time.
         future: Future of the caller that receives the result.
         durable: Whether the future waits for the disk.
         trace: Context of the caller's span.
@@ -91,7 +91,7 @@ class StreamBatch:
     """Effects of one transaction on one stream.
 
     Attributes:
-        results: Results in the order of the requests. For an error, nothing was changed.
+        results: Results in the order of the requests. If a result is an error, nothing was changed.
         rows: Appended entries.
         applied: Operations and their outputs.
         plan_ahead: Function that computes the plan of the next operation. The results end before an operation without
@@ -276,7 +276,7 @@ class Transaction:
                 _run(connection, LAST, head)
         loaded.number, loaded.hash = number, last_hash
         if len(batch.results) == len(requests):
-            # Plan for the next decision now, so that the plan may exist before its request.
+            # Compute the plan for the next decision now, so that it may be ready before the request arrives.
             batch.plan_ahead = machine.plan_ahead()
         return batch
 
@@ -289,7 +289,7 @@ class Transaction:
             "stream": stream,
             "number": number,
             "at": at,
-            # Only a followed recommendation of a shield is unmarked.
+            # Only recommendations that a shield follows are unmarked.
             "marked": '"reason":"followed"' not in body or '"op":"decide"' not in body,
             "body": body,
             "previous": previous if is_start else None,
@@ -307,19 +307,19 @@ def follow_stream(
         stream: Name of the stream.
         loaded: Machine.
         lock: Whether to lock the row of the stream until the end of the transaction.
-        patient: Whether to return the function that computes a missing plan, and to load nothing.
+        patient: Whether to return the function that computes a missing plan instead of loading a state.
 
     Raises:
         DecisionError: The stream has another configuration now.
-        StoreError: The state or an entry is invalid. Or the row is locked, and the tables were migrated while this
-            process ran.
+        StoreError: The state or an entry is invalid. Alternatively, the row is locked, or the tables were migrated
+            while this process was running.
     """
-    # SQLite has one writer, which has locked everything when its transaction began.
+    # SQLite has a single writer, which locks everything when its transaction begins.
     suffix = " FOR UPDATE OF streams" if lock and connection.dialect.name != "sqlite" else ""
     number, end, state_number, digest, revision = _run(connection, HEAD + suffix, {"stream": stream}).one()
     if lock and revision != REVISION:
         raise StoreError(
-            f"the store was migrated from revision {REVISION} to {revision} while this process ran",
+            f"the store was migrated from revision {REVISION} to {revision} while this process was running",
             hint="restart this process with the newer version of Evenhand",
         )
     if digest != loaded.machine.digest:
@@ -413,7 +413,7 @@ def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:
 def _read_body(
     connection: Connection, stream: str, number: int, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | StoreError | None:
-    """Return the body of an entry, which may be among rows to be written. None if it was deleted."""
+    """Return the body of an entry, which may be among the rows to be written. None if it was deleted."""
     body = next((row["body"] for row in rows if row["number"] == number), None)
     if body is None:
         query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
@@ -440,12 +440,14 @@ def _repeat_answer(
         return body
     if body is None:
         return DecisionError(
-            f"the id {request.id!r} was used long ago, and its answer was deleted",
+            f"the id {request.id!r} was used before, and its answer was deleted",
             code="repeated",
             hint="see retention.log_days",
         )
     if chain.canonical_json(question_of(body["input"])) != chain.canonical_json(question_of(request.operation)):
         return DecisionError(
-            f"the id {request.id!r} was used for another request", code="repeated", hint="give every request its own id"
+            f"the id {request.id!r} was used for another request",
+            code="repeated",
+            hint="use a unique id per request",
         )
     return OperationResult(number, body["output"], repeated=True)

@@ -1,7 +1,7 @@
 """Background work of a replica: heartbeats, retention, readiness and copies of the store.
 
-Each replica increments a counter in the store. The other replicas watch it by their own monotonic clocks, so no two
-machines need synchronised clocks. A replica whose counter does not change for too long is declared dead: its row is
+Each replica increments a counter in the store. The other replicas observe it with their own monotonic clocks, so
+clocks need not be synchronised. A replica whose counter does not change for too long is declared dead: its row is
 deleted, and its open work fails.
 
 The declaration may be wrong, because the replica may only have been suspended. This is safe: failed work is no longer
@@ -46,7 +46,7 @@ DEAD_SECONDS = 15.0
 """Seconds without a heartbeat after which a replica is declared dead."""
 
 PAUSE_SECONDS = 3 * BEAT_SECONDS
-"""After a longer pause between checks, this replica was suspended itself, so its view of the others is outdated."""
+"""After a longer pause between checks, this replica itself was suspended, so its view of the others is outdated."""
 
 TIDY_SECONDS = 600.0
 """Seconds between two deletions of expired data."""
@@ -63,10 +63,10 @@ PICTURES_PER_DELETE = 50
 """Number of pictures deleted in one transaction."""
 
 JUMP_SECONDS = 3_600.0
-"""If the wall clock and the monotonic clock differ by more seconds, nothing is deleted this time."""
+"""If the wall clock and the monotonic clock differ by more than this many seconds, nothing is deleted this time."""
 
 FRESH_SECONDS = 1.0
-"""Lifetime of a readiness result, so that frequent probes cost the store nothing."""
+"""Lifetime of a readiness result, so that frequent probes do not load the store."""
 
 PATIENCE_SECONDS = 5.0
 """Time limit of the trial transaction of a readiness check."""
@@ -86,7 +86,7 @@ class Replicas:
     Args:
         database: Store.
         ledger: Ledger of this process.
-        name: Name of this replica, new at every start.
+        name: Name of this replica, unique to each start.
         steady: Monotonic clock in seconds.
     """
 
@@ -101,7 +101,7 @@ class Replicas:
         self._holders: dict[str, tuple[str, Collection[str]]] = {}
 
     def beat(self) -> None:
-        """Record that this replica is alive, again if it was declared dead."""
+        """Record that this replica is alive, even if it was declared dead."""
 
         def count_up(connection: Connection) -> None:
             beat = update(replicas).where(replicas.c.name == self._name).values(beat=replicas.c.beat + 1)
@@ -116,7 +116,7 @@ class Replicas:
         was_suspended = self._checked_at is not None and now - self._checked_at > PAUSE_SECONDS
         self._checked_at = now
         with self._database.reading() as connection:
-            # In one snapshot: a new replica writes its row before it opens anything.
+            # These are read in one snapshot, because a new replica writes its row before it opens anything.
             beats = {row.name: row.beat for row in connection.execute(select(replicas))}
             abandoned = [
                 (stream, name)
@@ -133,7 +133,7 @@ class Replicas:
                 self._seen[name] = (beat, now)
                 continue
             is_silent = name != self._name and now - last_seen[1] >= DEAD_SECONDS
-            # Unless it has sent a heartbeat since.
+            # This is skipped if the replica has sent a heartbeat since.
             if is_silent and self._delete(replicas.c.name == name, replicas.c.beat == beat):
                 logger.warning("the replica %s was silent for %g seconds: declared dead", name, DEAD_SECONDS)
         self._seen = {name: last_seen for name, last_seen in self._seen.items() if name in beats}
@@ -143,7 +143,7 @@ class Replicas:
         try:
             self._delete(replicas.c.name == self._name)
         except StoreError as error:
-            logger.warning("cannot sign off from the other replicas: %s", error.message)
+            logger.warning("cannot notify the other replicas of the shutdown: %s", error.message)
 
     def _delete(self, *where: ColumnElement[bool]) -> int:
         statement = delete(replicas).where(*where)
@@ -162,9 +162,9 @@ class Replicas:
 class RetentionJob:
     """Deletes expired entries and pictures.
 
-    **A log that is cut can still be replayed.** A checkpoint is an entry with the configuration and state of the
-    stream, like the first entry, and chained like any other. Logs are cut before checkpoints only, so every log starts
-    with an entry from which it can be replayed. The state, and with it every future decision, does not depend on
+    **A truncated log can still be replayed.** A checkpoint is an entry with the configuration and state of the
+    stream, like the first entry, and chained like any other. Logs are truncated only before checkpoints, so every log
+    starts with an entry from which it can be replayed. The state, and with it every future decision, does not depend on
     deleted entries.
 
     **An ID stays used.** With an entry, the answer to its ID is deleted, but the hash of the ID remains. A repeated
@@ -209,9 +209,9 @@ class RetentionJob:
         """Write the checkpoints that are due, and delete expired data.
 
         Raises:
-            StoreError: The store failed. The rest is done the next time.
+            StoreError: The store failed. The remaining work is done next time.
         """
-        # A clock that is set forward would make all data expire at once.
+        # A clock that is set forward would make all data expire immediately.
         now, steady = self._clock(), self._steady()
         jump = now - self._previous[0] - (steady - self._previous[1])
         self._previous = (now, steady)
@@ -228,7 +228,7 @@ class RetentionJob:
                 pass
 
     def _write_checkpoint(self, stream: str, cutoff: float) -> None:
-        """Write a checkpoint if the last one is older than a time, and entries follow it."""
+        """Write a checkpoint if the last one is older than a given time and is followed by entries."""
         with self._database.reading() as connection:
             head = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
             query = select(checkpoints).where(checkpoints.c.stream == stream).order_by(checkpoints.c.number.desc())
@@ -237,7 +237,7 @@ class RetentionJob:
             self._ledger.checkpoint(stream).result()
 
     def _cut(self, stream: str, cutoff: float) -> None:
-        """Delete the entries before the last checkpoint that is old enough."""
+        """Delete the entries before the most recent checkpoint that is old enough."""
         query = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream, checkpoints.c.at <= cutoff)
         with self._database.reading() as connection:
             start = connection.execute(query).scalar()
@@ -294,7 +294,7 @@ def copy_store(
     with source.reading() as reader, target.transaction() as writer:
         if writer.execute(select(func.count()).select_from(streams)).scalar_one():
             raise StoreError(
-                "the store is not empty: its content would be mixed with the copy",
+                "the store is not empty, and the copy would be mixed with its content",
                 hint="use a new store, or move the old one elsewhere",
             )
         for table in metadata.sorted_tables:
@@ -334,7 +334,7 @@ class Readiness:
         """Return if a decision could be written now.
 
         Raises:
-            StoreError: The trial failed, or took too long.
+            StoreError: The trial failed or took too long.
         """
         now = self._steady()
         if self._trial is None or (self._trial.done() and now - self._tried_at >= FRESH_SECONDS):
@@ -343,18 +343,19 @@ class Readiness:
         finished, _ = await asyncio.wait({self._trial}, timeout=self._patience)
         if not finished:
             raise StoreError(
-                f"the store has not accepted a write for {self._patience:g} seconds", hint="check its log and its disk"
+                f"the store has not accepted a write for {self._patience:g} seconds",
+                hint="check its log and disk",
             )
         self._trial.result()
 
     def _write(self, connection: Connection) -> None:
         """Write an entry and an answer to each stream, as a decision does, and delete them again."""
-        # In the same order as in transactions of decisions, to prevent deadlocks between replicas.
+        # Use the same order as in transactions of decisions, to prevent deadlocks between replicas.
         for stream in sorted(self._ledger.machines):
             row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).one()
             if row.digest != self._ledger.machines[stream].digest:
                 raise configuration_error(stream)
-            # About as large as the entry of a decision, and with a random ID, which may be stored on any page.
+            # The entry is about as large as that of a decision, and its random ID may be stored on any page.
             key = {"stream": stream, "number": row.number + 1}
             entry = {**key, "at": 0.0, "marked": False, "body": row.state, "hash": row.hash}
             answer = {**key, "id": secrets.token_hex(32)}

@@ -36,7 +36,7 @@ MAGIC = b"EVENHAND shield "
 VERSION = 2
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 MAX_COMPRESSION_RATIO = 1040
-"""Maximum compression ratio of zlib. An array that unpacks to more bytes was forged."""
+"""Maximum compression ratio of zlib. An array that unpacks to more bytes is forged."""
 
 NUMBER_TYPES: Mapping[str, tuple[type, ...]] = {
     "expected_cost": (int, float),
@@ -44,7 +44,7 @@ NUMBER_TYPES: Mapping[str, tuple[type, ...]] = {
     "peak_bytes": (int,),
     "seconds": (int, float),
 }
-"""Numbers of the synthesis that a file stores, with their types. All are at least 0, and an unknown number is null."""
+"""Synthesis figures stored in a file, with their types. All are nonnegative; unknown numbers are null."""
 
 
 def save_policy(policy: ShieldPolicy, path: str | Path) -> int:
@@ -120,7 +120,7 @@ def policy_from_bytes(data: bytes, *, location: str = "policy") -> ShieldPolicy:
         actions = _read_table(head["form"], plan, parts)
     except (KeyError, TypeError, ValueError, OptionError, LimitError) as error:
         raise DataError(
-            f"this policy file contradicts itself: {_describe_error(error)}",
+            f"this policy file is inconsistent: {_describe_error(error)}",
             location=location,
             hint="synthesize the shield again: evenhand shield synthesize",
         ) from None
@@ -190,7 +190,7 @@ def _unpack_array(expected: ArrayShape, packed: bytes) -> NDArray[Any]:
 
 def _check_levels(levels: NDArray[Any], lowest: int, highest: int) -> None:
     if levels.size and (levels.min() < lowest or levels.max() > highest):
-        raise ValueError(f"its levels are not all between {lowest} and {highest}, as its costs need")
+        raise ValueError(f"its levels are not all between {lowest} and {highest}, as its costs require")
 
 
 def _build_thresholds(plan: ShieldPlan, arrays: StoredArrays) -> ActionTable:
@@ -250,7 +250,7 @@ FORMS: Mapping[str, TableForm] = {
         _build_reachable,
     ),
 }
-"""Forms of tables, by their name in a file."""
+"""Table formats, by their name in a file."""
 
 
 # The container.
@@ -288,9 +288,9 @@ def unpack_container(data: bytes, *, location: str) -> tuple[dict[str, Any], lis
         )
     if number != b"%d" % VERSION:
         raise DataError(
-            f"this policy file has format {number.decode()}, and this Evenhand reads format {VERSION}",
+            f"this policy file has format {number.decode()}, but this version of Evenhand reads format {VERSION}",
             location=location,
-            hint="use the Evenhand that wrote it, or synthesize the shield again",
+            hint="use the version of Evenhand that wrote it, or synthesize the shield again",
         )
     end = data.find(b"\n", len(line) + 1)
     head = _parse_description(data[len(line) + 1 : max(end, 0)])
@@ -308,7 +308,7 @@ def unpack_container(data: bytes, *, location: str) -> tuple[dict[str, Any], lis
 
 
 def _parse_description(text: bytes) -> dict[str, Any] | None:
-    """Parse the description of a file; None if it is not one."""
+    """Parse the description of a file; None if it is not a description."""
     try:
         head = json.loads(text.decode("ascii"))
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Synthesised shields: the action in every state, looked up in about a microsecond.
+"""Synthesised shields, which look up the action in every state in about a microsecond.
 
-The action in a state on a group is a level from -K to K, where K is the number of costs: 0 follows every
+The action for a group in a state is a level from -K to K, where K is the number of costs: 0 follows every
 recommendation, k also accepts against the recommendation if the cost is at most the k-th, and -k rejects likewise.
 """
 
@@ -111,7 +111,7 @@ class ShieldPolicy:
 
     @property
     def levels(self) -> int:
-        """Number of costs. Levels are between minus this number and this number."""
+        """Number of costs. Levels range from minus this number to this number."""
         return len(self.plan.inputs.costs)
 
     def action(self, t: int, counters: Counters, group: str | int) -> int:
@@ -119,7 +119,7 @@ class ShieldPolicy:
 
         Args:
             t: Decisions since the start of the plan.
-            counters: Seen and accepted people of each group since then, (n_a, a, n_b, b); for equal opportunity only
+            counters: People seen and accepted of each group since then, (n_a, a, n_b, b); for equal opportunity only
                 with label 1.
             group: Name or position of the group.
 
@@ -128,7 +128,7 @@ class ShieldPolicy:
         """
         position = self.plan.inputs.position(group)
         if not 0 <= t < self.plan.horizon:
-            raise OptionError(f"the time {t} is past the horizon {self.plan.horizon}", hint="start a new period")
+            raise OptionError(f"the time {t} exceeds the horizon {self.plan.horizon}", hint="start a new period")
         total = sum(counters[::2])
         possible = (
             len(counters) == 2 * len(self.plan.inputs.groups)
@@ -153,7 +153,7 @@ class ShieldPolicy:
             OptionError: As for `action`, or the cost is missing and several are possible.
         """
         if cost is None and self.levels > 1:
-            raise OptionError("the cost of overriding is required", hint="this shield has several costs")
+            raise OptionError("the cost of an override is required", hint="this shield has several costs")
         return apply_level(self.action(t, counters, group), recommendation, cost, self.plan.inputs.costs)
 
 

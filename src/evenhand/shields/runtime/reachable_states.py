@@ -22,7 +22,7 @@ class LiveStates:
     """Live states at every time, one bit each.
 
     A state is live if some decision on every possible individual leads to live states for both labels. These are the
-    states of finite value, because the guarantee does not depend on probabilities.
+    states with a finite value, because the guarantee does not depend on probabilities.
 
     Args:
         terminal: Allowed states at the checks.
@@ -96,11 +96,11 @@ MAX_STATE_CODES = 2**28
 """Maximum number of states that are marked at once, one byte each."""
 
 TIE_DISTANCE = 1e-9
-"""Ends whose bias in floating point is this close to the largest are compared exactly."""
+"""Ends whose floating-point bias is within this distance of the largest are compared exactly."""
 
 
 def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> Integers:
-    """Compute all reachable counters at the horizon, over every order of people, recommendations, costs and labels.
+    """Compute all counters reachable at the horizon, for every order of people, recommendations, costs and labels.
 
     Args:
         policy: The policy. Labels arrive before the next decision.
@@ -124,8 +124,8 @@ def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> I
     size = int(np.prod(shape, dtype=np.float64))
     if size > MAX_STATE_CODES:
         raise LimitError(
-            f"{remaining} decisions before the end there are too many futures to examine",
-            hint="request the bound without `exact`, or closer to the end",
+            f"{remaining} decisions before the end, there are too many futures to examine",
+            hint="request the bound without `exact`, or request it closer to the end",
         )
     marked = np.zeros(size, dtype=bool)
     for t in range(step, plan.horizon):

@@ -1,4 +1,4 @@
-"""Running shields: one decision after another, each in a few microseconds."""
+"""Running shields, which make one decision after another in a few microseconds each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.state import ShieldState
 
 STATE_VERSION = 2
-"""Version of the layout of a state."""
+"""Version of the state format."""
 
 _BINARY_VALUES = {0: 0, 1: 1}
 
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
 
 
 def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
-    """Build the decision for each recommendation and decision once, for speed."""
+    """Build the result for each recommendation and decision once, for speed."""
     against = (
         (DecisionReason.WOULD_REJECT, DecisionReason.WOULD_ACCEPT)
         if advisory
@@ -86,8 +86,8 @@ class Shield(ShieldState):
 
     Args:
         policy: Synthesised shield, of one horizon or of periods.
-        advisory: Whether to follow every recommendation and only count the interventions of a shield in force. Nothing
-            is guaranteed then.
+        advisory: Whether to follow every recommendation and only count the interventions that an enforcing shield would
+            make. Nothing is guaranteed then.
 
     Attributes:
         interventions: Number of decisions against the recommendation.
@@ -101,7 +101,7 @@ class Shield(ShieldState):
         self._largest = self.costs[-1]
         # The argument ``cost`` is optional if there is only one cost.
         self._only = self.costs[0] if len(self.costs) == 1 else None
-        # Only decisions with labels have pending ids.
+        # Only properties with labels have pending IDs.
         self._wait = self.label_wait if self.labelled else maxsize
         self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
         self._ids = DecisionIds()
@@ -154,7 +154,7 @@ class Shield(ShieldState):
         return self._decisions[self.has_guarantee][code & 3]
 
     def observe(self, id: Id, label: int) -> None:
-        """Record the true label of a decision: 1 if accepting was right.
+        """Record the true label of a decision: 1 if acceptance was correct.
 
         Raises:
             DecisionError: The property needs no labels, no decision has this ID, its label is known or expired, or the
@@ -218,7 +218,7 @@ class Shield(ShieldState):
         if state.get("advisory") != self.advisory:
             _refused_state_error("the state was saved in another mode", "restore it with the same value of advisory")
         if state.get("checksum") != _state_checksum({key: value for key, value in state.items() if key != "checksum"}):
-            _refused_state_error("the state is damaged: its checksum is not that of its content")
+            _refused_state_error("the state is damaged: its checksum does not match its content")
         ids, course = state.get("ids"), state.get("course")
         counted, spent, expired = state.get("interventions"), state.get("cost"), state.get("expired", 0)
         if (
@@ -246,7 +246,7 @@ class Shield(ShieldState):
 
     def _begin_next_period(self) -> None:
         super()._begin_next_period()
-        # The IDs of the old period that await no label are forgotten.
+        # IDs of the old period that do not await a label are discarded.
         self._ids.settled.clear()
         if not self.labelled:
             self._ids.pending.clear()
@@ -311,7 +311,7 @@ class DecisionIds:
     """IDs of decisions, each with its code.
 
     Args:
-        entries: IDs and codes in the order of the decisions.
+        entries: IDs and codes in decision order.
 
     Attributes:
         pending: Codes of decisions that await a label, the oldest first; 0 or more.
@@ -338,7 +338,7 @@ class DecisionIds:
             raise DecisionError(
                 f"the id {key!r} already has a decision",
                 code="repeated",
-                hint="use that decision; each id is decided once",
+                hint="use the earlier decision; each id can only be decided once",
             )
 
     def find_pending(self, key: Id, label: object) -> tuple[int, int]:
@@ -359,7 +359,7 @@ class DecisionIds:
             code = None
         if code is None:
             raise DecisionError(
-                f"no decision has the id {key!r}, so there is nothing to label",
+                f"no decision has the id {key!r}",
                 code="unknown-id",
                 hint="pass the id of a decision that this shield made and still remembers",
             )
@@ -367,7 +367,7 @@ class DecisionIds:
             raise DecisionError(
                 f"the label of {key!r} expired: too many decisions without a label followed it",
                 code="expired",
-                hint="raise `wait` under `labels` of the plan: the number of decisions that wait for their label",
+                hint="raise `wait` under `labels` of the plan, the maximum number of decisions that await a label",
             )
         if code < 0:
             settled = -1 - code

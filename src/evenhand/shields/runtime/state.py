@@ -1,4 +1,4 @@
-"""State of a running shield: the counters of its period and of its past, and the labels that are still open."""
+"""State of a running shield: counters of the current and past periods, and open labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAX_OUTCOMES = 100_000
 """Maximum number of outcomes of open labels that a decision examines."""
 
 MAX_VOTES = 4096
-"""Maximum number of outcomes whose levels are compared if both decisions leave the same number live."""
+"""Maximum number of outcomes whose levels are compared if both decisions leave equally many outcomes live."""
 
 
 class ShieldState:
@@ -54,7 +54,7 @@ class ShieldState:
     With labels (equal opportunity) and two groups, a decision made while earlier labels are open examines their
     outcomes. The shield chooses the decision after which more outcomes can still end fair. In a tie it chooses the
     decision that the policy takes for most outcomes. If there are more than `MAX_OUTCOMES` outcomes (`MAX_VOTES` in a
-    tie), only evenly spread ones are examined, and nothing is guaranteed until fewer are left. This bounds the cost of
+    tie), only evenly spread ones are examined, and there is no guarantee until fewer are left. This bounds the cost of
     a decision. With more groups, such a decision takes only the known labels into account and ends the guarantee of its
     period.
 
@@ -65,12 +65,12 @@ class ShieldState:
         step: Decisions made in the period.
         counters: Seen and accepted people of each group in the period; with labels, only those with label 1.
         recommended: People among them with a recommendation to accept, by group.
-        open: Decisions of the period whose label is open, by 4 * group + 2 * recommendation + decision.
+        open: Numbers of decisions of the period whose label is open, by 4 * group + 2 * recommendation + decision.
         past, past_recommended, past_open: The same for all earlier periods, including the plan's start.
         prompt: Whether every label of the period arrived before the next decision.
         assumption_held: Whether the assumption held in all earlier periods, with prompt labels.
         labelled: Whether decisions need an ID for their label.
-        has_guarantee: Whether the period is certain to end fair, if labels are prompt from now on.
+        has_guarantee: Whether the period is guaranteed to end fair if all further labels are prompt.
 
         advisory: Whether recommendations are followed, and the shield only counts.
         expired_labels: Number of decisions whose label did not arrive within the plan's ``label_wait`` decisions.
@@ -133,7 +133,7 @@ class ShieldState:
         return ShieldPeriod(shield, past, end_values_of(shield.plan), True, True)
 
     def _take_period(self, now: ShieldPeriod) -> None:
-        """Continue under the policy of a period, from the same counters."""
+        """Continue with the policy of a period, from the same counters."""
         self._now, self.policy, self._planned_from = now, now.policy, now.start
         self._level = now.policy.actions.level
         terminal = end_values_of(now.policy.plan) if now.end is None else now.end
@@ -215,7 +215,7 @@ class ShieldState:
         return self._first_code + code
 
     def _observe(self, code: int, label: int) -> None:
-        """Record the label of a decision, by the code that `_decide` returned."""
+        """Record the label of a decision, identified by the code that `_decide` returned."""
         now = code - self._first_code
         if now < 0:
             self._observe_past(code % len(self.open), label)
@@ -331,7 +331,7 @@ class ShieldState:
         )
 
     def _spread_outcomes(self, limit: int) -> list[Integers]:
-        """Return possible numbers of labels 1 among the open decisions of each kind, evenly spread if many."""
+        """Return possible numbers of labels 1 among the open decisions of each kind, evenly spaced if many."""
         open_labels = self.open_labels
         longest = max(open_labels) + 1
         while prod(min(count + 1, longest) for count in open_labels) > limit:
@@ -339,10 +339,10 @@ class ShieldState:
         return [np.linspace(0, count, min(count + 1, longest)).round().astype(np.int64) for count in open_labels]
 
     def outcomes(self, limit: int | None = None) -> Integers:
-        """Return the counters that the open labels can lead to, shape (outcomes, 4).
+        """Return the possible counters once the open labels are known, shape (outcomes, 4).
 
         Args:
-            limit: Maximum number of outcomes, which are then evenly spread. If None, all of them.
+            limit: Maximum number of outcomes, which are evenly spaced if there are more. If None, all of them.
         """
         spread = self._spread_outcomes(limit or prod(count + 1 for count in self.open_labels))
         rejected_a, accepted_a, rejected_b, accepted_b = np.stack(np.meshgrid(*spread, indexing="ij")).reshape(4, -1)
@@ -351,7 +351,7 @@ class ShieldState:
         return outcomes
 
     def _decide_carefully(self, group: int, recommendation: int, cost: float) -> int:
-        """Return the decision while labels are open, or after the guarantee was lost."""
+        """Return the decision while labels are open or after the guarantee is lost."""
         if any(self.open):
             self.prompt = False
         if not self._examines_outcomes:
@@ -422,14 +422,14 @@ class ShieldState:
         )
         total = sum(counters[::2]) + sum(open_)
         if not possible or total > step or (not self.labelled and total != step):
-            raise _invalid_state_error("its counters contradict each other")
+            raise _invalid_state_error("its counters are inconsistent")
         if step > self.horizon:
-            raise _invalid_state_error(f"{step} decisions are past the horizon of {self.horizon}")
+            raise _invalid_state_error(f"{step} decisions exceed the horizon of {self.horizon}")
         start = self._shield.plan.start
         if not self._goes_on and (period or any(past_open) or tuple(past) != start):
             raise _invalid_state_error("this shield has one period")
         if tuple(planned) != tuple(past) and groups == 2:
-            raise _invalid_state_error("its period was planned from counters that differ from its past")
+            raise _invalid_state_error("its period was planned from different counters than its past")
         self._take_period(self._begin_period(tuple(planned)))
         self.period, self.step, self.counters, self.recommended, self.open = period, step, counters, recommended, open_
         self.past, self.past_recommended, self.past_open = tuple(past), past_recommended, past_open
@@ -441,7 +441,7 @@ class ShieldState:
     # Certificates.
 
     def certificate(self, *, exact: bool = False) -> ShieldCertificate:
-        """Bound the bias from here on, with the assumption of the bound.
+        """Bound the future bias, with the assumption of the bound.
 
         Args:
             exact: Whether to compute the smallest bound over all futures, which may take seconds far from the end.
@@ -523,8 +523,8 @@ class ShieldState:
         return bound, attained, how
 
     def _bound_later(self) -> tuple[Fraction | None, str, str, bool]:
-        """Return the bound on the bias at the end of each later period, its reason, its assumption, and whether that
-        held and still can hold."""
+        """Return the bound on the bias at the end of each later period, its reason, its assumption, and whether it
+        has held and can still hold."""
         # Whether the past, or this period after its end, guarantees that every later period ends fair.
         settled = self._past_is_known and self._settled and self._live
         if self._past_is_known and self.step == self.horizon:
@@ -562,7 +562,7 @@ def _count_decision(counters: list[int], recommended: list[int], code: int) -> N
 
 
 def _count_by_bit(codes: Sequence[int], bit: int) -> list[int]:
-    """Count open decisions by group and a bit of their code: 0 for the decision, 1 for the recommendation."""
+    """Count open decisions by group and by one bit of their code: 0 for the decision, 1 for the recommendation."""
     counts = [0] * (len(codes) // 2)
     for code, count in enumerate(codes):
         counts[2 * (code >> 2) + (code >> bit & 1)] += count
@@ -574,7 +574,7 @@ def _add(old: Iterable[int], new: Iterable[int]) -> Counters:
 
 
 def _read_counts(state: Mapping[str, Any], name: str, length: int) -> list[int]:
-    """Read a list of counts from a state. The list is a copy, so that the state keeps its values."""
+    """Read a list of counts from a state. The list is a copy, so the state is not modified."""
     numbers = state.get(name)
     if not isinstance(numbers, list) or len(numbers) != length:
         raise _invalid_state_error(f"{name} must be a list of {length} numbers")
@@ -582,9 +582,9 @@ def _read_counts(state: Mapping[str, Any], name: str, length: int) -> list[int]:
 
 
 def _check_counts(counts: list[Any]) -> list[int]:
-    """Check that all counts are integers of 0 or more, and return them."""
+    """Check that all counts are nonnegative integers, and return them."""
     if any(count.__class__ is not int or count < 0 for count in counts):
-        raise _invalid_state_error("its counters must be whole numbers of 0 or more")
+        raise _invalid_state_error("its counters must be nonnegative integers")
     return counts
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAME_CHUNK = 256
-"""Number of runs per chunk. It is the same for every kind, so that all shields decide on the same people."""
+"""Number of runs per chunk. It is the same for every kind, so all shields decide about the same people."""
 
 
 class ShieldComparisonResult(Result):
@@ -70,7 +70,7 @@ class ShieldComparisonResult(Result):
                 self,
             ),
             _table(self.simulations),
-            NextStep("look at one kind more closely"),
+            NextStep("examine one kind in detail"),
         ]
         return Document(
             f"Kinds of shields on {example.source}",
@@ -110,8 +110,8 @@ def compare_shields(
 
     Args:
         plans: Plans of the shields, which may differ in their kinds and the settings of these.
-        source, config, progress: As for ``simulate_shield``. By default a run has 1 period if one of the shields ends
-            at its horizon, else 10. At most 256 runs are simulated at a time.
+        source, config, progress: As for ``simulate_shield``. By default, a run has 1 period if one of the shields
+            ends at its horizon, otherwise 10. At most 256 runs are simulated at a time.
         settings: Fields of ``ShieldRunsConfig`` by name, which override those of ``config``.
 
     Raises:
@@ -138,7 +138,7 @@ def compare_shields(
 
 
 def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
-    """Return copies of a plan with other kinds.
+    """Return copies of a plan with different kinds.
 
     Raises:
         OptionError: A kind is unknown.
@@ -172,7 +172,7 @@ def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
     decisions = example.periods * example.horizon
     return Table(
         f"Each shield on the same {format_count(example.runs, 'run', 'runs')} of {decisions:,} decisions: runs that "
-        "were fair at every check, interventions in a run, share of the time at which the bias was above kappa, bias "
+        "were fair at every check, interventions per run, share of the time with a bias above kappa, bias "
         "at the end",
         (Column("shield"), *(Column(name, numeric=True) for name in columns)),
         tuple(rows),

@@ -56,7 +56,7 @@ class BiasHistogram(ResultPart):
     """Histogram of the bias at the end of runs, divided by kappa unless kappa is 0.
 
     Attributes:
-        edges: Edges of the bins, ascending. The last bin holds everything above its lower edge.
+        edges: Edges of the bins, ascending. The last bin contains everything above its lower edge.
         shielded, unshielded: Number of runs in each bin.
     """
 
@@ -237,7 +237,7 @@ def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
     yield _share_answer(
         "interventions",
         result.intervention_rate,
-        f"share of decisions: {result.interventions_mean:.2f} of {decisions:,} in a run",
+        f"share of decisions: {result.interventions_mean:.2f} of {decisions:,} per run",
     )
     yield _number_answer("cost of interventions", result.cost, "mean of a run")
     yield _number_answer("bias after the shield", result.bias, "mean at the end of a run")
@@ -250,7 +250,7 @@ def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
         yield _share_answer(
             "accuracy lost",
             result.utility_loss,
-            f"share of decisions: {shielded} right after the shield, {unshielded} before",
+            f"share of decisions: {shielded} correct after the shield, {unshielded} before",
         )
 
 
@@ -266,7 +266,7 @@ def _number_answer(name: str, quantity: Quantity, note: str) -> Metric:
 
 
 def show_quantity(quantity: Quantity, write: Callable[[float], str]) -> ReportedNumber:
-    """Convert a quantity to a number of a document, with its interval and kind."""
+    """Convert a quantity to a document number with its interval and kind."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
     text = write(quantity.value)

@@ -44,7 +44,7 @@ CHUNK_CELLS = 2**22
 """Maximum number of arrivals that are drawn at a time, which limits memory."""
 
 CHUNKS = 32
-"""Minimum number of chunks for workers: enough for an even load, few enough for speed."""
+"""Minimum number of chunks for workers: enough for an even load but few enough for speed."""
 
 WATCHED_RUNS = 2000
 """Number of runs whose bias is recorded over time."""
@@ -123,7 +123,7 @@ def simulate_shield(
     progress: Progress | None = None,
     **settings: Any,
 ) -> ShieldSimulationResult:
-    """Simulate many runs of a shield, and count the fair ones with and without it.
+    """Simulate many runs of a shield and count the fair ones with and without it.
 
     Args:
         shield: Policy, or plan that is synthesised first.
@@ -131,12 +131,12 @@ def simulate_shield(
         config: Settings.
         workers: Number of worker processes, which simulate ``CHUNKS`` chunks. -1 uses all processors, or all workers of
             the backend of ``joblib.parallel_config``. The result does not depend on the number of workers, but differs
-            from that of a run without ``workers``, which draws other people.
+            from that of a run without ``workers``, which draws different people.
         progress: Callback that receives a description and the completed fraction.
         settings: Fields of ``ShieldRunsConfig`` by name, which override those of ``config``.
 
     Returns:
-        Result of the simulation. Equal arrivals get the decisions of the running ``Shield``.
+        Result of the simulation. Each arrival gets the same decision as from the running ``Shield``.
 
     Raises:
         OptionError: An option is invalid, or the source and the shield have different groups.
@@ -278,7 +278,7 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | Non
         )
     if source.cost.max() > plan.inputs.costs[-1]:
         raise OptionError(
-            f"overriding some arrivals costs {source.cost.max():.4g}, more than the {plan.inputs.costs[-1]:g} expected",
+            f"some overrides cost {source.cost.max():.4g}, more than the expected maximum of {plan.inputs.costs[-1]:g}",
             location="costs",
             hint="set a largest cost that no arrival exceeds",
         )
@@ -420,7 +420,7 @@ def _summarize_runs(completed: CompletedRuns) -> ShieldSimulationResult:
         )
         lost = _estimate_mean((runs.right_unshielded - runs.right) / steps, words, lower=-1.0)
     else:
-        accuracy = accuracy_alone = lost = Unknown(reason="there are no true labels of real people")
+        accuracy = accuracy_alone = lost = Unknown(reason="the true labels of real people are unknown")
     guaranteed = decider.assumption is not None
     assumed: Quantity = Unknown(reason="this shield guarantees nothing")
     if guaranteed:
@@ -493,7 +493,7 @@ def _estimate_mean(values: Floats, population: str, *, lower: float = 0.0, upper
 
 
 def _bias_histogram(fairness: FairnessProperty, runs: RunRecords) -> BiasHistogram:
-    """Build the histogram. Exactly the fair runs are in bins up to the bound, and the unfair ones in bins above it."""
+    """Build the histogram. The bins up to the bound contain exactly the fair runs."""
     kappa = float(fairness.kappa) or 1.0
     bound = 1.0 if fairness.kappa else 0.0
     sides = []
@@ -506,7 +506,7 @@ def _bias_histogram(fairness: FairnessProperty, runs: RunRecords) -> BiasHistogr
     edges = np.round(np.arange(0, last_edge + width / 2, width), 6)
     counts = []
     for side in sides:
-        # Bins (low, high]. Values above the last edge are counted too.
+        # Bins (low, high]. Values above the last edge are also counted.
         place = np.clip(np.searchsorted(edges, side, side="left") - 1, 0, len(edges) - 2)
         counts.append(tuple(int(count) for count in np.bincount(place, minlength=len(edges) - 1)))
     return BiasHistogram(edges=tuple(float(edge) for edge in edges), shielded=counts[0], unshielded=counts[1])

@@ -46,7 +46,7 @@ ENDS = ("reached", "unfair", "unjudged")
 """Counts of ends."""
 
 OFTEN_UNJUDGED = 0.5
-"""Share of runs without a judged end above which the page shows a warning."""
+"""Share of runs without an evaluated end above which the page shows a warning."""
 
 LISTED_ENDS = 12
 """Maximum number of checks on a page. The JSON has all."""
@@ -141,14 +141,12 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
         basis = f"of the {result.reached:,} states that some run reaches: some recommendation is overridden there"
         number = ReportedNumber(format_percent(result.overriding), result.overriding, "proved", basis=basis)
         yield Metric("intervenes in", number)
-    yield _size_answer(
-        result.bytes, result.file_bytes, f"of actions in {result.states:,} states, stored as {result.form}"
-    )
+    yield _size_answer(result.bytes, result.file_bytes, f"for {result.states:,} states, stored as {result.form}")
 
 
 def _cost_answer(name: str, cost: float | None, horizon: int, *, walked: bool = True) -> Metric:
     if cost is None:
-        return Metric(name, ReportedNumber("-", kind="unknown", basis="nothing is computed for shields of this kind"))
+        return Metric(name, ReportedNumber("-", kind="unknown", basis="not computed for shields of this kind"))
     basis = f"of all interventions in {horizon:,} decisions, {EXPECTED}"
     if not walked:
         return Metric(
@@ -195,7 +193,7 @@ def _guarantee_answer(result: ShieldInspection) -> Metric:
         )
         return Metric(name, ReportedNumber("no", None, "proved", basis=basis))
     if unjudged == reached:
-        return Metric(name, ReportedNumber("-", kind="unknown", basis="no end is judged, so nothing is guaranteed"))
+        return Metric(name, ReportedNumber("-", kind="unknown", basis="no end is evaluated, so nothing is guaranteed"))
     basis = f"on all {reached:,} ends that some run gets to"
     if result.shield in ANSWERS:
         basis = f"{result.walked}: {basis}"
@@ -250,7 +248,7 @@ def _intervention_blocks(result: ShieldInspection) -> Iterator[Block]:
 def _end_blocks(result: ShieldInspection) -> Iterator[Block]:
     yield Heading("When the bias is checked", anchor="checks", detail=True)
     yield Table(
-        "Every state that some run reaches when the bias is checked, for all people and recommendations; proved",
+        "All reachable states at the checks, for all people and recommendations; proved",
         (
             Column("decisions", numeric=True),
             Column("states", numeric=True),
@@ -265,7 +263,7 @@ def _end_blocks(result: ShieldInspection) -> Iterator[Block]:
         usual="proved",
     )
     if len(result.ends) > LISTED_ENDS:
-        yield Note(f"The last {LISTED_ENDS} of {len(result.ends)} times; the JSON has all.")
+        yield Note(f"The last {LISTED_ENDS} of {len(result.ends)} times; the JSON contains all of them.")
 
 
 def _file_facts(result: ShieldInspection) -> Facts:

@@ -30,7 +30,7 @@ EXAMPLE = "{rate: 0.3, accept: 0.35}"
 
 
 def _parse_exact(value: object) -> object:
-    """Parse an exact number from text or from a number."""
+    """Parse an exact number from a string or a number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
         raise ValueError(f"expected a number, got {value!r}")
     return _raise_as_value_error(lambda: parse_kappa(value))
@@ -54,7 +54,7 @@ Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 def _check_property(value: object) -> object:
-    """Refuse properties that shields do not support, with the reason."""
+    """Reject properties that shields do not support, with the reason."""
     reason = LABELLED_PROPERTIES.get(str(value).replace("equalised", "equalized"))
     if reason is not None:
         raise OptionError(
@@ -94,7 +94,7 @@ class LabelConfig(FileModel, strict=True):
     """Arrival of labels.
 
     Attributes:
-        wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire.
+        wait: Maximum number of decisions that await their label. If there are more, the oldest expire.
     """
 
     wait: Annotated[int, Field(ge=1)] = LABEL_WAIT
@@ -108,7 +108,7 @@ class ShieldConfig(FileModel, strict=True):
         kappa: Largest fair bias, exact: ``"0.1"``, ``0.1`` and ``"1/10"`` are equal.
         horizon: Number of decisions until the check, or in a period.
         kind: Kind of shield.
-        empty_group: Convention while a group is empty or small: ``zero``, ``vacuous`` or ``min_count=N``.
+        empty_group: Convention for empty or small groups: ``zero``, ``vacuous`` or ``min_count=N``.
         cost: Cost of an intervention. Default: 1.
         costs: Possible costs in ascending order, instead of ``cost``.
         groups: Expectations of two or more groups, by name.
@@ -200,7 +200,7 @@ class ShieldConfig(FileModel, strict=True):
         )
 
     def _share(self, name: str, entry: str, otherwise: float) -> float:
-        """Return an entry of a group. It is required unless the kind expects nothing."""
+        """Return an entry of a group. It is required unless the kind ignores expectations."""
         share: float | None = getattr(self.groups[name], entry)
         shares = [getattr(group, entry) for group in self.groups.values()]
         if share is None and (self.kind != "feasible" or any(other is not None for other in shares)):
@@ -266,7 +266,7 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
 
 
 def format_exact(exact: Fraction) -> str:
-    """Format an exact number as a decimal if that is exact, else as a fraction.
+    """Format an exact number as a decimal if that is exact, otherwise as a fraction.
 
     >>> format_exact(Fraction(1, 10)), format_exact(Fraction(1, 3))
     ('0.1', '1/3')
@@ -280,7 +280,7 @@ def _check_weights(shares: list[float] | None, name: str, entry: str, costs: int
         return (1.0,)
     if shares is None or len(shares) != costs:
         raise OptionError(
-            f"{costs} costs need one probability each, got {len(shares or ())}",
+            f"{costs} costs require one probability each, got {len(shares or ())}",
             location=f"groups.{name}.{entry}",
             hint=f"write {entry}: [{', '.join([f'{1 / costs:.2g}'] * costs)}], adding up to 1",
         )
@@ -291,7 +291,7 @@ HINTS = {
     "property": "one of: demographic_parity, disparate_impact, equal_opportunity",
     "kappa": 'write the largest bias that is fair, such as kappa: "0.1" or "1/10"',
     "horizon": "write the number of decisions until the check, such as horizon: 100",
-    "empty_group": "zero, vacuous or min_count=N with N of 1 or more",
+    "empty_group": "zero, vacuous or min_count=N with N >= 1",
     "cost": "write the cost of an override, such as cost: 1.0",
     "costs": "write the possible costs of an override, ascending, such as costs: [0.1, 0.3, 0.5]",
     "groups": f"name two or more groups, such as groups: {{a: {EXAMPLE}, b: {{rate: 0.7, accept: 0.6}}}}",

@@ -20,7 +20,7 @@ from evenhand.shields.spec.properties import FairnessProperty
 
 
 class EndValues(Protocol):
-    """Values of the accepted counts at a check."""
+    """Values of accepted counts at a check."""
 
     def values(self, n_a: int, n_b: int) -> Floats:
         """Compute the values by accepted people of each group, shape (n_a + 1, n_b + 1). Infinity forbids."""
@@ -64,7 +64,7 @@ class FairEnd(_BandValues):
         return np.maximum(low - past_b, 0), np.minimum(high - past_b, n_b)
 
     def is_judged(self, n_a: int, n_b: int) -> bool:
-        """Return whether these counts suffice for a requirement."""
+        """Return whether the counts are large enough for a requirement."""
         return min(n_a + self.start[0], n_b + self.start[2]) >= self.property.empty_group.needed_count
 
 
@@ -76,10 +76,10 @@ def end_values_of(plan: ShieldPlan) -> EndValues:
 # Bounds on the welfare of every group: a limit on the gap in every period is a limit over all periods.
 #
 # The welfare of a group is its acceptance rate (among people with label 1, for equal opportunity). If it is in [l, u]
-# in each of several periods, it is in [l, u] over all of them, for all sizes, because a mediant is between its
-# fractions (Cano et al., "Fairness shields", Lemma 3). The same holds for replicas that decide in parallel. Bounds with
-# u - l <= kappa therefore bound the gap between any two groups, and bounds with l >= (1 - kappa) u their ratio. They
-# can be met after 1 / (u - l) people of a group (Lemma 9).
+# in each of several periods, it is in [l, u] over all of them, for all sizes, because a mediant lies between
+# its fractions (Cano et al., "Fairness shields", Lemma 3). The same holds for replicas that decide in parallel. Bounds
+# with u - l <= kappa therefore bound the gap between any two groups, and bounds with l >= (1 - kappa) u their ratio.
+# They can be met after 1 / (u - l) people of a group (Lemma 9).
 
 
 MAX_DENOMINATOR = 10**6
@@ -113,7 +113,7 @@ class WelfareBounds(_BandValues):
 
     @property
     def least_seen(self) -> int:
-        """Number of people of a group from which the bounds can be met: 1 / (u - l)."""
+        """Minimum number of people of a group for which the bounds can be met: 1 / (u - l)."""
         return ceil(1 / (self.upper - self.lower))
 
     def holds(self, sizes: Any, accepted: Any) -> Booleans:
@@ -131,7 +131,7 @@ class WelfareBounds(_BandValues):
         return np.where(small, 0, np.where(inside, low, 1)), np.where(small, n_b, np.where(inside, high, 0))
 
     def is_judged(self, n_a: int, n_b: int) -> bool:
-        """Return whether these counts suffice for a requirement."""
+        """Return whether the counts are large enough for a requirement."""
         return min(n_a, n_b) >= self.least_seen
 
     def words(self) -> str:
@@ -166,7 +166,8 @@ class WelfareBounds(_BandValues):
 
 
 def welfare_bounds_of(plan: ShieldPlan) -> WelfareBounds:
-    """Compute the welfare bounds of a static-bw plan: the configured ones, else of width kappa around the mean label.
+    """Compute the welfare bounds of a static-bw plan: the configured bounds, or by default bounds of width kappa around
+    the mean label.
 
     Raises:
         OptionError: The bounds do not imply the property.
@@ -177,9 +178,9 @@ def welfare_bounds_of(plan: ShieldPlan) -> WelfareBounds:
         lower, upper = plan.bounds
         if ratio and lower < (1 - fairness.kappa) * upper:
             raise OptionError(
-                f"welfare bounds {float(lower):g} to {float(upper):g} allow rates in a smaller ratio than 1 - kappa",
+                f"welfare bounds {float(lower):g} to {float(upper):g} allow a ratio of rates below 1 - kappa",
                 location="bounds",
-                hint="a lower bound of at least (1 - kappa) times the upper one",
+                hint="set a lower bound of at least (1 - kappa) times the upper bound",
             )
         return WelfareBounds(lower, upper)
     means = plan.inputs.label if plan.inputs.label is not None else plan.inputs.accept
@@ -289,14 +290,14 @@ def why_assumption_fails(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
 
 
 def why_nothing_is_required(plan: ShieldPlan) -> str | None:
-    """Describe why no end of a plan is ever judged; None if some end is judged.
+    """Describe why no end of a plan is ever evaluated; None if some end is evaluated.
 
     Dynamic and greedy shields count all periods together, so every group is eventually large enough.
     """
     horizon, sizes = plan.horizon, plan.start[::2]
     if plan.kind == "static-bw":
         minimum = welfare_bounds_of(plan).least_seen
-        # With more than two groups, each is judged separately.
+        # With more than two groups, each group is evaluated separately.
         needed = 2 * minimum if len(sizes) == 2 else minimum
         if needed > horizon:
             article = "each" if len(sizes) == 2 else "a"

@@ -24,10 +24,10 @@ LABEL_WAIT = 10_000
 """Default maximum number of decisions that await their label."""
 
 MAX_COSTS = 127
-"""Maximum number of costs, so that the levels and the mark of a dead state fit into a byte."""
+"""Maximum number of costs, so that the levels and the marker of a dead state fit in a byte."""
 
 IMPOSSIBLE_PROBABILITY = 1e-300
-"""Replaces probability 0, so that unfair ends stay forbidden (0 times infinity is not infinite)."""
+"""Substitute for probability 0, so that unfair ends remain forbidden (0 times infinity is not infinite)."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Inputs:
         if abs(sum(self.rate) - 1) > 1e-6:
             raise OptionError(f"the rates of the groups add up to {sum(self.rate):g}, not to 1", location="rate")
         if not self.costs or any(not 0 <= cost < float("inf") for cost in self.costs):
-            raise OptionError("costs are finite numbers of 0 or more", location="costs")
+            raise OptionError("costs must be finite and nonnegative", location="costs")
         if len(self.costs) > MAX_COSTS:
             raise OptionError(
                 f"{len(self.costs)} different costs, but a table of actions distinguishes at most {MAX_COSTS}",
                 location="costs",
-                hint="bin them; little is lost with 20 bins",
+                hint="bin them; 20 bins lose little",
             )
         if any(later <= earlier for earlier, later in zip(self.costs, self.costs[1:], strict=False)):
             raise OptionError("the costs are not ascending", location="costs")
@@ -81,7 +81,7 @@ class Inputs:
             len(pair) == 2 and all(len(row) == len(self.costs) for row in pair) for pair in self.weights
         )
         if not shaped:
-            raise OptionError("one weight per group, recommendation and cost is needed", location="weights")
+            raise OptionError("expected one weight per group, recommendation and cost", location="weights")
         for group, pair in zip(self.groups, self.weights, strict=True):
             for row in pair:
                 if any(not 0 <= value <= 1 for value in row) or abs(sum(row) - 1) > 1e-6:
@@ -136,16 +136,16 @@ class ShieldPlan:
         horizon: Number of decisions until the check, or in a period.
         kind: ``finite``: minimum cost up to the horizon; ``static-fair``: the same, repeated; ``static-bw``: welfare
             bounds, repeated; ``dynamic``: synthesised again at the start of every period; ``feasible``: overrides only
-            if fairness could not be reached otherwise, for any inputs; ``greedy``: overrides when the next decision
+            if fairness could not be reached otherwise, for any inputs; ``greedy``: overrides if the next decision
             would be unfair.
         checks: ``end``: fair at the horizon; ``anytime``: at every time; or the times that are checked (the horizon
             always is).
         terminal: Treatment of ends that a dynamic shield cannot guarantee (Assumption 2): ``strict`` requires them
             anyway, ``exempt`` does not, ``soft`` prices unfair ends by their bias.
         bounds: Welfare bounds (lower, upper) of a static-bw shield. None: around the mean of the labels.
-        start: Counters of the past, which count in every check.
-        label_wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire and
-            are not counted. Default: 10,000.
+        start: Counters of the past, which are included in every check.
+        label_wait: Maximum number of decisions that await their label. If there are more, the oldest expire and are
+            not counted. Default: 10,000.
     """
 
     property: FairnessProperty
@@ -179,11 +179,11 @@ class ShieldPlan:
             raise OptionError(f"times of checks must be between 1 and {self.horizon}", location="checks")
         if self.property.labelled and self.inputs.label is None:
             raise OptionError(
-                "equal opportunity needs the share of label 1 in every group", location="groups", hint="label: 0.4"
+                "equal opportunity requires the share of label 1 in every group", location="groups", hint="label: 0.4"
             )
         if isinstance(self.label_wait, bool) or not isinstance(self.label_wait, int) or self.label_wait < 1:
             raise OptionError(
-                f"expected a number of decisions of 1 or more, got {self.label_wait!r}", location="labels.wait"
+                f"expected a positive number of decisions, got {self.label_wait!r}", location="labels.wait"
             )
         start = self.start
         fits = len(start) == 2 * groups and all(
@@ -220,7 +220,7 @@ class ShieldPlan:
 
     @cached_property
     def makes_periods(self) -> bool:
-        """Whether a running shield makes its periods from the plan. Several groups within bounds share one table."""
+        """Whether a running shield synthesises its periods. Several groups within bounds share one table."""
         return self.kind in PERIODIC_KINDS and (len(self.inputs.groups) == 2 or self.kind == "dynamic")
 
     @cached_property

@@ -34,7 +34,7 @@ class EmptyGroupRule:
     Attributes:
         rule: ``zero``: an empty group has welfare 0; ``vacuous``: a bias with an empty group is fair; ``min_count``: it
             is fair until every group has ``at_least`` individuals.
-        at_least: Minimum count, 1 or more. 0 unless the rule is ``min_count``.
+        at_least: Minimum count, at least 1. 0 unless the rule is ``min_count``.
     """
 
     rule: Literal["zero", "vacuous", "min_count"] = "zero"
@@ -45,8 +45,8 @@ class EmptyGroupRule:
             raise OptionError(f"unknown convention for empty groups {self.rule!r}", hint="zero, vacuous or min_count=N")
         if (self.rule == "min_count") != (self.at_least >= 1) or self.at_least < 0:
             raise OptionError(
-                f"invalid smallest count {self.at_least} for the convention {self.rule}",
-                hint="min_count=N takes N of 1 or more; zero and vacuous take no count",
+                f"invalid minimum count {self.at_least} for the convention {self.rule}",
+                hint="min_count=N requires N >= 1; zero and vacuous take no count",
             )
 
     @classmethod
@@ -62,12 +62,12 @@ class EmptyGroupRule:
         if name in ("zero", "vacuous") and not equals:
             return cls("zero" if name == "zero" else "vacuous")
         raise OptionError(
-            f"unknown convention for empty groups {text!r}", hint="zero, vacuous or min_count=N with N of 1 or more"
+            f"unknown convention for empty groups {text!r}", hint="zero, vacuous or min_count=N with N >= 1"
         )
 
     @cached_property
     def needed_count(self) -> int:
-        """Minimum count of every group before the bias counts. 0: it always counts."""
+        """Minimum count of every group before the bias is evaluated. 0: always."""
         return {"zero": 0, "vacuous": 1, "min_count": self.at_least}[self.rule]
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class FairnessProperty:
         """Compute the exact bias. 0 while a group is too small."""
         if min(n_a, n_b) < self.empty_group.needed_count:
             return Fraction(0)
-        # Both rates are over one denominator, so that one fraction is built.
+        # Both rates use a common denominator, so a single fraction is built.
         n, m = max(n_a, 1), max(n_b, 1)
         x, y = a * m, b * n
         if self.kind == "disparate_impact":

@@ -23,7 +23,7 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
         LimitError: if the synthesis needs too much memory, or three or more groups have too many states.
     """
     if len(plan.inputs.groups) == 2:
-        # Not counted in the seconds: it happens once per machine.
+        # Excluded from the timing because it happens once per machine.
         compile_kernels(plan.property.labelled, plan.horizon > 255)
     if plan.kind in PERIODIC_KINDS:
         return PeriodicShield(plan, progress=progress).begin().policy
@@ -34,7 +34,7 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
     )
     if policy.expected_cost == float("inf"):
         raise OptionError(
-            f"no shield can keep that {plan.property.words()}, from the counters {plan.start} on",
-            hint="a longer horizon, a larger kappa, or min_count=N for small groups",
+            f"no shield can guarantee that {plan.property.words()}, from the counters {plan.start} on",
+            hint="use a longer horizon, a larger kappa, or min_count=N for small groups",
         )
     return policy

@@ -56,7 +56,7 @@ class NodeTests:
 
     Attributes:
         of: Test of each inner node, -1 at a leaf, shape (nodes,).
-        node: A node with each test, shape (tests,).
+        node: A node that uses each test, shape (tests,).
         attribute: Position in the schema of the attribute that each test reads, -1 if none, shape (tests,).
         columns: Input columns of the ensemble, each a function of one attribute.
     """
@@ -68,9 +68,9 @@ class NodeTests:
     columns: tuple[Cell, ...]
 
     def flags(self, tests: Integers, attribute: Attribute, entries: Floats) -> Booleans:
-        """Check which of these tests send which entries of their attribute to the left, shape (tests, entries)."""
+        """Compute a mask of the entries that each test sends to the left, shape (tests, entries)."""
         if len(tests) * len(entries) > MAX_FLAGS:
-            raise OptionError(f"the trees cut {attribute.name!r} into {len(entries):,} parts, too many to certify")
+            raise OptionError(f"the trees divide {attribute.name!r} into {len(entries):,} parts, too many to certify")
         flags = np.empty((len(tests), len(entries)), dtype=np.bool_)
         for rows, inputs in self._by_column(tests, attribute, entries):
             for row in rows:
@@ -97,7 +97,7 @@ class NodeTests:
 
     @cached_property
     def means(self) -> tuple[Floats, Floats]:
-        """Mean margin below each node (last output minus first), and probability of reaching it."""
+        """Mean margin below each node (last output minus first), and the probability of reaching the node."""
         nodes = self.nodes
         margin = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
         weight = np.ones(len(margin))
@@ -122,7 +122,7 @@ class NodeTests:
             yield np.flatnonzero(feature == column), inputs
 
     def _flags_of(self, test: int, inputs: Floats) -> Booleans:
-        """Check which inputs a test sends left."""
+        """Compute a mask of the inputs that a test sends left."""
         check_time()
         return goes_left(self.nodes, np.full(len(inputs), self.node[test]), inputs)
 
@@ -209,7 +209,7 @@ def _switch_inputs(nodes: TreeNodes, asking: Integers) -> Floats:
 
 
 def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats:
-    """Find the first entries whose input is on the other side of a switch than the input of the entries before."""
+    """Find the first entries whose input is on a different side of a switch from the preceding entries."""
     low, high = np.full(len(switches), ramp.low), np.full(len(switches), ramp.high)
 
     def above(entries: Floats, limits: Floats) -> Booleans:
@@ -223,7 +223,7 @@ def _ramp_cuts(ramp: RampCell, switches: Floats, attribute: Attribute) -> Floats
 
 
 def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> TableTerm:
-    """Rank the values of a nominal attribute so that ranges of them are useful."""
+    """Rank the values of a nominal attribute so that ranges of values are useful."""
     entries = attribute.domain()
     flags = tests.flags(mine, attribute, entries)
     rank = entries.copy()
@@ -327,7 +327,7 @@ def tree_query_of(
     least: int = 2,
     limit: float | None = None,
 ) -> TreeQuery:
-    """Bring a question about trees to normal form; see ``query.query_of``.
+    """Normalise a question about trees; see ``query.query_of``.
 
     Args:
         ensemble: Model.
@@ -381,7 +381,7 @@ def tree_query_of(
 def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats) -> Booleans:
     """Check whether tests of protected attributes and constants send assignments left, shape (tests, assignments)."""
     flags = np.zeros((len(tests.node), len(assignments)), dtype=np.bool_)
-    # Constant columns belong to attribute -1, and do not depend on the entries.
+    # Constant columns belong to attribute -1 and do not depend on the entries.
     positions = [*schema.positions(protected), -1]
     for position, entries in zip(positions, [*assignments.T, assignments[:, 0]], strict=True):
         mine = np.flatnonzero(tests.attribute == position)
@@ -404,7 +404,7 @@ def _margin_map(ensemble: TreeEnsemble, threshold: float | None) -> tuple[Intege
     if classes != 2 and threshold is not None:
         raise OptionError(
             f"a threshold requires a model with two labels, but this one has {classes}",
-            hint="leave it out to predict the label with the largest output",
+            hint="omit it to predict the label with the largest output",
         )
     if threshold is not None and not 0 < threshold < 1:
         raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
@@ -431,7 +431,7 @@ def _number_map(ensemble: TreeEnsemble) -> tuple[Integers, Floats, Floats, Float
     if outputs > 2:
         raise OptionError(
             f"a tolerance requires a model that predicts a number, but this one predicts one of {outputs} labels",
-            hint="leave it out to compare the labels",
+            hint="omit it to compare the labels",
         )
     fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
     sizes = leaf_sizes(ensemble) @ np.abs(fold) / ensemble.divisor + np.abs(ensemble.base) @ np.abs(fold)
@@ -459,11 +459,11 @@ def _band_rounding(ensemble: TreeEnsemble, cut: ScoreBands, fold: Floats, base: 
     if cut.of_number:
         slack, sizes = _rounding_error(ensemble, fold, base, None)
         return slack + cut.resolution, sizes
-    # At a half too the score itself is compared, not the outputs.
+    # At 0.5, too, the score itself is compared, not the outputs.
     edges = [edge if edge != 0.5 else float(np.nextafter(0.5, 1)) for edge in cut.edges]
     errors = [_rounding_error(ensemble, fold, base, edge) for edge in edges]
     slack = 2 * np.max([slack for slack, _ in errors], axis=0)
-    # Never zero: a score that lies on an edge exactly belongs to the upper band, a margin of zero to the lower label.
+    # Never zero: a score exactly on an edge belongs to the upper band, but a margin of zero to the lower label.
     return np.maximum(slack, 2.0**-50 * (1 + errors[0][1])), errors[0][1]
 
 
@@ -491,7 +491,7 @@ def _rounding_error(
     slack = summation_error(nodes.trees + 16, unit) * sizes
     if ensemble.link not in ("frequency", "identity"):
         limit = 0.5 if threshold is None else threshold
-        # A float64 sigmoid or softmax errs as a float32 one does, 2**29 times less.
+        # The error of a float64 sigmoid or softmax is 2**29 times smaller than in float32.
         resolution = resolution_of(limit) if ensemble.single else 2.0**-46 * (1 + sizes + abs(math.log(1 / limit - 1)))
         slack = slack + resolution / min(limit, 1 - limit) / ensemble.steepness
     return slack, sizes

@@ -27,11 +27,11 @@ RECONSTRUCTION = 0.01
 class LAFTR:
     """Penalty on a representation that reveals the group.
 
-    All hidden layers but the last are the encoder, and the rest is the classifier. At each step an adversary with one
-    hidden layer first learns to predict the group from the representation. Then the encoder and the classifier learn
-    against it. The penalty is the adversary's probability of the correct group, averaged over the groups. With two
-    groups, that of the best adversary bounds the difference in treatment by any classifier on the representation. A
-    decoder reconstructs the features, with a small weight.
+    All hidden layers except the last form the encoder, and the remaining layers the classifier. At each step an
+    adversary with one hidden layer first learns to predict the group from the representation. Then the encoder and the
+    classifier learn against it. The penalty is the adversary's probability of the correct group, averaged over the
+    groups. With two groups, the probability of the best adversary bounds the difference in treatment by any classifier
+    on the representation. A decoder reconstructs the features, with a small weight.
 
     The adversary learns by cross-entropy, whose gradient does not vanish for confident errors. Support for more than
     two groups is our addition.
@@ -55,7 +55,7 @@ class LAFTR:
         check_groups(task, "LAFTR")
         hidden = len(network.layers) - 1
         if hidden == 0:
-            raise OptionError("laftr needs a hidden layer for its representation", hint="set hidden=(64, 16)")
+            raise OptionError("laftr requires a hidden layer for its representation", hint="set hidden=(64, 16)")
         self._depth = max(1, hidden - 1)
         self._groups = task.groups
         units = network.layers[self._depth - 1][0].shape[1]

@@ -67,7 +67,7 @@ class FairnessLoss(Protocol):
 
     Attributes:
         default: Default strength.
-        sweep: Strengths to choose from, from weak to strong.
+        sweep: Candidate strengths, from weak to strong.
     """
 
     default: float
@@ -88,7 +88,7 @@ def check_groups(task: TrainingTask, name: str) -> None:
     """
     if task.groups < 2:
         raise OptionError(
-            f"{name} compares groups, and the training set has fewer than two",
+            f"{name} compares groups, but the training set has fewer than two",
             hint="name protected attributes: `protected=NAME` (or sensitive_features= in fit)",
         )
 

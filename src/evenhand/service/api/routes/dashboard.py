@@ -47,7 +47,7 @@ ASSET_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml
 """Media types of the assets."""
 
 ROWS_PER_PIECE = 500
-"""Number of exported rows that are sent at once."""
+"""Number of exported rows per chunk."""
 
 
 @router.get("/", dependencies=[require_scope("read")])
@@ -60,7 +60,7 @@ async def get_dashboard() -> HTMLResponse:
 async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
     """A style sheet, script or icon of the pages."""
     if name not in _asset_names():
-        raise HttpError(404, "there is no such file", code="404")
+        raise HttpError(404, "the file does not exist", code="404")
     tag = f'"{hashlib.sha256(read_asset(name)).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if tag in if_none_match:
@@ -83,7 +83,7 @@ def read_asset(name: str) -> bytes:
 data = APIRouter(prefix="/v1/dashboard", dependencies=[require_scope("read")])
 
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""Media types of pictures that are served. Types that may contain scripts are not."""
+"""Media types of pictures that are served. Types that may contain scripts are not served."""
 
 
 def row_filter(
@@ -195,7 +195,7 @@ async def get_delivered_picture(name: str, number: int, context: RequestContext)
 
 
 async def _read(context: ServiceContext, work: Callable[..., T], *arguments: Any) -> T:
-    """Run work on the store in a thread, in one read transaction."""
+    """Run work on the store in a thread, within one read transaction."""
 
     def run() -> T:
         with context.database.reading() as connection:

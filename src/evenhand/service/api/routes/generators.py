@@ -53,8 +53,8 @@ def find_guard(context: ServiceContext, caller: ApiKey, model: str | None, makes
     """Return the guard of a request.
 
     Raises:
-        HttpError: There is no such guard, or it has another kind of output, or the request must name one.
-        AccessError: The key of the caller is for other guards.
+        HttpError: The guard does not exist or has a different kind of output, or the request must name one.
+        AccessError: The caller's key is limited to other guards.
     """
     allowed = [guard for guard in context.guards.values() if caller.may_use(guard.name)]
     suitable = [guard for guard in allowed if guard.makes in (makes, "either")]
@@ -166,7 +166,7 @@ def _missing_item_error(answers: Sequence[ServedAnswer], noun: str) -> HttpError
 
 
 class ImagesRequest(BaseModel):
-    """Prompt for pictures. Other entries are refused unless the guard passes them on."""
+    """Prompt for pictures. Other entries are refused unless the guard forwards them."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -230,14 +230,14 @@ REFUSED_OPTIONS = {
     "audio": "the guard returns texts only",
     "prediction": "predicted outputs are not supported",
 }
-"""Options that are not passed on, and the reasons."""
+"""Options that are not forwarded, with the reasons."""
 
 PIECE_LENGTH = 200
 """Number of characters in one event."""
 
 
 class ChatRequest(BaseModel):
-    """Conversation. Other entries are refused unless they are passed on."""
+    """Conversation. Other entries are refused unless they are forwarded."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -260,7 +260,7 @@ class ChatRequest(BaseModel):
 async def complete_chat(payload: ChatRequest, context: RequestContext, caller: GeneratingCaller) -> Response:
     """The next message of a conversation.
 
-    The guard reads the last message of the user, and appends its instruction. With ``stream``, the whole answer is
+    The guard reads the user's last message and appends its instruction. With ``stream``, the whole answer is
     checked before it is sent in pieces, as ``x-evenhand-buffered`` indicates.
     """
     options = {name: value for name, value in (payload.model_extra or {}).items() if value is not None and value != []}

@@ -1,4 +1,4 @@
-"""The guardrail that LiteLLM's generic guardrail calls: before a model is called, and again with its answer.
+"""Guardrail that LiteLLM's generic guardrail calls before a model is called, and again with its answer.
 
 The contract is LiteLLM's: https://docs.litellm.ai/docs/adding_provider/generic_guardrail_api
 """
@@ -101,7 +101,7 @@ async def check_guardrail(
 
 
 def _find_guardrail(payload: GuardrailRequest, context: ServiceContext) -> ServedGuard:
-    """Return the guard that is named, or that has the model, or the only one."""
+    """Return the guard with the requested name or model, or the only guard."""
     name = (payload.additional_provider_specific_params or {}).get("guard")
     guards = list(context.guards.values())
     if name is not None:
@@ -145,9 +145,9 @@ def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
     if len(answers) + len(images) > 1:
         raise HttpError(
             400,
-            f"expected one item, got {len(answers) + len(images)}, and every item counts",
+            f"expected one item, got {len(answers) + len(images)}; every item counts",
             code="items",
-            hint="request one at a time: n: 1",
+            hint="request one item at a time: n: 1",
         )
     if answers:
         return Item.of_text(answers[0])

@@ -34,7 +34,7 @@ LOGIN_COOKIE = "evenhand_login"
 
 @router.get("/login")
 async def get_login_page(context: RequestContext) -> Response:
-    """The page that asks for a key."""
+    """Page that asks for a key."""
     return _login_response(context) if context.settings.service.keys else RedirectResponse("/", 303)
 
 
@@ -55,9 +55,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
         refused = context.failures.refusal(error, address_of(request.scope))
         return _refusal_page(context, refused)
     if not caller.is_allowed("read"):
-        return _login_response(
-            context, f"The key {caller.id} of {caller.name} may not read; it needs the scope read.", 403
-        )
+        return _login_response(context, f"The key {caller.id} of {caller.name} lacks the scope read.", 403)
     answer = RedirectResponse("/", 303)
     _set_cookie(answer, request, context, COOKIE, key)
     return answer
@@ -65,7 +63,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
 
 @router.get("/login/oidc")
 async def begin_login(request: Request, context: RequestContext) -> Response:
-    """Send the browser to the identity provider."""
+    """Redirect the browser to the identity provider."""
     if context.logins is None:
         return _login_response(context, "Log in with a key.", 404)
     try:
@@ -73,7 +71,7 @@ async def begin_login(request: Request, context: RequestContext) -> Response:
     except FetchError as error:
         return _provider_failed(context, error)
     answer = RedirectResponse(url, 303)
-    # Lax: the browser comes back from another site.
+    # Lax, because the browser returns from another site.
     name = _login_cookie(request, context)
     _set_cookie(answer, request, context, name, cookie, max_age=LOGIN_SECONDS, samesite="lax")
     return answer
@@ -89,7 +87,7 @@ async def end_login(request: Request, context: RequestContext) -> Response:
         identity = await logins.identify(request, request.cookies.get(name, ""))
         seconds = 3600 * logins.config.session_hours
         key = await run_in_threadpool(open_session, context.ledger, identity, seconds, time.time())
-        # This replica must know the new key.
+        # This replica must know the new key immediately.
         await context.keys.read_again()
     except AccessError as error:
         refused = context.failures.refusal(error, address_of(request.scope))

@@ -33,7 +33,7 @@ PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; bas
 
 
 class EventsRequest(BaseModel):
-    """Decisions and labels in their order.
+    """Decisions and labels, in order.
 
     Attributes:
         events: Events with the fields of the monitor's configuration.
@@ -50,10 +50,10 @@ class EventsAnswer(BaseModel):
     """Result of a batch of events.
 
     Attributes:
-        decisions: Total number of decisions, without those for the definition of groups.
+        decisions: Total number of decisions, excluding those that define the groups.
         alarms: New alarms with their ``text``.
         audits: IDs of decisions whose true label is requested.
-        repeated: Whether this is the result of an earlier request with this batch.
+        repeated: Whether this is the result of an earlier request with the same batch.
     """
 
     decisions: int
@@ -91,7 +91,7 @@ class MonitorList(BaseModel):
     responses={200: {"model": EventsAnswer}},
 )
 async def add_events(name: str, payload: EventsRequest, context: RequestContext) -> JSONResponse:
-    """Decisions and labels. All are applied, or none if one is invalid."""
+    """Decisions and labels. Either all events are applied or, if one is invalid, none."""
     monitor = find_stream(context.monitors, name, "monitor")
     if monitor.shield is not None:
         raise DecisionError(

@@ -88,7 +88,7 @@ class DecisionRequest(_RequestBody):
 
 
 class BatchRequest(_RequestBody):
-    """Several individuals in the order of their decisions."""
+    """Several individuals, in decision order."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -112,7 +112,7 @@ class LabelRequest(_RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"id": "application 1", "label": 1}]})
 
     id: Annotated[Id, Field(description="ID of the decision.")]
-    label: Annotated[Bit, Field(description="1 if accepting would have been right.")]
+    label: Annotated[Bit, Field(description="1 if acceptance would have been correct.")]
 
 
 class CertificateBody(BaseModel):
@@ -140,9 +140,9 @@ class CertificateBody(BaseModel):
     bound_later: Annotated[
         float | None, Field(description="Bound on the bias at the end of every later period; null: no guarantee.")
     ]
-    how: Annotated[str, Field(description="Why the bound holds, or why there is none.")]
+    how: Annotated[str, Field(description="Reason for the bound, or for its absence.")]
     how_later: Annotated[
-        str | None, Field(description="The same for the later bound; null: there is no later period.")
+        str | None, Field(description="Reason for the later bound, or for its absence; null: there is no later period.")
     ] = None
     advisory: bool
     assumption: str | None
@@ -159,7 +159,7 @@ class DecisionAnswer(BaseModel):
     explanation: str
     guarded: Annotated[bool, Field(description="Whether the shield decides; false in advisory mode.")]
     guaranteed: Annotated[
-        bool, Field(description="Whether the period, counted with all earlier ones, is certain to end fair.")
+        bool, Field(description="Whether the period, counted with all earlier ones, is guaranteed to end fair.")
     ]
     bias: Annotated[float, Field(description="Current bias.")]
     certificate: CertificateBody
@@ -179,7 +179,7 @@ class BatchError(ErrorAnswer):
 
 
 class BatchAnswer(BaseModel):
-    """One result for each individual, in their order."""
+    """One result per individual, in the same order."""
 
     results: list[BatchDecision | BatchError]
 
@@ -234,7 +234,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def _json_response(shield: ServedShield, content: dict[str, Any], repeated: bool | None = None) -> Response:
-    """Build a response whose headers tell whether the shield decides, and whether the request was repeated."""
+    """Build a response whose headers state whether the shield decides and whether the request was repeated."""
     headers = {"x-evenhand-guarded": "false" if shield.entry.advisory else "true"}
     if repeated is not None:
         headers["x-evenhand-repeated"] = "true" if repeated else "false"
@@ -280,14 +280,14 @@ class DirectRoute(JsonRoute):
 
 
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> Response:
-    """Decide on one individual. A repeated request with the same ID gets the same answer."""
+    """Decide on one individual. A repeated request with the same ID receives the same answer."""
     shield = find_stream(context.shields, name, "shield")
     answer = await _decide(context, shield, payload)
     return _json_response(shield, answer, answer.pop("repeated"))
 
 
 async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> Response:
-    """Decide on several individuals in their order. Each result is a decision or an error."""
+    """Decide on several individuals in order. Each result is a decision or an error."""
     shield = find_stream(context.shields, name, "shield")
     decisions = [_decide(context, shield, decision) for decision in payload.decisions]
     answers: list[dict[str, Any]] = []
@@ -319,7 +319,7 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
         if error.code != "repeated":
             raise
         raise DecisionError(
-            f"{payload.id!r} already has the other label",
+            f"{payload.id!r} already has the opposite label",
             code="contradiction",
             hint="labels cannot be changed",
         ) from None

@@ -1,4 +1,4 @@
-"""Export of complete logs, and of their heads, which can later prove that a log was not cut off."""
+"""Export of complete logs and their heads, which can later prove that a log was not truncated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenhand.service.store.database import read_heads, read_log
 router = APIRouter(prefix="/v1/streams", tags=["log"])
 
 LINES_PER_PIECE = 200
-"""Number of entries that are sent at once."""
+"""Number of entries per chunk."""
 
 MEDIA_TYPE = "application/x-ndjson"
 
@@ -43,7 +43,7 @@ class LogHeads(BaseModel):
 async def list_log_heads(
     context: RequestContext, caller: Annotated[ApiKey, require_scope("read", filtered=True)]
 ) -> LogHeads:
-    """The number and hash of the last entry of each stream. Keep them to detect later that a log was cut off."""
+    """The number and hash of the last entry of each stream. Keep them to detect later whether a log was truncated."""
     return LogHeads(
         streams=[
             LogHead(name=name, number=number, hash=last_hash)
@@ -71,7 +71,7 @@ async def get_stream_log(
         raise DecisionError(f"there is no stream {name!r}", code="stream", hint="see /v1/streams")
     last_number, head = log_head
     lines = _read_log_lines(context, name, after, last_number, limit)
-    # Before the response starts, so that a failing store causes an error response.
+    # This runs before the response starts, so that a failing store causes an error response.
     first_part = await run_in_threadpool(next, lines, "")
     return StreamingResponse(
         chain((first_part,), lines), media_type=MEDIA_TYPE, headers={"x-evenhand-head": f"{last_number} {head}"}
