@@ -171,7 +171,6 @@ class CertifySettings(ModelSettings, total=False):
     counterexamples: int
     enumeration: bool
     jobs: int | None
-    arrays: bool
     certificate: Path | str | None
     workers: int | None
     compile_limit: float | None

@@ -133,12 +133,13 @@ def linear_bounds(
     """
     network = problem.network
     bias = problem.roles.biases[assignment]
+    square = np.pad(network.weights, ((0, 0), (0, 0), (0, network.weights.shape[1] - network.weights.shape[2])))
     chords: list[tuple[np.ndarray, np.ndarray]] = []
     adaptive: list[np.ndarray] = []
     last: list[np.ndarray] = []
 
     def back(layer: int, unit: int, up: bool, below: list[np.ndarray]) -> tuple[np.ndarray, float]:
-        weights, constant = network.weights[layer - 1, :, unit], network.offsets[layer - 1, unit]
+        weights, constant = square[layer - 1, :, unit], network.offsets[layer - 1, unit]
         for k in range(layer - 1, -1, -1):
             slope, shift = chords[k]
             by_chord = (weights > 0) == up
@@ -146,7 +147,7 @@ def linear_bounds(
             weights = weights * np.where(by_chord, slope, below[k])
             if k:
                 constant += network.offsets[k - 1] @ weights
-                weights = network.weights[k - 1] @ weights
+                weights = square[k - 1] @ weights
         return network.columns @ weights, constant + bias @ weights
 
     def extreme(coefficients: np.ndarray, up: bool) -> float:
@@ -164,7 +165,7 @@ def linear_bounds(
     high = np.array([extreme(network.columns[:, h], True) for h in units]) + bias
     for k in range(len(network.sizes) - 1):
         if k:
-            weights, offsets = network.weights[k - 1], network.offsets[k - 1]
+            weights, offsets = square[k - 1], network.offsets[k - 1]
             plus, minus = np.maximum(weights, 0), np.minimum(weights, 0)
             below, above = np.maximum(low, 0), np.maximum(high, 0)
             low, high = below @ plus + above @ minus + offsets, above @ plus + below @ minus + offsets

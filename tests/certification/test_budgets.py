@@ -58,7 +58,7 @@ def undecided_after(query: Query, bounder: CompiledBounder, seconds: float, patc
     work = WorkBounder(bounder)
     patch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: work.now)
     mass = ProvedMass(query, 0.0)
-    limits = SearchLimits(seconds, None, None, None, Clock())
+    limits = SearchLimits(seconds, None, None, clock=Clock())
     refine_boxes(work, mass, limits, say=lambda share: None)
     assert work.now <= seconds * 1.05 + 0.01
     certified, falsified, rest = mass.shares()
@@ -101,7 +101,7 @@ def test_a_target_is_reached_long_before_the_deadline(monkeypatch: pytest.Monkey
     reached = undecided_after(query, work.bounder, 0.4, monkeypatch)
     mass = ProvedMass(query, 0.0)
     monkeypatch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: work.now)
-    stop = refine_boxes(work, mass, SearchLimits(60.0, None, reached, None, Clock()), say=lambda share: None)[2]
+    stop = refine_boxes(work, mass, SearchLimits(60.0, None, reached, clock=Clock()), say=lambda share: None)[2]
     assert stop == "target"
     assert mass.shares()[2] <= reached
     assert work.now < 6.0

@@ -253,5 +253,5 @@ def test_an_interrupted_check_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OptionError, match="a different certificate"):
         checker.check_certificate(path, case.network, state=state)
     state.write_bytes(b"something else")
-    with pytest.raises(OptionError, match="not the state"):
+    with pytest.raises(OptionError, match="not a saved state"):
         checker.check_certificate(path, case.network, state=state)

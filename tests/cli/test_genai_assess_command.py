@@ -118,7 +118,7 @@ def test_screen_page_and_every_sequence(evenhand, table, tmp_path):
         (["--group-column", "sex", "--repeated", "0"], "at least 1, got 0"),
         (["--group-column", "sex", "--repeated", "3,4,5"], "expected 2 deadlines, one per value, got 3"),
         (["--group-column", "sex", "--repeated", "age=3"], "there is no group 'age'"),
-        (["--group-column", "sex", "--values", "sex=m"], "at least two values"),
+        (["--group-column", "sex", "--values", "sex=m"], "at least two distinct values"),
         (["--group-column", "sex", "--sequence-column", "run=7"], "no item has run = 7"),
         (["--group-column", "sex", "--ways", "2"], "combinations of 2 groups among 1"),
         (["--group-column", "sex", "--confidence", "2"], "--confidence: expected a number between 0 and 1"),

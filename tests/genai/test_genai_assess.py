@@ -236,7 +236,7 @@ def test_bad_tables_are_refused(given, said):
         ({"repeated": 0}, "at least 1, got 0"),
         ({"repeated": (3, 3, 3)}, "expected 2 deadlines, one per value, got 3"),
         ({"repeated": {"age": 3}}, "there is no group 'age'"),
-        ({"repeated": {("sex", "sex"): 3}}, "named twice"),
+        ({"repeated": {("sex", "sex"): 3}}, "listed twice"),
         ({"ways": 2}, "combinations of 2 groups among 1"),
         ({"confidence": 1}, "confidence must lie between"),
     ],

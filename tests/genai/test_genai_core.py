@@ -151,7 +151,7 @@ def test_what_cannot_be_taken_leaves_the_state_as_it_is():
     keeper.complete(admission, {"age": "1"})
     with pytest.raises(DecisionError, match="not pending"):
         keeper.complete(admission, {"age": "1"})
-    with pytest.raises(DecisionError, match="belongs to another"):
+    with pytest.raises(DecisionError, match="belongs to a different"):
         enforcer((3, 3, 3)).restore(keeper.state())
     with pytest.raises(DecisionError, match="expected the state"):
         keeper.restore({"leader: age": {}})
@@ -163,7 +163,7 @@ def test_what_cannot_be_taken_leaves_the_state_as_it_is():
     ("options", "what"),
     [
         ({"mode": "during"}, "no mode 'during'"),
-        ({"retries": -1}, "retries must be 0 or more"),
+        ({"retries": -1}, "retries must be nonnegative"),
         ({"slack": 2}, "slack of 2"),
     ],
 )

@@ -68,8 +68,8 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "lexicon", "words": {"age": {"child": ["kid"], "adult": ["adult"]}}},
             "classifier.words.age",
-            "never answers age 'elderly'",
-            "the answers are child, adult",
+            "never returns age 'elderly'",
+            "the classifier returns child, adult",
         ),
         (
             "classifier",
@@ -89,8 +89,8 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "onnx", "groups": {"age": {**HEAD, "labels": ["child", "adult"]}}},
             "classifier.groups.age",
-            "never answers age 'elderly'",
-            "the answers are child, adult",
+            "never returns age 'elderly'",
+            "the classifier returns child, adult",
         ),
         (
             "classifier",

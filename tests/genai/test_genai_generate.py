@@ -283,5 +283,5 @@ def test_a_group_that_is_named_like_a_column(tmp_path: Path) -> None:
     }
     about = GenerationConfig.read(described)
     pipeline = Pipeline(about, Studio(), make_pipeline().classifier, make_pipeline().judge)
-    with pytest.raises(OptionError, match="'status' has the name of another column"):
+    with pytest.raises(OptionError, match="'status' has the same name as another column"):
         generate_items(pipeline, PROMPTS, tmp_path)

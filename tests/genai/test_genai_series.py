@@ -428,7 +428,7 @@ def test_calls_in_flight_reserve_the_price_of_tokens(
     ("guard", "message"),
     [
         ({"budget": {"request": 1}}, "a budget needs a price"),
-        ({"price": {"item": 0.04}, "budget": {"day": 0.03}}, "does not pay for one item"),
+        ({"price": {"item": 0.04}, "budget": {"day": 0.03}}, "does not cover one item"),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_refused(guard: dict[str, Any], message: str) -> None:

@@ -278,10 +278,10 @@ def test_a_model_judges_prompts(prompt: str, held: set[str], fixed: set[str], ch
 def test_a_judge_that_says_neither_cannot_say(said: str, upstream: Upstream, chat: OpenAIChat) -> None:
     upstream.says = said
     judge = ChatJudge(chat, {"leader": "?"}, {"age": ["young", "old"]})
-    with pytest.raises(ModelError, match="answer about 'leader' is neither yes nor no") as raised:
+    with pytest.raises(ModelError, match="answer about 'leader' must be yes or no, got") as raised:
         judge.conditions("x")
     assert len(str(raised.value)) < 400
-    with pytest.raises(ModelError, match="answer about 'age' is neither"):
+    with pytest.raises(ModelError, match="answer about 'age' must be yes or no"):
         judge.fixed_groups("x")
 
 

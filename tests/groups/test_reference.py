@@ -76,7 +76,7 @@ def test_a_reference_too_small_leaves_nothing_to_compare():
         ({"group": "A"}, "no group 'A' by group(.|\n)*did you mean 'a'"),
         ({"grup": "a"}, "ATTRIBUTE=GROUP"),
         (["a"], "ATTRIBUTE=GROUP"),
-        (["group=a", "group=b"], "one reference by group"),
+        (["group=a", "group=b"], "one reference for group"),
     ],
 )
 def test_what_is_no_reference_is_refused(reference, words):

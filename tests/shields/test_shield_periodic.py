@@ -235,7 +235,7 @@ def test_the_default_bounds_lie_around_the_mean_of_the_labels() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"of": "disparate_impact", "bounds": (Fraction(1, 10), Fraction(1, 5))}, "smaller ratio"),
+        ({"of": "disparate_impact", "bounds": (Fraction(1, 10), Fraction(1, 5))}, "ratio of rates below"),
         ({"kappa": Fraction(0)}, "above 0"),
         ({"bounds": (Fraction(1, 5), Fraction(1, 5))}, "welfare bounds"),
     ],
