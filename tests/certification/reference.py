@@ -133,7 +133,8 @@ def linear_bounds(
     """
     network = problem.network
     bias = problem.roles.biases[assignment]
-    square = np.pad(network.weights, ((0, 0), (0, 0), (0, network.weights.shape[1] - network.weights.shape[2])))
+    _, widest, outputs = network.weights.shape
+    square = np.pad(network.weights, ((0, 0), (0, 0), (0, widest - outputs)))
     chords: list[tuple[np.ndarray, np.ndarray]] = []
     adaptive: list[np.ndarray] = []
     last: list[np.ndarray] = []

@@ -321,7 +321,10 @@ def test_runs_that_were_complete_before_an_interrupt_are_kept(monkeypatch):
         ({"run": 5}, "there is no entry 'run'"),
         ({"order": "backwards"}, "order: expected one of: random, .*, got 'backwards'"),
         ({"source": synthetic_source(Inputs(("x", "b"), (0.5, 0.5), (0.5, 0.5)))}, "the arrivals have the groups x, b"),
-        ({"source": replace(synthetic_source(INPUTS), cost=np.full(8, 2.0))}, "cost 2, more than the expected maximum of 1"),
+        (
+            {"source": replace(synthetic_source(INPUTS), cost=np.full(8, 2.0))},
+            "cost 2, more than the expected maximum of 1",
+        ),
     ],
 )
 def test_options_that_make_no_sense(given, said):
