@@ -362,9 +362,18 @@ def test_a_resumed_run_names_what_earlier_ones_paid(tmp_path: Path) -> None:
 
 def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
     provider, budget = Provider(3), CallBudget(None, None, (1e6, 1e6))
+    interrupted, post = threading.Event(), provider.post
+
+    def post_or_wait(path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+        if len(provider.billed) >= 200:  # these calls are in flight when the run is interrupted
+            interrupted.wait(60)
+        return post(path, body, key=key)
 
     def interrupt(share: float) -> None:
+        interrupted.set()
         raise KeyboardInterrupt
+
+    provider.post = post_or_wait  # type: ignore[method-assign]
 
     with pytest.raises(KeyboardInterrupt) as raised:
         pool_of(provider, budget, AnswerStore(None), 8).ask(bodies_of(4000), interrupt)
