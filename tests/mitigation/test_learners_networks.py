@@ -108,7 +108,7 @@ def test_a_table_of_its_own_is_refused():
     stepped = (StepTerm(np.array([40.0]), np.ones((2, 8))), *network.parts[1:])
     for parts in (bent, stepped):
         changed = AdditiveNetwork(WORDS, parts, network.bias, network.layers, network.classes, 1)
-        with pytest.raises(ModelError, match=r"lookup table|by bins") as refusal:
+        with pytest.raises(ModelError, match=r"lookup table|through bins") as refusal:
             learner_of(changed, WORDS)
         assert "`fit=module:function`" in refusal.value.hint
     assert isinstance(network.parts[0], LineTerm)

@@ -93,7 +93,7 @@ def test_a_plan_that_cannot_be_made_keeps_nobody_waiting_for_ever(ledger, planni
     planning.go.set()
     asked = [ledger.submit("slow", add()) for _ in range(5)]
     assert [one.result(SECONDS).number for one in asked] == [1, 2, 3, 4, 5]
-    assert "no plan could be made for slow" in caplog.text
+    assert "no plan could be computed for slow" in caplog.text
 
 
 PLAN = read_plan({**LONG_PLAN, "horizon": 12})

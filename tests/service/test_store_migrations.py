@@ -98,7 +98,7 @@ def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store
 
 
 def test_reading_alone_makes_and_changes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no such file"):
+    with pytest.raises(StoreError, match="does not exist"):
         Database(f"sqlite:///{tmp_path / 'absent.db'}", make=False)
     assert not (tmp_path / "absent.db").exists()
     sqlite3.connect(tmp_path / "other.db").close()
