@@ -102,8 +102,8 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
             return PassthroughCell(name)
         position = schema.position(name)
         single = Schema(target=schema.target, attributes=(schema.attributes[position],))
-        one = replace(box, schema=single, columns=(name,))
-        return column_cell(position, schema.attributes[position], partial(read, one))
+        column_box = replace(box, schema=single, columns=(name,))
+        return column_cell(position, schema.attributes[position], partial(read, column_box))
 
     return cell_array([column(name) for name in box.columns or schema.names])
 

@@ -467,7 +467,7 @@ class ShieldState:
             bound, attained, how = shielded, True, "counted over all decisions"
             if any(all_open):
                 how += ", whatever the open labels turn out to be"
-        later, how_later, assumption, held = self._bound_later()
+        later, how_later, assumption, possible = self._bound_later()
         certificate = ShieldCertificate(
             keeps=self._keeps,
             kappa=fairness.kappa,
@@ -483,7 +483,7 @@ class ShieldState:
             how=how,
             how_later=how_later,
             assumption=assumption,
-            assumption_held=held if assumption else None,
+            assumption_held=possible if assumption else None,
             expired_labels=self.expired_labels,
         )
         return certificate.as_advice() if self.advisory else certificate
@@ -530,28 +530,28 @@ class ShieldState:
         if self._past_is_known and self.step == self.horizon:
             totals = _add(self.past, self.counters)
             settled = always_ends_fair(self._shield.plan, totals) and not any(self.open)
-        assumption, held = "", True
+        assumption, possible = "", True
         if not settled and self._assumption:
-            assumption, held = self._assumption, self.assumption_held
-            if held:
+            assumption, possible = self._assumption, self.assumption_held
+            if possible:
                 sizes, left = tuple(self.counters[::2]), self.horizon - self.step
                 codes = range(0, len(self.open), 4)
                 open_labels = tuple(sum(self.open[code : code + 4]) for code in codes) if self.labelled else None
-                held = self._now.assumption_possible(sizes, left, open_labels)
+                possible = self._now.assumption_possible(sizes, left, open_labels)
         if self.labelled:
             labels = PROMPT_FROM_HERE if settled and not (self.prompt and self.assumption_held) else PROMPT_LABELS
             assumption = f"{assumption}, and {labels}" if assumption else labels
-            held = held and (settled or (self.prompt and not any(self.past_open)))
+            possible = possible and (settled or (self.prompt and not any(self.past_open)))
         if not self._goes_on:
-            return None, "", assumption, held
+            return None, "", assumption, possible
         if self._assumption is None:
-            return None, "this kind of shield guarantees nothing", assumption, held
-        if not held:
-            return None, f"an assumption has not held, or no longer can: {assumption}", assumption, held
+            return None, "this kind of shield guarantees nothing", assumption, possible
+        if not possible:
+            return None, f"an assumption has not held, or no longer can: {assumption}", assumption, possible
         if any(self.past_open):
-            return None, "labels of earlier periods are open", assumption, held
+            return None, "labels of earlier periods are open", assumption, possible
         how = f"as long as {assumption}" if assumption else "no later period can end differently"
-        return self._shield.plan.property.kappa, how, assumption, held
+        return self._shield.plan.property.kappa, how, assumption, possible
 
 
 def _count_decision(counters: list[int], recommended: list[int], code: int) -> None:

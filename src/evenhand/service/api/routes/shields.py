@@ -251,7 +251,8 @@ class DirectRoute(JsonRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         self._payload: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
-        self._scopes = [one.dependency for one in self.dependencies if isinstance(one.dependency, RequiredScope)]
+        dependencies = [parameter.dependency for parameter in self.dependencies]
+        self._scopes = [dependency for dependency in dependencies if isinstance(dependency, RequiredScope)]
         assert len(self._scopes) == len(self.dependencies), "a route of this kind depends on scopes alone"
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
