@@ -12,6 +12,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 import evenhand
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models import load_model
+from evenhand.models.readers.onnx_graph import read_onnx
 from evenhand.models.readers.onnx_signature import _text_values
 from evenhand.models.white_box import extract_white_box
 from support import scaled, small_schema
@@ -53,16 +54,54 @@ def vector(activation):
     ]
 
 
+def vector_behind(activation):
+    return [
+        node("MatMul", ["Wt", "x"], ["m"]),
+        node("Add", ["c", "m"], ["h"]),
+        *activation("h"),
+        node("MatMul", ["r", "V"], ["n"]),
+        node("Sub", ["n", "d"], ["z"]),
+    ]
+
+
+def column(activation):
+    return [
+        node("MatMul", ["Wt", "x"], ["m"]),
+        node("Add", ["m", "column"], ["h"]),
+        *activation("h"),
+        node("Gemm", ["V", "r", "d"], ["z"], transA=1),
+    ]
+
+
+def transposed(activation):
+    return [
+        node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        node("MatMul", ["Wt", "t"], ["m"]),
+        node("Transpose", ["m"], ["u"]),
+        node("Add", ["u", "c"], ["h"]),
+        *activation("h"),
+        node("Transpose", ["r"], ["q"]),
+        node("Gemm", ["V", "q"], ["n"], transA=1),
+        node("Neg", ["n"], ["k"]),
+        node("Transpose", ["k"], ["z"]),
+    ]
+
+
 LAYOUTS = {
     "rows": (rows, [None, 3]),
+    "[n]": (vector, [3]),
+    "[n], weights in front": (vector_behind, [3]),
+    "[n,1]": (column, [3, 1]),
+    "transposed": (transposed, [None, 3]),
     "[1,1,1,n]": (flattened, [1, 1, 1, 3]),
     "[m,1,1,n]": (flattened, ["people", 1, 1, 3]),
 }
 
 
-def model(nodes, shape, seed=0, ending=("Sigmoid",)):
+def model(nodes, shape, seed=0, ending=("Sigmoid",), opset=17):
     rng = np.random.default_rng(seed)
     weights = {"W": 2 * rng.normal(size=(3, 4)), "c": rng.normal(size=4), "V": rng.normal(size=(4, 1)), "d": [0.1]}
+    weights |= {"Wt": weights["W"].T, "column": weights["c"][:, None]}
     weights |= {"zero": 0, "six": 6, "minus": -1}
     arrays = {name: np.array(value, dtype=np.float32, order="C") for name, value in weights.items()}
     used = {name for each in nodes for name in each.input}
@@ -74,7 +113,7 @@ def model(nodes, shape, seed=0, ending=("Sigmoid",)):
         [onnx.helper.make_tensor_value_info("y", 1, None)],
         [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items() if name in used],
     )
-    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     made.ir_version = 8
     return made
 
@@ -128,12 +167,31 @@ def test_refuses_a_shape_that_does_not_hold_the_attributes():
         load_model(model([node("Identity", ["x"], ["z"])], [1, 2, 3]), SCHEMA)
 
 
-def test_a_vector_of_one_person_is_asked_and_not_certified():
-    made = model(vector(ACTIVATIONS["Relu"]), [3])
+def test_a_vector_whose_axes_matter_is_asked_and_not_certified():
+    ending = [node("Unsqueeze", ["z0"], ["z1"], axes=[0]), node("Squeeze", ["z1"], ["z"], axes=[0])]
+    nodes = [*vector(ACTIVATIONS["Relu"])[:-1], node("Add", ["n", "d"], ["z0"]), *ending]
+    made = model(nodes, [3], opset=11)
     scorer = load_model(made, SCHEMA, output="probability")
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], run(made, [3]), atol=1e-6)
-    with pytest.raises(NotAdditiveError, match="has no batch axis"):
+    with pytest.raises(NotAdditiveError, match="without a batch axis"):
         extract_white_box(scorer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "reason"),
+    [
+        ("MatMul", ["Wt", "x"], "must be constant|columns"),  # combines people
+        ("Add", ["t", "c"], "weights"),
+        ("Softmax", ["t"], "transposed"),
+        ("Concat", ["t", "t"], "transposed"),
+        ("Add", ["t", "x"], "rows with columns"),
+    ],
+)
+def test_names_what_cannot_be_done_to_a_transposed_table(kind, inputs, reason):
+    options = {"axis": 0} if kind == "Concat" else {}
+    nodes = [node("Transpose", ["x"], ["t"]), node(kind, inputs, ["s"], **options), node("Transpose", ["s"], ["h"])]
+    with pytest.raises(NotAdditiveError, match=reason):
+        read_onnx(model([*nodes, *rows(ACTIVATIONS["Relu"])[1:]], [None, 3]).SerializeToString(), SCHEMA)
 
 
 def test_large_whole_numbers_are_written_in_full():

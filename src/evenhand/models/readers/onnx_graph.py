@@ -6,7 +6,7 @@ Every Relu starts a hidden layer; a Sigmoid or Softmax ends the network. `onnx_o
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.linear import LinearTensor, input_units
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import OutputTensor, Tensor, is_weights, network_from_outputs
-from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
+from evenhand.models.readers.onnx_operators import ELEMENTWISE, OperatorNode, TransposedTensor, apply_operator
 from evenhand.models.readers.onnx_signature import input_layout
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.schema.schema import Schema
+
+GraphValue: TypeAlias = Values | Tensor | TransposedTensor
 
 OLDEST_OPSET = 7
 """Oldest supported version of the operators; older ones broadcast differently."""
@@ -48,14 +50,17 @@ def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = N
         constants = {tensor.name: _decode_strings(numpy_helper.to_array(tensor)) for tensor in graph.initializer}
     except (ValueError, TypeError, KeyError, OSError) as error:
         raise ModelError(f"the weights cannot be read ({error})", location=name) from None
-    values: dict[str, Values | Tensor] = dict(constants)
+    values: dict[str, GraphValue] = dict(constants)
     inputs = [item for item in graph.input if item.name not in constants]
-    values.update([_input_columns(inputs, graph, schema, name)])
+    layout, columns = _input_columns(inputs, graph, schema, name)
+    values[inputs[0].name] = columns
     for proto in _required_nodes(graph):
-        _evaluate_node(proto, opsets, values, name)
+        _evaluate_node(proto, opsets, values, name, is_vector=layout == 1)
     outputs: list[Tensor] = []
     for output in graph.output:
         value = values.get(output.name)
+        if layout == 2 and isinstance(value, TransposedTensor):
+            value = value.rows
         if not isinstance(value, LinearTensor | OutputTensor):
             raise ModelError(f"the output {output.name!r} does not depend on the inputs", location=name)
         outputs.append(value)
@@ -94,8 +99,10 @@ def _decode_strings(array: Values) -> Values:
     return np.array(words, dtype=str).reshape(array.shape)
 
 
-def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> tuple[str, Tensor]:
-    """Read the name of the input and its columns."""
+def _input_columns(
+    inputs: list[Any], graph: Any, schema: Schema, name: str
+) -> tuple[int | None, Tensor | TransposedTensor]:
+    """Find the layout of the input, see ``input_layout``, and its columns."""
     if len(inputs) != 1:
         raise NotAdditiveError(
             f"the model takes {len(inputs)} inputs instead of one tensor of encoded attributes",
@@ -104,12 +111,17 @@ def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> 
         )
     sizes = inputs[0].type.tensor_type.shape.dim
     shape = [size.dim_value if size.HasField("dim_value") else None for size in sizes]
-    if input_layout(shape, schema.width):
+    layout = input_layout(shape, schema.width)
+    operators = {node.op_type for node in _required_nodes(graph)}
+    if layout == 1 and not operators <= {*ELEMENTWISE, "MatMul", "Constant"}:
         raise NotAdditiveError(
-            "the model takes a single row and has no batch axis",
+            "the model takes a single row without a batch axis, and uses operators that require an axis",
             location=name,
             hint="export it with a batch axis in front; without one it can be audited and searched",
         )
+    row = input_units(plain_inputs(schema, _input_dtype(inputs[0], name)))
+    if layout:
+        return layout, row if layout == 1 else TransposedTensor(row)
     columns = [size for size in shape[1:] if size is not None]
     if len(columns) == len(shape) - 1:
         check_width(int(np.prod(columns)), schema, location=name)
@@ -120,7 +132,7 @@ def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> 
             location=name,
             hint=BLACK_BOX_HINT,
         )
-    return inputs[0].name, input_units(plain_inputs(schema, _input_dtype(inputs[0], name)))
+    return layout, row
 
 
 def _input_dtype(item: Any, name: str) -> Any:
@@ -146,11 +158,12 @@ def _required_nodes(graph: Any) -> list[Any]:
     return nodes[::-1]
 
 
-def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Values | Tensor], name: str) -> None:
+def _evaluate_node(
+    proto: Any, opsets: dict[str, int], values: dict[str, GraphValue], name: str, *, is_vector: bool
+) -> None:
     from onnx import helper
 
     place = f"operator {proto.op_type}" + (f" (node {proto.name!r})" if proto.name else "")
-    operator = OPERATORS.get(proto.op_type)
     try:
         inputs = [values[source] if source else None for source in proto.input]
     except KeyError as error:
@@ -159,11 +172,13 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Values 
         results: Any
         if all(value is None or is_weights(value) for value in inputs):
             results = _fold_constant(proto, opsets, inputs)
-        elif operator is None or proto.domain not in ("", "ai.onnx"):
+        elif proto.domain not in ("", "ai.onnx"):
             raise NotAdditiveError("this operator is not supported")
         else:
+            if is_vector and proto.op_type == "MatMul" and is_weights(inputs[0]):
+                inputs = [inputs[1], inputs[0].T]  # a vector is multiplied from both sides
             settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in proto.attribute}
-            results = operator(OperatorNode(proto.op_type, settings, inputs))
+            results = apply_operator(OperatorNode(proto.op_type, settings, inputs))
     answers = results if isinstance(results, tuple) else (results,)
     values.update(
         {key: answer for key, answer in zip(proto.output, answers, strict=False) if key and answer is not None}

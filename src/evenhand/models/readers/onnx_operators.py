@@ -11,7 +11,8 @@ import numpy as np
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import linear, tensors
 from evenhand.models.additive.cells import Values
-from evenhand.models.additive.tensors import Tensor
+from evenhand.models.additive.linear import LinearTensor
+from evenhand.models.additive.tensors import OutputTensor, Tensor
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,17 @@ class OperatorNode:
         return self.settings.get(name, default) if value is None else value.tolist()
 
 
-Operator: TypeAlias = Callable[[OperatorNode], Values | Tensor | tuple[Tensor, ...]]
+@dataclass(frozen=True, eq=False)
+class TransposedTensor:
+    """Tensor of shape (units, n): the transpose of ``rows``."""
+
+    rows: Tensor
+
+
+Operator: TypeAlias = Callable[[OperatorNode], Values | Tensor | TransposedTensor | tuple[Tensor, ...]]
 OPERATORS: dict[str, Operator] = {}
+ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Neg", "Relu", "Clip", "LeakyRelu", "Max", "Min", "Identity", "Sigmoid"}
+"""Operators that do the same to a tensor and to its transpose."""
 
 
 def register_operator(*names: str) -> Callable[[Operator], Operator]:
@@ -54,6 +64,43 @@ def register_operator(*names: str) -> Callable[[Operator], Operator]:
         return function
 
     return register
+
+
+def apply_operator(node: OperatorNode) -> Any:
+    """Apply an operator to its inputs.
+
+    The transpose of ``A @ B`` is ``B.T @ A.T``, so operators on transposed tensors become operators on rows.
+    """
+    if node.operator not in OPERATORS:
+        raise NotAdditiveError("this operator is not supported")
+    apply = OPERATORS[node.operator]
+    if node.operator == "Transpose" or not any(isinstance(value, TransposedTensor) for value in node.inputs):
+        return apply(node)
+    if node.operator not in {*ELEMENTWISE, "MatMul", "Gemm"}:
+        raise NotAdditiveError("it operates on a transposed table")
+    if any(isinstance(value, LinearTensor | OutputTensor) for value in node.inputs):
+        raise NotAdditiveError("it combines rows with columns")
+    inputs = [_transpose(value) for value in node.inputs]
+    settings = dict(node.settings)
+    if node.operator not in ELEMENTWISE:
+        inputs[:2] = inputs[1::-1]
+        settings |= {"transA": settings.get("transB", 0), "transB": settings.get("transA", 0)}
+    result: Any = apply(OperatorNode(node.operator, settings, inputs))
+    return TransposedTensor(result[0] if isinstance(result, tuple) else result)
+
+
+def _transpose(value: Any) -> Any:
+    if isinstance(value, TransposedTensor):
+        return value.rows
+    return np.atleast_2d(value).T if tensors.is_weights(value) and value.ndim else value
+
+
+@register_operator("Transpose")
+def _exchange_axes(node: OperatorNode) -> Tensor | TransposedTensor:
+    value = node.inputs[0]
+    if list(node.settings.get("perm", [1, 0])) != [1, 0]:
+        raise NotAdditiveError("it does not exchange rows and columns")
+    return value.rows if isinstance(value, TransposedTensor) else TransposedTensor(value)
 
 
 @register_operator("Add", "Sub", "Mul", "Div")
