@@ -116,6 +116,43 @@ def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service: R
     assert not machine.open
 
 
+def test_requests_that_generate_nothing_are_forwarded(client, upstream_of_this_test):
+    found = client.embeddings.with_raw_response.create(model="small", input="a tree", encoding_format="float")
+    assert found.headers["x-evenhand-guarded"] == "false"
+    assert found.parse().data[0].embedding == [0.5]
+    assert upstream_of_this_test.asked("/embeddings") == [
+        {"model": "small", "input": "a tree", "encoding_format": "float"}
+    ]
+    assert client.moderations.create(input="a tree").results[0].flagged
+    upstream_of_this_test.always = 400
+    with pytest.raises(openai.BadRequestError, match="refused the request with status 400"):
+        client.moderations.create(input="a tree")
+    upstream_of_this_test.always, upstream_of_this_test.headers = 429, {"Retry-After": "0.4"}
+    with pytest.raises(openai.RateLimitError) as limited:
+        client.embeddings.create(model="small", input="a tree")
+    assert limited.value.response.headers["retry-after"] == "1"
+    upstream_of_this_test.always = 401
+    with pytest.raises(openai.InternalServerError, match="failed with status 401") as failed:
+        client.moderations.create(input="a tree")
+    assert failed.value.code == "generator_failed"
+
+
+def test_edits_are_forwarded_unchanged(client, service, upstream_of_this_test):
+    picture = Studio(BIAS).generate("a tree").data
+    found = client.images.with_raw_response.edit(model="gpt-image-1", image=("a.png", picture), prompt="a taller tree")
+    assert found.headers["x-evenhand-guarded"] == "false"
+    assert found.parse().data[0].b64_json
+    ((_, headers, asked),) = upstream_of_this_test.received
+    assert headers["content-type"] == found.http_request.headers["content-type"]
+    assert picture in asked["body"]
+    assert len(asked["body"]) == int(found.http_request.headers["content-length"])
+    upstream_of_this_test.always = 400
+    upstream_of_this_test.error = {"code": "content_policy_violation", "message": "rejected by our safety system"}
+    with pytest.raises(openai.BadRequestError, match="rejected by our safety system") as refused:
+        client.images.edit(model="gpt-image-1", image=("a.png", b"x"), prompt="a taller tree")
+    assert refused.value.code == "content_policy_violation"
+
+
 CONTEXT: dict[str, Any] = {
     "code": "context_length_exceeded",
     "message": "This model's maximum context length is 4096 tokens.",

@@ -74,6 +74,7 @@ ROUTES = [
     ("POST", "/v1/shields/loans/labels"),
     ("POST", "/v1/images/generations"),
     ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/embeddings"),
     ("POST", "/v1/monitors/watch/events"),
     ("POST", "/beta/litellm_basic_guardrail_api"),
 ]

@@ -128,6 +128,17 @@ class ServiceConnection:
         return answer
 
     @blocks
+    async def forward(self, path: str, body: bytes, content_type: str) -> bytes:
+        """Send the body of another client's POST request and return the body of the response.
+
+        Raises:
+            OptionError: The environment variable contains no key.
+            FetchError: The service does not respond, or refuses the request.
+            ModelError: The response is too large.
+        """
+        return await self._ask("POST", self.url.rstrip("/") + path, body, {"Content-Type": content_type})
+
+    @blocks
     async def fetch(self, address: str) -> bytes:
         """Fetch a file from a URL in a response. Only the host and port of the service are allowed.
 

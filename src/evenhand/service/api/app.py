@@ -16,6 +16,7 @@ from evenhand.service.api.context import ServiceContext, open_service
 from evenhand.service.api.envelope import RequestEnvelope
 from evenhand.service.api.routes import (
     dashboard,
+    forwarded,
     generators,
     guardrail,
     health,
@@ -67,6 +68,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     for part in (
         shields,
         generators,
+        forwarded,
         guardrail,
         monitors,
         streams,
