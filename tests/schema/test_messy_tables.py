@@ -125,6 +125,8 @@ PROTECTED = {
         "differ only in case or spaces",
         None,
     ),
+    "capital letters and unknown words": (mixed("f", "F", "m", "n/a"), "case or spaces: 'f', 'F': use one", None),
+    "unknown words in several spellings": (mixed("f", "m", "n/a", "N/A"), "'N/A', 'n/a' among", "categorical"),
     "empty": ([None] * N, "has no value in any of 60 rows.*protected: leave it out", None),
 }
 
@@ -240,7 +242,9 @@ def test_a_protected_column_is_named_with_a_proposal_or_a_way_out(name):
     people = encode(schema, frame)
     unknown = people.count_unknown().get("extra", 0)
     assert len(people) == N
-    assert unknown == sum(str(value) in ("Prefer not to say", "?", "NOT STATED", "unknown") for value in values)
+    assert unknown == sum(
+        str(value) in ("Prefer not to say", "?", "NOT STATED", "unknown", "n/a", "N/A") for value in values
+    )
 
 
 def test_columns_that_only_describe_subgroups_may_be_numbers_and_still_have_no_unknown_group():

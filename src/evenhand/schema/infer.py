@@ -440,15 +440,10 @@ class _ColumnReview:
         unknown = [value for value in values if isinstance(value, str) and means_unknown(value)]
         known = [value for value in values if value not in unknown]
         advice = "`unknown`: counted, and excluded from results by this attribute"
-        if unknown and len(known) < 2:
-            problem = f"has {list_values(unknown)} besides {list_values(known) or 'no other value'}"
-            return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
-        if unknown:
-            proposed = declared | {"unknown": unknown, "values": known}
-            return self._propose(f"has {list_values(unknown)} among its values", proposed, advice)
         if self.coded.array is None:
-            truths = [value for value in self.values if truth_key(value) is not None]
-            problem, variants = "", find_variants(self.values)
+            written = [value for value in self.values if not (isinstance(value, str) and means_unknown(value))]
+            truths = [value for value in written if truth_key(value) is not None]
+            problem, variants = "", find_variants(written)
             if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
                 problem = f"has several spellings of true and false: {list_values(truths)}"
             elif variants:
@@ -456,6 +451,12 @@ class _ColumnReview:
                 problem = f"has values that differ only in case or spaces: {listed}"
             if problem:
                 return self._propose(problem, None, "use one spelling in the data")
+        if unknown and len(known) < 2:
+            problem = f"has {list_values(unknown)} besides {list_values(known) or 'no other value'}"
+            return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
+        if unknown:
+            proposed = declared | {"unknown": unknown, "values": known}
+            return self._propose(f"has {list_values(unknown)} among its values", proposed, advice)
         if self.missing:
             problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
             return self._propose(problem, declared | {"unknown": []}, advice, required=False, entry=entry)
