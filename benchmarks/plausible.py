@@ -95,41 +95,55 @@ def network_schema(schema: Schema) -> Schema:
 def measure(data: str, name: str, scorer: Scorer, people: People) -> Iterator[Row]:
     """Yield one row per protected attribute."""
     protected = people.schema.protected
-    config = FlipConfig(protected=protected, samples=1, examples=0)
-    result = measure_flips(scorer, people, product_of_marginals(people), config)
+    results = [
+        measure_flips(
+            scorer,
+            people,
+            product_of_marginals(people),
+            FlipConfig(protected=protected, samples=1, examples=0, as_published=as_published),
+        )
+        for as_published in (True, False)
+    ]
     for attribute in protected:
-        rate = result.rate((attribute,), "data")
+        published, rate = (result.rate((attribute,), "data") for result in results)
+        assert published is not None
         assert rate is not None
-        found = rate.headline
-        ours = rate.counterfactual
-        favoured, published, counterfactual = count_favoured(scorer, people, attribute)
+        favoured, published_in_favour, flips_in_favour, implausible = count_favoured(scorer, people, attribute)
         yield Row(
             data=data,
             model=name,
             protected=attribute,
-            people=rate.n,
-            published=rate.flips,
-            flips=found.flips,
-            compared=found.n,
-            without=0 if ours is None else ours.without,
-            breaking=0 if ours is None else ours.breaking,
-            implausible=0 if ours is None else ours.implausible,
+            people=published.n,
+            published=published.flips,
+            flips=rate.flips,
+            compared=rate.n,
+            without=rate.without,
+            breaking=rate.breaking,
+            implausible=implausible,
             favoured=favoured,
-            published_in_favour=published,
-            flips_in_favour=counterfactual,
+            published_in_favour=published_in_favour,
+            flips_in_favour=flips_in_favour,
         )
 
 
-def count_favoured(scorer: Scorer, people: People, attribute: str) -> tuple[str, int, int]:
-    """Return the value that most published flips favour, and how many flips of either kind favour it."""
+def count_favoured(scorer: Scorer, people: People, attribute: str) -> tuple[str, int, int, int]:
+    """Find the value that most published flips favour.
+
+    Returns:
+        The value, the flips of either kind that favour it, and the published flips that need a person who breaks a
+        rule.
+    """
     counterparts = counterparts_of(people.schema, [attribute])
     variants, plausible = counterparts.of(people.individuals)
     published = np.repeat(people.individuals[:, None, :], variants.shape[1], axis=1)
     published[:, :, people.schema.position(attribute)] = counterparts.assignments[:, 0]
+    possible = people.schema.obeys_rules(published.reshape(-1, published.shape[2])).reshape(plausible.shape)
+    labels = predict_labels(scorer, published.reshape(-1, published.shape[2])).reshape(plausible.shape)
+    implausible = find_flips(labels) & ~find_flips(labels, possible)
     sides = [decide(scorer, published, np.ones_like(plausible)), decide(scorer, variants, plausible)]
     best = int(np.argmax(sides[0].sum(axis=0)))
     value = people.schema[attribute].text(counterparts.assignments[best, 0])
-    return value, int(sides[0][:, best].sum()), int(sides[1][:, best].sum())
+    return value, int(sides[0][:, best].sum()), int(sides[1][:, best].sum()), int(implausible.sum())
 
 
 def decide(scorer: Scorer, variants: Floats, compared: Booleans) -> Booleans:

@@ -47,38 +47,24 @@ def result(subject):
     return audit(subject, AuditConfig(time_limit=4, samples=500, searched=0))
 
 
-def test_the_plausible_rate_is_the_headline(result):
+def test_plausible_counterparts_are_compared(result):
     (rate,) = [one for one in result.individual.rates if one.over == "data"]
-    husbands = rate.flips
-    assert husbands > 20
-    assert rate.counterfactual.flips == 0
-    assert rate.counterfactual.breaking == 1
-    assert rate.counterfactual.implausible == husbands
-    assert (result.counterfactual_flip_rate, result.flip_rate) == (0.0, husbands / 400)
-    summary = result.summary()
-    assert "plausible counterparts: 399 of 400" in summary
-    assert "100 % of these flips need a person who breaks a rule" in summary
-    page = view.render_page(result.document())
-    assert "plausible counterpart" in page
-    assert "as published" in page
+    assert (rate.flips, rate.n, rate.breaking, result.flip_rate) == (0, 399, 1, 0.0)
+    assert "1 record that breaks a rule" in result.summary()
+    assert "plausible counterpart" in view.render_page(result.document())
     assert auditing.AuditResult.from_json(result.to_json()) == result
+    for name in ("flip_rate", "flip_rate.sex", "violation_rate"):
+        assert auditing.parse_gate(f"{name} >= 0").holds(result)
+        assert not auditing.parse_gate(f"{name} > 0").holds(result)
 
 
-def test_each_rate_has_its_gate(result):
-    published = result.flip_rate
-    for name, value in (("counterfactual_flip_rate", 0.0), ("flip_rate", published), ("violation_rate", published)):
-        for words in (name, f"{name}.sex"):
-            assert auditing.parse_gate(f"{words} >= {value}").holds(result)
-            assert not auditing.parse_gate(f"{words} > {value}").holds(result)
-
-
-def test_as_published_counts_as_before(subject, result):
+def test_as_published_only_the_attribute_changes(subject):
     published = audit(subject, AuditConfig(time_limit=4, samples=500, searched=0, as_published=True))
     (rate,) = [one for one in published.individual.rates if one.over == "data"]
-    assert rate.counterfactual is None
-    assert rate.flips == round(400 * result.flip_rate)
-    assert published.counterfactual_flip_rate == published.flip_rate == result.flip_rate
-    assert "plausible counterparts" not in published.summary()
+    assert rate.n == 400
+    assert rate.flips > 20
+    assert published.flip_rate == rate.flips / 400
+    assert "plausible counterpart" not in published.summary()
 
 
 def test_the_adult_example_against_an_independent_count():
@@ -86,12 +72,15 @@ def test_the_adult_example_against_an_independent_count():
     data = datasets.load_dataset("adult")
     model, held_out = auditing.train_example(data)
     people = encode(data.schema, held_out)
-    found = measure_flips(
-        load_model(model, data.schema),
-        people,
-        uniform_population(data.schema),
-        FlipConfig(protected=("sex",), samples=50),
-    ).rate(("sex",), "data")
+    found, rate = (
+        measure_flips(
+            load_model(model, data.schema),
+            people,
+            uniform_population(data.schema),
+            FlipConfig(protected=("sex",), samples=50, as_published=as_published),
+        ).rates[0]
+        for as_published in (True, False)
+    )
     published = {sex: held_out.assign(sex=sex) for sex in ("Female", "Male")}
     ties = {"Female": {"Husband": "Wife"}, "Male": {"Wife": "Husband"}}
     plausible = {sex: frame.replace({"relationship": ties[sex]}) for sex, frame in published.items()}
@@ -102,8 +91,7 @@ def test_the_adult_example_against_an_independent_count():
     couple = held_out["relationship"].isin(["Husband", "Wife"]).to_numpy()
     breaking = (held_out["sex"] == "Male") & (held_out["relationship"] == "Wife")
     breaking |= (held_out["sex"] == "Female") & (held_out["relationship"] == "Husband")
-    assert (rate := found.counterfactual) is not None
     assert (found.flips, found.n) == (int(flips.sum()), len(held_out)) == (1482, 16_281)
     assert (rate.flips, rate.n) == (int(counterfactual[~breaking].sum()), int((~breaking).sum())) == (1002, 16_280)
     assert (rate.breaking, rate.without) == (int(breaking.sum()), 0) == (1, 0)
-    assert rate.implausible == int(flips[couple].sum()) == 1363
+    assert int(flips[couple].sum()) == 1363

@@ -43,7 +43,7 @@ def test_two_models_on_german_credit(evenhand, reports, tmp_path):
     line = next(line for line in found["lines"] if line["name"] == "accuracy")
     assert line["change"]["value"] == pytest.approx(values[1] - values[0])
     assert line["pairing"] == "paired"
-    flips = next(line for line in found["lines"] if line["name"] == "counterfactual_flip_rate")
+    flips = next(line for line in found["lines"] if line["name"] == "flip_rate")
     assert flips["pairing"] == "same people"
     assert "| number | before | after | change | verdict |" in (tmp_path / "c.md").read_text()
     page = (tmp_path / "c.html").read_text()

@@ -48,7 +48,6 @@ from evenhand.stats.combined import Draws
 from evenhand.stats.quantity import quantity_value
 
 if TYPE_CHECKING:
-    from evenhand.individual.flips import FlipRate
     from evenhand.individual.search.result import SearchResult
     from evenhand.models.trees.ensemble import TreeEnsemble
 
@@ -258,8 +257,7 @@ def _audit_labels(
         settings=settings,
         individual=flips,
         certificates=tuple(certificates),
-        counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
-        flip_rate=None if joint is None else joint.flips / joint.n,
+        flip_rate=None if joint is None else quantity_value(joint.rate),
         **results,
     )
 
@@ -447,14 +445,9 @@ def _name_prover(network: AdditiveNetwork | TreeEnsemble, certificates: Sequence
 
 def _find_draws(flips: IndividualResult, wider: ProductPopulation | MixturePopulation) -> dict[tuple[str, ...], Draws]:
     """Return the flips of sampled people by protected attributes, as used by certificates of the population."""
-    rates = {rate.protected: flips.rate(rate.protected, "population") for rate in flips.rates}
-    return {protected: _draws_of(rate, wider) for protected, rate in rates.items() if rate is not None}
-
-
-def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:
-    if isinstance(wider, MixturePopulation) and rate.counterfactual is not None:
-        return Draws(rate.counterfactual.flips, rate.counterfactual.n)
-    return Draws(rate.flips, rate.n)
+    if flips.counterparts and not isinstance(wider, MixturePopulation):
+        return {}  # certificates of independent attributes ignore the rules
+    return {rate.protected: Draws(rate.flips, rate.n) for rate in flips.rates if rate.over == "population"}
 
 
 def _combine_with_proofs(flips: IndividualResult, certificates: Sequence[Certificate]) -> IndividualResult:
@@ -463,11 +456,8 @@ def _combine_with_proofs(flips: IndividualResult, certificates: Sequence[Certifi
     rates = []
     for rate in flips.rates:
         proof = proofs.get((rate.protected, rate.population))
-        # A proof applies to one of two rates: between plausible counterparts, or as published.
-        if proof is not None and proof.moved is None:
+        # A proof and a rate are either both between plausible counterparts or both as published.
+        if proof is not None and flips.counterparts == (proof.moved is not None):
             rate = rate.model_copy(update={"rate": estimated_share(proof)})
-        elif proof is not None and rate.counterfactual is not None:
-            counterfactual = rate.counterfactual.model_copy(update={"rate": estimated_share(proof)})
-            rate = rate.model_copy(update={"counterfactual": counterfactual})
         rates.append(rate)
     return flips.model_copy(update={"rates": tuple(rates)})

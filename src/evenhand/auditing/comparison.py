@@ -313,15 +313,14 @@ class _PendingChanges:
 
     def _flips(self) -> Iterator[PendingChange]:
         """Yield the changes in the counterfactual flip rates of the people in the data."""
-        name = "counterfactual_flip_rate" if self.before.changes is None else "flip_rate"
         if self.before.changes is not None and self.after.changes is not None:
             if self.before.changes.tolerance != self.after.changes.tolerance:
                 self.left_out.append("counterfactual flip rate: the tolerances differ")
                 return
             self.left_out.append("mean and largest changes of numbers: the changes of each person are not stored")
-        for by in [by for key, by, _ in self.numbers[0] if key == name]:
-            for pair in self._pairs((name,), by):
-                yield self._rate(pair._replace(name="counterfactual_flip_rate"), None)
+        for by in [by for key, by, _ in self.numbers[0] if key == "flip_rate"]:
+            for pair in self._pairs(("flip_rate",), by):
+                yield self._rate(pair, None)
 
     def _number(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
         """Bound the change in a share, a mean, an area under the ROC curve or a custom metric."""

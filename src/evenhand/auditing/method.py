@@ -94,7 +94,7 @@ def _label_limits(audit: AuditResult) -> Iterator[str]:
     if audit.data.base_rate is not None:
         yield "True labels are used as they are. If they reflect past discrimination, so do the error rates."
     if audit.individual is not None:
-        linked = " and the attributes linked to it" if audit.individual.compares_counterparts else " alone"
+        linked = " and the attributes linked to it" if audit.individual.counterparts else " alone"
         yield (
             f"Flips change the protected attribute{linked}. Attributes that depend on it in reality, such as a name or "
             "a career, stay unchanged, so the attribute may have an influence even if there are no flips."

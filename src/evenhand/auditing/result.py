@@ -105,10 +105,9 @@ class AuditResult(Result):
         not_run: Parts that were not run, with the reasons.
         settings: Settings of the audit.
         versions: Versions of the libraries.
-        counterfactual_flip_rate: Share of the people in the data with a plausible counterpart whose label flips with
-            the protected attributes jointly; None if it was not measured, or no one has a counterpart. ``individual``
-            contains its interval. Without rules in the schema, it is equal to ``flip_rate``.
-        flip_rate: As published: the share of all people, if only the protected attributes change.
+        flip_rate: Share of the people in the data with a plausible counterpart whose label flips with the protected
+            attributes jointly; None if it was not measured, or no one has a counterpart. ``individual`` contains its
+            interval.
         queries: Number of individuals for which a function, an estimator or an endpoint was queried.
         interrupted: Whether the audit was interrupted. It contains the parts completed before.
     """
@@ -129,7 +128,6 @@ class AuditResult(Result):
     not_run: tuple[SkippedAnalysis, ...]
     settings: dict[str, str | int | float | bool | None]
     versions: dict[str, str]
-    counterfactual_flip_rate: float | None = None
     flip_rate: float | None = None
     queries: int = 0
     interrupted: bool = False

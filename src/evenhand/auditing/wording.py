@@ -176,7 +176,7 @@ def _terms(audit: AuditResult) -> str:
     if audit.individual is None:
         return (gap + worst).strip()
     flips = "whose decision changes if only the protected attribute is changed"
-    if audit.individual.compares_counterparts:
+    if audit.individual.counterparts:
         flips = (
             "with a plausible counterpart (of another protected group, and obeying the rules of the schema) who is "
             "decided differently"
@@ -193,21 +193,23 @@ def headlines(audit: AuditResult) -> list[str]:
     noise = [] if audit.individual is None else list(noise_sentences(audit.individual))[:2]
     labels = [] if audit.groups.labels is None else gap_sentences(audit.groups.labels)
     sentences = labels[: 3 if audit.groups.label_set else 1]
+    counterparts = audit.individual is not None and audit.individual.counterparts
     single = [
         (value, rate)
         for rate in (() if audit.individual is None else audit.individual.rates)
         if len(rate.protected) == 1
         # With independent attributes, most of the population violates the rules, so the people in the data are
         # preferred.
-        and (rate.over == "data" or rate.counterfactual is None)
-        and (value := quantity_value(rate.headline.rate))
+        and (rate.over == "data" or not counterparts)
+        and (value := quantity_value(rate.rate))
     ]
     if single and not noise:
         _, worst = max(single, key=lambda pair: pair[0])
-        number = worst.headline.rate
+        number = worst.rate
         assert not isinstance(number, Unknown)
         people = "people in the data" if worst.over == "data" else SIMULATED
-        suffix, interval = " alone" if worst.counterfactual is None else "", format_interval(number, "rate")
+        interval = format_interval(number, "rate")
+        suffix = "" if counterparts else " alone"
         sentences.append(
             f"For {format_value(number, 'rate')} of {people} the decision changes with {worst.protected[0]}{suffix} "
             f"(counterfactual flip rate, {number.kind}{f', {interval}' if interval else ''})."

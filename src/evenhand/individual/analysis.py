@@ -21,7 +21,6 @@ from evenhand.individual.flips import (
     DistinctProfiles,
     FlipAnswers,
     FlipRate,
-    PersonFlips,
     attribute_sets,
     build_variants,
     merge_by_unprotected,
@@ -171,6 +170,7 @@ def measure_flips(
     return IndividualResult(
         rates=tuple(rates),
         examples=tuple(examples),
+        counterparts=people.schema.constrains_people,
         interrupted=interrupted,
         counted_with="model" if front is None else "white box",
         compared=0 if front is None else front.compared,
@@ -245,21 +245,19 @@ class _FlipMeter:
             positions = np.arange(len(individuals))
             distinct = DistinctProfiles(individuals, positions, positions)
         else:
-            # People who differ only in protected attributes share published variants, but have different counterparts.
+            # People who differ only in protected attributes share variants, unless they have different counterparts.
             ignored = [] if schema.constrains_people else schema.positions(protected)
             distinct = merge_by_unprotected(individuals, ignored)
         # An endpoint accepts few individuals per request: the time limit is checked between requests.
         max_rows = CHUNK if limit.moment is None else TIMED_CHUNK
         max_rows = min(max_rows, MAX_CHUNK_ENTRIES // len(schema.attributes), int(getattr(model, "batch", CHUNK)))
         rows = max(1, max_rows // m)
-        answers = FlipAnswers(schema, protected, distinct.individuals, varies=varies)
-        flags, kinds = answers.flags, answers.kinds
+        answers = FlipAnswers(schema, protected, distinct.individuals)
+        flips = answers.flips
         at = queries = repeated_queries = 0
         interrupted = False
         counting = limit.share(COUNT_SHARE) if varies else limit
-        # If there are rules, people have counterparts in addition to published variants. A noisy model is queried
-        # again.
-        cost = m * kinds * (1 if recorder is None else repeats + 1)
+        cost = m if recorder is None else m * (repeats + 1)  # a noisy model is queried again
         reserve = 2 * RESERVED_ROUNDS * repeats if varies else 0
 
         def predict(variants: Floats) -> Integers:
@@ -268,69 +266,60 @@ class _FlipMeter:
             return predict_labels(self.front or model, variants)
 
         try:
-            while at < len(flags) and not (at and counting.passed()):
-                reserved = reserve * np.count_nonzero(flags[:, :kinds])
-                affordable = int(min(rows, (left() - reserved) / (cost + reserve * kinds)))
+            while at < len(flips) and not (at and counting.passed()):
+                reserved = reserve * np.count_nonzero(flips)
+                affordable = int(min(rows, (left() - reserved) / (cost + reserve)))
                 if affordable < 1:
                     break
-                variants, counterparts, flips = answers.add(slice(at, at + affordable), predict)
+                part = slice(at, at + affordable)
+                variants, labels = answers.add(part, predict)
                 if recorder is not None:
-                    compared = variants[np.flatnonzero(flips.compared)]
-                    labels, differ = counterparts[flips.compared], flips.flips[flips.compared]
-                    recorder.add(compared.counterparts, labels, compared.plausible, differ)
-                at += len(counterparts)
+                    compared = answers.compared[part]
+                    several = variants[np.flatnonzero(compared)]
+                    recorder.add(several.counterparts, labels[compared], several.plausible, flips[part][compared])
+                at += len(labels)
         except BudgetError:
             pass  # retries after failures cost more than expected
         except KeyboardInterrupt:
             interrupted = True
-        flags[at:] = False
-        single = flags.copy()
+        flips[at:] = False
+        single = flips.copy()
         try:
-            for sent, end in answers.confirm(model, confidence=confidence, left=left, limit=limit) if varies else ():
-                repeated_queries += sent
+            if varies:
+                repeated_queries, end = answers.confirm(model, confidence=confidence, left=left, limit=limit)
                 at = min(at, end)
         except BudgetError:
-            at = min([at, *np.flatnonzero(single[:, :kinds].any(axis=1))[:1].tolist()])
+            at = min([at, *np.flatnonzero(single)[:1].tolist()])
         except KeyboardInterrupt:
             at, interrupted = 0, True
-        flags[at:] = False
-        complete = at >= len(flags)
+        flips[at:] = False
+        complete = at >= len(flips)
         # Only people before the first unanswered query count: they are a random sample.
         reached = len(individuals) if complete else int(distinct.first[at])
         if reached == 0:
             return None, individuals[:0], interrupted
         of = distinct.of[:reached]
-        totals = PersonFlips(*flags[of].sum(axis=0).tolist())
+        count, n, breaking, differed = (
+            int(mask[of].sum()) for mask in (flips, answers.compared, answers.breaking, single)
+        )
         population = self.population
         if source == "data":
             population = "the people in the data" if complete else f"the {len(self.people):,} people in the data"
         sampled_from = None if source == "data" and complete else population
-
-        def measure(column: int, n: int, **fields: Any) -> FlipRate:
-            flips, differed = int(totals[column]), int(single[of, column].sum())
-            check = RepeatCheck(
-                differed=differed,
-                tested=differed,
-                repeated=flips,
-                queries=repeated_queries,
-                confidence=confidence,
-            )
-            return FlipRate(
-                over=source,
-                population=population,
-                protected=protected,
-                rate=rate_of(flips, n, confidence, sampled_from),
-                flips=flips,
-                n=n,
-                repeats=check if varies else None,
-                **fields,
-            )
-
-        counterfactual = None
-        if schema.constrains_people:
-            n, breaking = int(totals.compared), int(totals.breaking)
-            without, implausible = reached - n - breaking, int(totals.implausible)
-            counterfactual = measure(1, n, without=without, breaking=breaking, implausible=implausible)
-        noise = None if recorder is None else recorder.result(confidence, sampled_from)
-        rate = measure(0, reached, queries=queries, noise=noise, counterfactual=counterfactual)
-        return rate, distinct.individuals[PersonFlips(*flags.T).flips], interrupted
+        check = RepeatCheck(
+            differed=differed, tested=differed, repeated=count, queries=repeated_queries, confidence=confidence
+        )
+        rate = FlipRate(
+            over=source,
+            population=population,
+            protected=protected,
+            rate=rate_of(count, n, confidence, sampled_from),
+            flips=count,
+            n=n,
+            without=reached - n - breaking,
+            breaking=breaking,
+            queries=queries,
+            repeats=check if varies else None,
+            noise=None if recorder is None else recorder.result(confidence, sampled_from),
+        )
+        return rate, distinct.individuals[flips], interrupted

@@ -5,12 +5,12 @@ protected attributes, with all other values unchanged (Galhotra, Brun & Meliou, 
 Aggarwal et al., ESEC/FSE 2019). The counterfactual flip rate is the share of such people.
 
 If the schema has rules, people are compared with plausible counterparts: linked attributes change too (a husband
-becomes a wife), and combinations that break a rule are not compared. Both rates are measured.
+becomes a wife), and combinations that break a rule are not compared. ``as_published`` ignores the rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -47,13 +47,10 @@ class FlipRate(ResultPart):
         n: Number of people compared.
         without: People left out because they have no plausible counterpart, or texts without words of the category.
         breaking: People left out because they break a rule of the schema.
-        implausible: Number of published flips that depend on a person who breaks a rule.
         unknown: People left out because a protected value is unknown.
         queries: Number of queried individuals, excluding those of ``repeats``.
         repeats: Number of flips that repeat. Only these count. None for a deterministic model.
         noise: Comparison of single answers with the noise of a noisy model (see ``models.check_noise``), else None.
-        counterfactual: Rate between plausible counterparts. None if the schema has no rules, or if only the published
-            rate was measured.
     """
 
     over: Literal["data", "population"]
@@ -64,28 +61,20 @@ class FlipRate(ResultPart):
     n: int
     without: int = 0
     breaking: int = 0
-    implausible: int = 0
     unknown: int = 0
     queries: int = 0
     repeats: RepeatCheck | None = None
     noise: FlipNoise | None = None
-    counterfactual: FlipRate | None = None
-
-    @property
-    def headline(self) -> FlipRate:
-        """Rate between plausible counterparts if measured, else the published rate."""
-        return self if self.counterfactual is None else self.counterfactual
 
     @property
     def unrepeated(self) -> int:
         """Number of flips of single answers that did not repeat. They are noise and do not count."""
-        repeats = self.headline.repeats
-        return 0 if repeats is None else repeats.noise
+        return 0 if self.repeats is None else self.repeats.noise
 
     @property
     def excess(self) -> Quantity:
-        """Rate of differing single answers minus the model's noise. Without noise, the headline rate."""
-        return self.headline.rate if self.noise is None else self.noise.excess
+        """Rate of differing single answers minus the model's noise. Without noise, the rate itself."""
+        return self.rate if self.noise is None else self.noise.excess
 
 
 def attribute_sets(protected: Sequence[str]) -> list[tuple[str, ...]]:
@@ -156,31 +145,28 @@ def build_variants(individuals: Floats, columns: list[int], assignments: Floats)
 
 @dataclass(frozen=True)
 class Variants:
-    """People under every protected assignment, as published and as plausible counterparts.
+    """People under every protected assignment. If the schema has rules, linked attributes also change.
 
     Attributes:
-        published: Variants in which only the protected attributes differ, shape (n, assignments, attributes).
-        counterparts: Variants in which linked attributes also change, same shape. Without rules, equal to
-            ``published``.
-        plausible: Counterparts that obey all rules of the schema, shape (n, assignments).
+        counterparts: The variants, shape (n, assignments, attributes).
+        plausible: Variants that obey all rules of the schema, shape (n, assignments).
     """
 
-    published: Floats
     counterparts: Floats
     plausible: Booleans
 
     @classmethod
     def of(cls, schema: Schema, protected: Sequence[str], individuals: Floats) -> Variants:
         """Build the variants of individuals (n, attributes)."""
+        if schema.constrains_people:
+            return cls(*counterparts_of(schema, protected).of(individuals))
         assignments = schema.assignments(protected)
-        published = build_variants(individuals, schema.positions(protected), assignments)
-        published = published.reshape(len(individuals), len(assignments), individuals.shape[1])
-        if not schema.constrains_people:
-            return cls(published, published, np.ones(published.shape[:2], dtype=np.bool_))
-        return cls(published, *counterparts_of(schema, protected).of(individuals))
+        variants = build_variants(individuals, schema.positions(protected), assignments)
+        shape = len(individuals), len(assignments)
+        return cls(variants.reshape(*shape, individuals.shape[1]), np.ones(shape, dtype=np.bool_))
 
     def __getitem__(self, rows: Integers) -> Variants:
-        return Variants(self.published[rows], self.counterparts[rows], self.plausible[rows])
+        return Variants(self.counterparts[rows], self.plausible[rows])
 
     @property
     def representatives(self) -> Floats:
@@ -188,95 +174,36 @@ class Variants:
         positions = np.argmax(self.plausible, axis=1)[:, None, None]
         return np.take_along_axis(self.counterparts, positions, axis=1)[:, 0]
 
-    def labels(self, predict: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
-        """Query the labels of the published variants and of the counterparts, each of shape (n, assignments).
-
-        Counterparts that equal a published variant are queried once. Implausible counterparts are not queried: they
-        get the label of the published variant, and must not be compared.
-        """
-        shape = self.plausible.shape
-        published = predict(self.published.reshape(-1, self.published.shape[2])).reshape(shape)
-        same = (self.counterparts == self.published) | np.isnan(self.published)  # links never produce missing values
-        changed = self.plausible & ~same.all(axis=2)
-        counterparts = published.copy()
-        if changed.any():
-            counterparts[changed] = predict(self.counterparts[changed])
-        return published, counterparts
-
-
-class PersonFlips(NamedTuple):
-    """Flips of people, each of shape (n,).
-
-    Attributes:
-        published: Whether the label changes with the protected attributes alone.
-        flips: Whether the label differs between plausible counterparts. Without rules, equal to ``published``.
-        compared: Whether the person obeys the rules and has a plausible counterpart.
-        breaking: Whether the person breaks a rule.
-        implausible: Whether the published flip depends on a person who breaks a rule.
-    """
-
-    published: Booleans
-    flips: Booleans
-    compared: Booleans
-    breaking: Booleans
-    implausible: Booleans
-
-    @classmethod
-    def of(
-        cls, schema: Schema, individuals: Floats, variants: Variants, published: Integers, counterparts: Integers
-    ) -> PersonFlips:
-        """Find the flips of individuals (n, attributes) from the labels of their variants (n, assignments)."""
-        flips = find_flips(published)
-        if not schema.constrains_people:
-            none = np.zeros_like(flips)
-            return cls(flips, flips, np.ones_like(flips), none, none)
-        obeying = schema.obeys_rules(individuals)
-        compared = obeying & (variants.plausible.sum(axis=1) > 1)
-        possible = schema.obeys_rules(variants.published.reshape(-1, individuals.shape[1])).reshape(published.shape)
-        return cls(
-            published=flips,
-            flips=compared & find_flips(counterparts, variants.plausible),
-            compared=compared,
-            breaking=~obeying,
-            implausible=flips & ~find_flips(published, possible),
-        )
-
 
 class FlipAnswers:
     """Flips of people in single answers, which are then confirmed by repeated queries.
 
     Attributes:
-        flags: Fields of ``PersonFlips`` of each person, shape (n, 5).
-        kinds: Number of kinds of flips: as published and, if the schema has rules, between counterparts.
+        flips: Whether the label differs between plausible counterparts, shape (n,).
+        compared: Whether the person obeys the rules and has a plausible counterpart, shape (n,).
+        breaking: Whether the person breaks a rule, shape (n,).
     """
 
-    def __init__(self, schema: Schema, protected: Sequence[str], individuals: Floats, *, varies: bool) -> None:
-        """Create empty flips for people who have no answers yet.
-
-        Args:
-            schema: Schema of the people.
-            protected: Attributes that vary.
-            individuals: The people, shape (n, attributes).
-            varies: Whether flips must be confirmed because the model's answers may vary.
-        """
-        self._schema, self._protected, self._individuals, self._varies = schema, protected, individuals, varies
-        self.kinds = 1 + schema.constrains_people
-        self.flags = np.zeros((len(individuals), len(PersonFlips._fields)), dtype=np.bool_)
+    def __init__(self, schema: Schema, protected: Sequence[str], individuals: Floats) -> None:
+        """Create empty flips for individuals (n, attributes) who have no answers yet."""
+        self._schema, self._protected, self._individuals = schema, protected, individuals
+        self.flips, self.compared, self.breaking = np.zeros((3, len(individuals)), dtype=np.bool_)
         # The two assignments of each flip that are queried again, and their labels.
-        self._pairs, self._labels = np.zeros((2, self.kinds, len(individuals), 2), dtype=np.int64)
+        self._pairs, self._labels = np.zeros((2, len(individuals), 2), dtype=np.int64)
 
-    def add(self, part: slice, predict: Callable[[Floats], Integers]) -> tuple[Variants, Integers, PersonFlips]:
-        """Query some people under every assignment. Return their variants, the counterparts' labels and the flips."""
+    def add(self, part: slice, predict: Callable[[Floats], Integers]) -> tuple[Variants, Integers]:
+        """Query some people under every plausible assignment. Return their variants and labels."""
         individuals = self._individuals[part]
         variants = Variants.of(self._schema, self._protected, individuals)
-        published, counterparts = variants.labels(predict)
-        flips = PersonFlips.of(self._schema, individuals, variants, published, counterparts)
-        answers = ((published, np.ones_like(variants.plausible)), (counterparts, variants.plausible))
-        for kind, (labels, compared) in enumerate(answers[: self.kinds * self._varies]):
-            self._pairs[kind, part] = first_difference(labels, compared)
-            self._labels[kind, part] = np.take_along_axis(labels, self._pairs[kind, part], axis=1)
-        self.flags[part] = np.stack(flips, axis=1)
-        return variants, counterparts, flips
+        labels = np.zeros(variants.plausible.shape, dtype=np.int64)
+        labels[variants.plausible] = predict(variants.counterparts[variants.plausible])
+        obeying = self._schema.obeys_rules(individuals)
+        compared = obeying & (variants.plausible.sum(axis=1) > 1)
+        self._pairs[part] = first_difference(labels, variants.plausible)
+        self._labels[part] = np.take_along_axis(labels, self._pairs[part], axis=1)
+        self.flips[part] = compared & find_flips(labels, variants.plausible)
+        self.compared[part], self.breaking[part] = compared, ~obeying
+        return variants, labels
 
     def confirm(
         self,
@@ -285,38 +212,33 @@ class FlipAnswers:
         confidence: float = 0.95,
         left: Callable[[], float] = lambda: np.inf,
         limit: TimeLimit = NEVER,
-    ) -> Iterator[tuple[int, int]]:
+    ) -> tuple[int, int]:
         """Query both sides of each flip again, and drop the flips that do not repeat (see ``confirm_flips``).
 
-        Yields:
-            For each kind of flips, the number of queries, and the position of the first person whose flip was not
-            tested because of a limit, or n.
+        Returns:
+            The number of queries, and the position of the first person whose flip was not tested because of a limit,
+            or n.
         """
-        for kind in range(self.kinds):
-            flipping = np.flatnonzero(self.flags[:, kind])
-            variants = Variants.of(self._schema, self._protected, self._individuals[flipping])
-            people = (variants.published, variants.counterparts)[kind]
-            sides = np.take_along_axis(people, self._pairs[kind, flipping][:, :, None], axis=1)
-            confirmed, _, check = confirm_flips(
-                scorer, sides, self._labels[kind, flipping], confidence=confidence, left=left, limit=limit
-            )
-            columns = slice(0, 2) if self.kinds == 1 else slice(kind, kind + 1)
-            self.flags[flipping[~confirmed], columns] = False
-            yield check.queries, min([len(self.flags), *flipping[check.tested : check.tested + 1].tolist()])
-        self.flags[:, 4] &= self.flags[:, 0]
+        flipping = np.flatnonzero(self.flips)
+        people = Variants.of(self._schema, self._protected, self._individuals[flipping]).counterparts
+        sides = np.take_along_axis(people, self._pairs[flipping][:, :, None], axis=1)
+        confirmed, _, check = confirm_flips(
+            scorer, sides, self._labels[flipping], confidence=confidence, left=left, limit=limit
+        )
+        self.flips[flipping[~confirmed]] = False
+        return check.queries, min([len(self.flips), *flipping[check.tested : check.tested + 1].tolist()])
 
 
-def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> PersonFlips:
+def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> FlipAnswers:
     """Query the model for individuals (n, attributes) under every protected assignment, and find their flips.
 
     Flips of a model whose answers vary count only if they repeat.
     """
-    varies = can_vary(scorer)
-    answers = FlipAnswers(schema, protected, individuals, varies=varies)
+    answers = FlipAnswers(schema, protected, individuals)
     answers.add(slice(None), lambda rows: predict_labels(scorer, rows))
-    if varies:
-        list(answers.confirm(scorer))
-    return PersonFlips(*answers.flags.T)
+    if can_vary(scorer):
+        answers.confirm(scorer)
+    return answers
 
 
 # Flips of a model whose answers vary count only if they repeat.

@@ -121,6 +121,7 @@ class IndividualResult(Result):
     Attributes:
         rates: Rates of each protected attribute and of all jointly, over the data and the population.
         examples: Profiles with the widest gap between scores, by entry of ``rates[*].protected``, data first.
+        counterparts: Whether the schema has rules or links, so that people were compared with plausible counterparts.
         interrupted: Whether an interrupt stopped the analysis, so that the result is incomplete.
         counted_with: Source of the labels: the model, or its white box, which defers close decisions and missing
             values to the model. Scores of examples always come from the model.
@@ -132,15 +133,11 @@ class IndividualResult(Result):
     kind: Literal["individual"] = "individual"
     rates: tuple[FlipRate, ...]
     examples: tuple[Profile, ...]
+    counterparts: bool = False
     interrupted: bool = False
     counted_with: Literal["model", "white box"] = "model"
     compared: int = 0
     noise: NoiseCheck | None = None
-
-    @property
-    def compares_counterparts(self) -> bool:
-        """Whether people were compared with plausible counterparts."""
-        return any(rate.counterfactual is not None for rate in self.rates)
 
     def rate(self, protected: tuple[str, ...], over: Literal["data", "population"]) -> FlipRate | None:
         """Return the rate of these protected attributes over the data or the population, if measured."""
@@ -150,11 +147,10 @@ class IndividualResult(Result):
         return {"examples": tuple(example for example in self.examples if not example.real)}
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the flip rates as published and between plausible counterparts, and their excess over noise."""
+        """Yield the flip rates and their excess over noise."""
         for rate in self.rates:
             prefix, by = "" if rate.over == "data" else "population_", "_x_".join(rate.protected)
             yield ResultNumber(f"{prefix}flip_rate", by, "", rate.rate)
-            yield ResultNumber(f"{prefix}counterfactual_flip_rate", by, "", rate.headline.rate)
             yield ResultNumber(f"{prefix}excess_flip_rate", by, "", rate.excess)
 
     def document(self, *, favourable: str | None = None, scores: bool = True) -> Document:

@@ -24,7 +24,6 @@ from evenhand.core.text import (
     SIMULATED,
     format_count,
     format_decimal,
-    format_percent,
     join_names,
 )
 from evenhand.individual.flips import FlipRate
@@ -49,7 +48,7 @@ SYNTHETIC = f"A synthetic profile, from {SIMULATED}"
 
 def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
     """Build the document with the rates and the clearest pairs."""
-    alone = "" if result.compares_counterparts else " alone"
+    alone = "" if result.counterparts else " alone"
     pairs = (Heading("Pairs"), *pair_blocks(result, favourable=favourable, scores=scores))
     return Document(
         f"Individuals: decisions that change with a protected attribute{alone}",
@@ -86,7 +85,7 @@ def noise_sentences(result: IndividualResult) -> Iterator[str]:
     """Yield a sentence for each single protected attribute on whether flips in the data exceed the noise."""
     for rate in result.rates:
         is_single = rate.over == "data" and len(rate.protected) == 1
-        if rate.noise is not None and is_single and not isinstance(rate.headline.rate, Unknown):
+        if rate.noise is not None and is_single and not isinstance(rate.rate, Unknown):
             yield _noise_sentence(rate.noise, rate.protected[0])
 
 
@@ -108,7 +107,7 @@ def repeat_notes(repeats: RepeatCheck | None) -> list[str]:
 
 def _describe_noise(rate: FlipRate) -> Iterator[str]:
     """Yield the rate of differing single answers, the model's noise, and the excess."""
-    yield from repeat_notes(rate.headline.repeats)
+    yield from repeat_notes(rate.repeats)
     if rate.noise is not None:
         yield f"single answers differ: {format_quantity(rate.noise.single)}"
         yield f"the model's own noise, if the same person is queried again: {format_quantity(rate.noise.own)}"
@@ -117,7 +116,7 @@ def _describe_noise(rate: FlipRate) -> Iterator[str]:
 
 def explain_comparison(result: IndividualResult) -> str:
     """Explain the comparison and the counterfactual flip rate."""
-    if not result.compares_counterparts:
+    if not result.counterparts:
         return (
             "The model was queried about each person with every other value of the protected attribute and everything "
             "else unchanged. The counterfactual flip rate is the share of people whose decision changes."
@@ -125,8 +124,7 @@ def explain_comparison(result: IndividualResult) -> str:
     return (
         "Each person was compared with plausible counterparts: people with another value of the protected attribute, "
         "with the values that the schema links to it, who break none of its rules. The counterfactual flip rate is the "
-        "share of people with such a counterpart whose decision differs from it. As published, only the attribute "
-        "changes, and some of the people compared cannot exist."
+        "share of people with such a counterpart whose decision differs from it."
     )
 
 
@@ -137,27 +135,25 @@ def flip_answers(result: IndividualResult) -> list[Metric]:
 
 def _flip_answer(result: IndividualResult, protected: tuple[str, ...]) -> Metric:
     first, *more = (rate for rate in result.rates if rate.protected == protected)
-    headline = first.headline
-    if isinstance(headline.rate, Unknown):
+    if isinstance(first.rate, Unknown):
         step = "increase the time limit"
-    elif any(rate.headline.flips for rate in (first, *more)):
+    elif any(rate.flips for rate in (first, *more)):
         step = "read the pairs under Individuals"
     else:
         step = "no flips in these queries: search for people, or prove that there are none"
     left_out = [*_describe_excluded(first)]
     basis = None
-    if isinstance(headline.rate, Estimated):
-        basis = f"{format_basis(headline.rate)} of {_population(first)}"
-    elif first.counterfactual is not None:
-        basis = f"{headline.flips:,} of {headline.n:,}"
+    if isinstance(first.rate, Estimated):
+        basis = f"{format_basis(first.rate)} of {_population(first)}"
+    elif result.counterparts:
+        basis = f"{first.flips:,} of {first.n:,}"
     return Metric(
         "counterfactual flip rate",
-        show_quantity(headline.rate, "rate", basis=basis),
+        show_quantity(first.rate, "rate", basis=basis),
         (
             *_describe_noise(first),
-            *_describe_published(first),
             *(_describe_rate(rate) for rate in more),
-            *dict.fromkeys(filter(None, (explain_position(rate.headline.rate) for rate in (first, *more)))),
+            *dict.fromkeys(filter(None, (explain_position(rate.rate) for rate in (first, *more)))),
         ),
         about=join_names(protected),
         next_step=step,
@@ -167,37 +163,20 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...]) -> Metric
 
 def _describe_excluded(rate: FlipRate) -> Iterator[str]:
     """Yield the numbers of people who are not compared, with the reasons."""
-    if rate.counterfactual is not None and rate.counterfactual.breaking:
-        yield format_count(rate.counterfactual.breaking, "record that breaks a rule", "records that break a rule")
-    if rate.counterfactual is not None and rate.counterfactual.without:
-        yield f"{format_count(rate.counterfactual.without, 'person', 'people')} without a counterpart"
+    if rate.breaking:
+        yield format_count(rate.breaking, "record that breaks a rule", "records that break a rule")
+    if rate.without:
+        yield f"{format_count(rate.without, 'person', 'people')} without a counterpart"
     if rate.unknown:
         yield f"{format_count(rate.unknown, 'person', 'people')} of unknown {' or '.join(rate.protected)}"
 
 
-def _describe_published(rate: FlipRate) -> Iterator[str]:
-    """Yield the number of people compared, then the published rate and the share of it that rules exclude."""
-    counterfactual = rate.counterfactual
-    if counterfactual is None:
-        return
-    yield f"plausible counterparts: {counterfactual.n:,} of {rate.n:,}"
-    if isinstance(rate.rate, Unknown):
-        return
-    yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
-    if counterfactual.implausible:
-        share = format_percent(counterfactual.implausible / rate.flips)
-        yield f"{share} of these flips need a person who breaks a rule"
-
-
 def _describe_rate(rate: FlipRate) -> str:
-    quantity = rate.headline.rate
+    quantity = rate.rate
     if isinstance(quantity, Unknown):
         return f"of {_population(rate)}: unknown, {quantity.reason}"
     value, interval = format_value(quantity, "rate"), format_interval(quantity, "rate")
-    published = ""
-    if rate.counterfactual is not None and not isinstance(rate.rate, Unknown):
-        published = f"; as published {format_value(rate.rate, 'rate')}"
-    return f"of {_population(rate)}: {value}, {quantity.kind}, {interval}{published}"
+    return f"of {_population(rate)}: {value}, {quantity.kind}, {interval}"
 
 
 def _population(rate: FlipRate) -> str:
@@ -206,7 +185,7 @@ def _population(rate: FlipRate) -> str:
 
 def rate_blocks(result: IndividualResult) -> Iterator[Block]:
     """Yield the rates as a chart and as a table."""
-    if any(rate.headline.rate.kind != "unknown" for rate in result.rates):
+    if any(rate.rate.kind != "unknown" for rate in result.rates):
         yield Figure(
             "flip rates",
             "Counterfactual flip rate, with its interval. Filled dot: observed on the people in the data. Hollow "
@@ -217,22 +196,19 @@ def rate_blocks(result: IndividualResult) -> Iterator[Block]:
         yield Note("No counterfactual flip rate was measured.")
         return
     numbers = ["flips", "of", "flip rate"]
-    if result.compares_counterparts:
-        numbers += ["no counterpart", "break a rule", "as published"]
+    if result.counterparts:
+        numbers += ["no counterpart", "break a rule"]
     yield Table(
         "Counterfactual flip rates, each with its interval, type and confidence level",
         (Column("what changes"), Column("population"), *(Column(name, numeric=True) for name in numbers)),
-        tuple(map(_rate_row, result.rates)),
+        tuple(_rate_row(rate, counterparts=result.counterparts) for rate in result.rates),
     )
 
 
-def _rate_row(rate: FlipRate) -> TableRow:
-    headline, counterfactual = rate.headline, rate.counterfactual
-    cells = (join_names(rate.protected), rate.population, headline.flips, headline.n)
-    published: tuple[int | ReportedNumber, ...] = ()
-    if counterfactual is not None:
-        published = (counterfactual.without, counterfactual.breaking, show_quantity(rate.rate, "rate"))
-    return TableRow((*cells, show_quantity(headline.rate, "rate"), *published))
+def _rate_row(rate: FlipRate, *, counterparts: bool) -> TableRow:
+    excluded = (rate.without, rate.breaking) if counterparts else ()
+    number = show_quantity(rate.rate, "rate")
+    return TableRow((join_names(rate.protected), rate.population, rate.flips, rate.n, number, *excluded))
 
 
 def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:

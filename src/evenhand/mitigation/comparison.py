@@ -14,7 +14,7 @@ import numpy as np
 from evenhand import subgroups
 from evenhand.core.typing import Booleans, Progress, ignore_progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
-from evenhand.individual.flips import PersonFlips, attribute_sets, count_flips
+from evenhand.individual.flips import FlipAnswers, attribute_sets, count_flips
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (
     ComparisonSides,
@@ -103,7 +103,7 @@ class Baseline:
         self, given: Scorer, split: Split, harms: tuple[FairnessMetric, ...], config: MitigationConfig
     ) -> None:
         self.given, self.split, self.harms, self.config = given, split, harms, config
-        self._flips: dict[tuple[str, ...], PersonFlips] = {}
+        self._flips: dict[tuple[str, ...], FlipAnswers] = {}
         schema = split.test.schema
         self.sets = attribute_sets(schema.protected)
         self.flip_metrics = [metric.protected for metric in harms if isinstance(metric, FlipMetric)]
@@ -114,7 +114,7 @@ class Baseline:
         self.validation = ModelDecisions(given, split.validation)
         self.proofs = list(self._compare_proofs())
 
-    def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> PersonFlips:
+    def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> FlipAnswers:
         """Count flips in the test set; those of the original model are only counted once."""
         if scorer is not self.given:
             return count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
@@ -217,9 +217,9 @@ def _compare_flips(
 ) -> PendingComparison:
     """Compare flip rates. If the schema has rules, only plausible counterparts are compared."""
     before, after = (baseline.flips(side.scorer, protected) for side in (sides.before, sides.after))
-    name = "counterfactual_flip_rate" if sides.test.schema.constrains_people else "flip_rate"
     masks = before.flips[before.compared], after.flips[before.compared]
-    return compare_shares(part, name, " x ".join(protected), FlipMetric(protected).words, masks, sides.confidence)
+    words = FlipMetric(protected).words
+    return compare_shares(part, "flip_rate", " x ".join(protected), words, masks, sides.confidence)
 
 
 def _compare_subgroups(baseline: Baseline, sides: ComparisonSides) -> Iterator[PendingComparison | str]:

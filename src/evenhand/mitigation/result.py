@@ -89,9 +89,8 @@ class ComparisonLine(ResultPart):
 
     Attributes:
         part: Topic.
-        name: Name of the number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate``, or
-            ``counterfactual_flip_rate`` (between plausible counterparts) if the schema has rules, ``subgroup_gap``,
-            ``certified``, ``falsified``, ``undecided``.
+        name: Name of the number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate``,
+            ``subgroup_gap``, ``certified``, ``falsified``, ``undecided``.
         of: Protected attributes, or description of the subgroup. Empty for all people.
         words: Description.
         before, after: Number of the original and of the new model.

@@ -85,8 +85,7 @@ def _gap(
 
 
 _INDIVIDUAL: tuple[tuple[str, str, Unit], ...] = (
-    ("flip_rate", "flip rate as published", "percent"),
-    ("counterfactual_flip_rate", "counterfactual flip rate", "percent"),
+    ("flip_rate", "counterfactual flip rate", "percent"),
     ("excess_flip_rate", "excess of the flip rate over noise", "percent"),
     ("mean_change", "mean change", "target"),
     ("largest_change", "largest change", "target"),

@@ -320,7 +320,7 @@ def _find_orbits(schema: Schema, individuals: Floats, protected: Sequence[str]) 
     if not schema.constrains_people:
         profiles = merge_by_unprotected(individuals, columns).individuals
         variants = Variants.of(schema, protected, profiles)
-        return variants.published, variants.plausible
+        return variants.counterparts, variants.plausible
     variants = Variants.of(schema, protected, individuals[schema.obeys_rules(individuals)])
     indices = merge_by_unprotected(variants.representatives, []).first
     variants = variants[indices[variants.plausible[indices].sum(axis=1) > 1]]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def draw_flips(result: IndividualResult) -> RowChart:
     """Draw one row per protected attribute and set of people. Filled dots are observed, hollow diamonds estimated."""
-    changing = "with these attributes" if result.compares_counterparts else "when only these attributes change"
-    rates = [(_name(rate), rate.headline.rate) for rate in result.rates]
+    changing = "with these attributes" if result.counterparts else "when only these attributes change"
+    rates = [(_name(rate), rate.rate) for rate in result.rates]
     return _draw_rates(rates, f"Counterfactual flip rate: share of people whose decision changes {changing}.")
 
 
