@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evenhand import datasets
-from evenhand.datasets.cells import parse_numbers
+from evenhand.datasets.cells import parse_number, parse_numbers
 from evenhand.datasets.tables import read_words
 from evenhand.datasets.text_tables import parse_table
 from evenhand.errors import (
@@ -24,7 +24,6 @@ from evenhand.errors import (
     OptionError,
     TableWarning,
 )
-from evenhand.schema.table import parse_number
 from support import scaled
 
 TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
 
+from evenhand.datasets.cells import parse_number
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.models import AdditiveNetwork, Subject, load_model
 from evenhand.models.blackbox.estimator import NumberModel
@@ -28,7 +29,6 @@ from evenhand.models.scorer import find_caution
 from evenhand.schema import decode, encode
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.schema.people import ColumnRoles
-from evenhand.schema.table import parse_number
 from serving import serving
 from support import small_schema
 

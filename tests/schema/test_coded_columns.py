@@ -61,10 +61,10 @@ def test_every_row_has_its_value(column):
 @given(NUMBERS)
 def test_numbers_are_found_in_ascending_order_and_missing_ones_last(column):
     coded = CodedColumn.read(nw.from_native(pd.DataFrame({"x": column}))["x"])
-    assert all(same(coded.values[code], value) for code, value in zip(coded.codes, column, strict=True))
-    known = [value for value in coded.values if not math.isnan(value)]
+    assert all(same(coded.coding.values[code], value) for code, value in zip(coded.coding.codes, column, strict=True))
+    known = [value for value in coded.coding.values if not math.isnan(value)]
     assert known == sorted(set(known))
-    assert len(coded.values) - len(known) == any(map(math.isnan, column))
+    assert len(coded.coding.values) - len(known) == any(map(math.isnan, column))
     assert np.array_equal(coded.numbers(math.sqrt), column, equal_nan=True)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import TableWarning
-from evenhand.schema.table import parse_number
+from evenhand.schema.table import parse_word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +24,12 @@ BLANKS = " \t\r\n\v\f\u00a0"
 def is_blank(cell: Any) -> bool:
     """Check whether a cell is empty or contains only blanks."""
     return cell is None or (isinstance(cell, str) and not cell.strip(BLANKS))
+
+
+def parse_number(word: str) -> int | float | None:
+    """Parse the canonical spelling of a number, without whitespace (see ``parse_word``). None for other strings."""
+    number = parse_word(word)
+    return None if isinstance(number, str) or word != word.strip() else number
 
 
 def parse_numbers(frame: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ The rows of a lazy frame are counted by its engine, which returns one row per co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -20,6 +20,7 @@ from evenhand.dossier.config import DossierConfig, OutcomeFields
 from evenhand.errors import DossierError
 from evenhand.schema.counted import count_rows, is_lazy, read_lazy
 from evenhand.schema.table import (
+    TRUTH,
     CodedColumn,
     CodedTable,
     count_people,
@@ -27,11 +28,9 @@ from evenhand.schema.table import (
     folded,
     is_adverse_name,
     list_columns,
-    means_no_outcome,
     means_unknown,
     outcome_key,
     read_number,
-    truth_key,
     word_of,
 )
 from evenhand.stats.proportion import count_needed
@@ -164,7 +163,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
     }
     return AssessedPeople(
         attributes=attributes,
-        counts=np.ones(len(table), dtype=np.int64) if table.counts is None else table.counts,
+        counts=np.ones(table.rows, dtype=np.int64) if table.counts is None else table.counts,
         assessed=assessed,
         outcomes=outcomes,
         scores=scores,
@@ -189,7 +188,8 @@ def _locate(column: CodedColumn, rows: Booleans) -> dict[str, int]:
     first = int(np.argmax(rows))
     if column.counts is None:
         return {"row": first + 1}
-    return {"rows": count_people(rows & (column.codes == column.codes[first]), column.counts)}
+    codes = column.coding.codes
+    return {"rows": count_people(rows & (codes == codes[first]), column.counts)}
 
 
 def _refuse(column: CodedColumn, rows: Booleans, message: str, code: str, location: str, hint: str) -> NoReturn:
@@ -207,7 +207,7 @@ def _refuse(column: CodedColumn, rows: Booleans, message: str, code: str, locati
 
 def _list_words(column: CodedColumn) -> list[str]:
     """List the distinct values, sorted, so that the numbers do not depend on the order of people."""
-    return sorted(word for word in column.values if word is not None)
+    return sorted(word for word in column.coding.values if word is not None)
 
 
 def _encode(column: CodedColumn, codes: Mapping[str, int], names: Sequence[str]) -> CategoryColumn:
@@ -264,23 +264,21 @@ def _read_attribute(table: CodedTable, name: str, config: DossierConfig) -> Cate
     others = [word for word in words if word not in codes]
     if others:
         candidates = list(dict.fromkeys([*listed, *sorted(unknown - {""})]))
-        near = _propose(others, candidates, means_unknown)
+        near = _propose(others, candidates, outcome=False)
         hint = f"{near}enter each under `categories` or `unknown`; listed are: {list_some(candidates)}"
         message = f"words that are not among the categories of {name}"
         _refuse(column, column.map(others.__contains__), message, "unlisted-category", table.location, hint)
     return _encode(column, codes, names)
 
 
-def _propose(
-    words: Iterable[str], candidates: Sequence[str], means_none: Callable[[str], bool] = means_no_outcome
-) -> str:
+def _propose(words: Iterable[str], candidates: Sequence[str], *, outcome: bool = True) -> str:
     """Return hints for values that are similar to the candidates, or that mean "unknown"; empty for others."""
     by_folded = {folded(word): word for word in candidates}
     hints = []
     for word in islice(words, MOST_LISTED):
         if folded(word) in by_folded:
             hints.append(f"{word!r} differs from {by_folded[folded(word)]!r} only in case or spaces")
-        elif means_none(word):
+        elif means_unknown(word, outcome=outcome):
             hints.append(f"{word!r} seems to mean unknown")
         elif near := suggest_name(word, candidates):
             hints.append(f"{word!r}: {near.strip()}")
@@ -333,7 +331,7 @@ def _find_selected(column: CodedColumn, words: Mapping[str, int], outcome: Outco
     listed = [*outcome.selected, *outcome.rejected] or ["1", "0"]
     alone = outcome.selected and not outcome.rejected and len({keys[word] for word in others}) == 1
     variants = {folded(word) for word in listed}
-    if others and (not alone or any(means_no_outcome(word) or folded(word) in variants for word in others)):
+    if others and (not alone or any(means_unknown(word, outcome=True) or folded(word) in variants for word in others)):
         message = "words of the outcome that mean neither selected nor rejected"
         hint = f"{_propose(others, listed)}enter each under `selected`, `rejected` or `unknown`, such as "
         hint += f"outcome: {{selected: [{listed[0]}], rejected: [{others[0]}]}}"
@@ -346,7 +344,7 @@ def _require_words(column: CodedColumn, words: Mapping[str, int], configured: It
     keys = {outcome_key(word) for word in words}
     absent = [word for word in configured if outcome_key(word) not in keys]
     # If all values are truth values, the opposite of a configured value need not occur.
-    if absent and not all(truth_key(word) for word in (*absent, *keys)):
+    if absent and not all(outcome_key(word) in TRUTH for word in (*absent, *keys)):
         message = f"{join_words(absent)} never occurs in the outcome, whose words are"
         hint = f"{''.join(suggest_name(word, words) for word in absent)}correct the configuration"
         _refuse(column, column.map(words.__contains__), message, "never-occurs", location, hint)
@@ -360,7 +358,7 @@ def _read_classes(
     keys = {outcome_key(word): code for code, word in enumerate(listed)}
     others = [word for word in words if outcome_key(word) not in keys]
     if not outcome.classes:
-        others = [word for word in words if means_no_outcome(word)]
+        others = [word for word in words if means_unknown(word, outcome=True)]
         others += [word for variants in find_variants(listed) for word in variants]
     if others:
         message = "words that are not among the classes"
@@ -391,7 +389,7 @@ def _read_scores(table: CodedTable, name: str, unknown: Sequence[str]) -> tuple[
     """Read the scores, the entries with a score, and the values that mean no outcome."""
     column = table[name]
     scores, empty = column.numbers(read_number), column.missing()
-    marked = np.zeros(len(table), dtype=np.bool_)
+    marked = np.zeros(table.rows, dtype=np.bool_)
     if column.array is None:
         without = set(map(word_of, unknown))
         marked = ~empty & column.map(lambda value: word_of(value) in without)

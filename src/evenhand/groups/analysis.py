@@ -160,7 +160,7 @@ def measure_decisions(
         None if role not in columns else _read_flags(table[columns[role]], role) for role in ("y_pred", "y_true")
     )
     assert decided is not None
-    scores = None if y_score is None else read_scores(table[columns["y_score"]], np.arange(len(table)))
+    scores = None if y_score is None else read_scores(table[columns["y_score"]], np.arange(table.rows))
     memberships = tuple(group_by_values(table[name]) for name in names)
     return measure_people(DecidedPeople(memberships, decided == 1, truth, scores), config, started=started)
 

@@ -211,15 +211,15 @@ def group_by_values(column: CodedColumn) -> Membership:
     Raises:
         DataError: A number has a fraction, or exceeds the range of exact integers.
     """
-    if column.array is not None or all(is_number(value) or is_missing(value) for value in column.values):
+    if column.array is not None or all(is_number(value) or is_missing(value) for value in column.coding.values):
         numbers = column.numbers(read_number)
         whole = np.isnan(numbers) | ((np.abs(numbers) <= LARGEST) & (numbers == np.floor(numbers)))
         column.refuse(~whole, "a whole number of at most 2**53", "cut the numbers into ranges")
         return _group_by_numbers(column.name, numbers)
-    values = column.values
+    values = column.coding.values
     order = sorted(range(len(values)), key=lambda i: (is_missing(values[i]), *sort_key(values[i])))
     labels = tuple(MISSING if is_missing(values[i]) else str(values[i]) for i in order)
-    return Membership(column.name, np.argsort(order)[column.codes], labels)
+    return Membership(column.name, np.argsort(order)[column.coding.codes], labels)
 
 
 def find_references(references: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:

@@ -125,7 +125,7 @@ class DecisionRoles:
             return self._read_selected(table, decision, threshold)
         if table.counts is not None:
             raise DataError(
-                f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
+                f"column {self.decision!r} has {len(decision.coded.coding.values):,} different values, and "
                 "lazy rows require a single favourable decision",
                 hint="name the `favourable=` label and use `kind=label`; or read a sample of the rows into memory",
             )
@@ -274,15 +274,15 @@ class DecisionRoles:
                 basis = "proposed"
             labels = None if truth is None else self._labels(truth, label, basis=basis)
             good = "selected" if favourable is None else favourable
-            every = np.ones(len(table), dtype=np.bool_)
+            every = np.ones(table.rows, dtype=np.bool_)
             names = (opposite_label(good), good) if labels is None else labels.names
             return DecisionLabels(names, every, ~every), labels
         if (
             truth is not None
             and favourable is not None
             and favourable_target is None
-            and not decision.matches([favourable])
-            and truth.matches([favourable])
+            and find_value(favourable, decision.words) is None
+            and find_value(favourable, truth.words) is not None
         ):
             favourable, favourable_target = None, favourable
         decisions = self._labels(decision, favourable, self.unfavourable)

@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.schema.attribute import NumberFormat
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import is_missing, means_unknown, plain_value, truth_key
+from evenhand.schema.table import is_missing, means_unknown, outcome_key, plain_value
 from evenhand.schema.table import read_number as read_any_number
 
 ColumnType: TypeAlias = Literal["words", "numbers", "booleans", "categories"]
@@ -111,8 +111,7 @@ class ColumnConversion:
         if self._is_unknown(value):
             return np.nan
         if self.input.type == "booleans":
-            truth = truth_key(value)
-            converted: bool | float | None = None if truth is None else truth == "1"
+            converted: bool | float | None = {"0": False, "1": True}.get(outcome_key(value))
         else:
             converted = read_number(value, self.number_format)
         if converted is None:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
 from evenhand.core.typing import Booleans, Floats
-from evenhand.schema.table import outcome_key, read_number, truth_key
+from evenhand.schema.table import outcome_key, read_number
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
 """A cell value of the user's data. Strict types keep ``1`` and ``True`` apart."""
@@ -199,7 +199,7 @@ class Attribute(BaseModel):
         whose order is explicit.
         """
         values = self.values or ()
-        positional = values == tuple(range(len(values))) or [truth_key(value) for value in values] == ["0", "1"]
+        positional = values == tuple(range(len(values))) or [outcome_key(value) for value in values] == ["0", "1"]
         return self.kind == "categorical" and self.encoding is None and not positional
 
     @property

@@ -23,6 +23,7 @@ from evenhand.schema.outcome import INFERRED, OutcomeColumn, OutcomeRole, infer_
 from evenhand.schema.schema import PASSTHROUGH, Schema
 from evenhand.schema.table import (
     LARGEST_INTEGER,
+    TRUTH,
     CodedColumn,
     CodedTable,
     count_people,
@@ -31,11 +32,11 @@ from evenhand.schema.table import (
     is_number,
     list_values,
     means_unknown,
+    outcome_key,
     parse_word,
     plain_value,
     require_column,
     sort_key,
-    truth_key,
     unknown_codes,
 )
 
@@ -76,6 +77,7 @@ DATE = re.compile(
     r"|[A-Za-z]{3,9} \d{1,2}(, | )\d{4})([T ,]+\d{1,2}:\d{2}.*)?"
 )
 UNIT = r"([%$€£¥₹₽₺₩₦₫฿₪₱₴]|[A-Z]{1,3}\$|[A-Z]{2,3}|Rs\.?|kr\.?|zł|Kč|Ft|pct\.?|percent)"
+DATE_NUMBER = re.compile(r"(19\d\d|20\d\d|2100)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 AMOUNT = re.compile(rf"[-+\u2212(]*{UNIT}?[ \u00a0]?[-+\u2212(]*\d[\d.,' \u00a0\u202f\u2019]*[)-]?{UNIT}?[)-]?")
 POSTAL_NAME = re.compile(r"(zip|postal|post)[ _-]?(code)?s?|plz|.*[ _](zip|postcode|plz)|zip[ _-].*|.*zipcode", re.I)
 IDENTIFIER_NAME = re.compile(
@@ -151,13 +153,13 @@ def infer_schema(
             these columns with the proposals.
         SchemaError: The favourable label cannot be proposed or does not occur.
     """
-    table = CodedTable.of(frame)
+    table = frame if isinstance(frame, CodedTable) else CodedTable(frame)
     for argument, names in (("target", [target]), ("protected", protected), ("ignore", ignore)):
         for name in names:
             require_column(name, table.names, argument)
     described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
     names = [name for name in table.names if name not in (target, *ignore)]
-    reviews = [_ColumnReview(table, name, name in protected, varied, table[target]).review() for name in names]
+    reviews = [review_column(table, name, name in protected, varied, table[target]) for name in names]
     attributes = choose_entries(reviews, accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
@@ -181,10 +183,10 @@ def propose_columns(
         ...     print(proposal)
         born holds dates or times, such as 1970-01-01 00:00:00: passthrough
     """
-    table = CodedTable.of(frame)
+    table = frame if isinstance(frame, CodedTable) else CodedTable(frame)
     labels = table[target] if target in table.names else None
     names = [name for name in table.names if name not in (target, *ignore)]
-    reviews = [_ColumnReview(table, name, name in protected, True, labels).review() for name in names]
+    reviews = [review_column(table, name, name in protected, True, labels) for name in names]
     return tuple(proposal for _, proposal in reviews if proposal is not None)
 
 
@@ -207,7 +209,7 @@ def describe_groups(
     if schema is not None:
         entries = [schema[name].model_dump(exclude_unset=True) for name in names]
     else:
-        entries = choose_entries([_ColumnReview(table, name, True, True).review() for name in names], accept)
+        entries = choose_entries([review_column(table, name, True, True) for name in names], accept)
         for entry in entries:
             if entry.pop("missing", None) is not None:
                 entry["unknown"] = []
@@ -239,80 +241,97 @@ def choose_entries(reviews: Sequence[Review], accept: bool) -> list[dict[str, An
     )
 
 
+def review_column(
+    table: CodedTable, name: str, groups: bool, varied: bool, target: CodedColumn | None = None
+) -> Review:
+    """Review a column of a table.
+
+    Args:
+        table: The table.
+        name: Name of the column.
+        groups: Whether the column defines groups.
+        varied: Whether columns that define groups are varied.
+        target: Column of the target.
+    """
+    import narwhals as nw
+
+    column = table[name]
+    if column.array is not None:
+        column = replace(column)  # so that the table does not keep the distinct numbers of all its columns
+    else:
+        # A column is numeric if all its strings are canonical spellings of numbers.
+        parsed = list(map(parse_word, column.coding.values))
+        column = column if any(isinstance(value, str) for value in parsed) else column.with_values(parsed)
+    missing = column.missing()
+    present, absent = count_people(~missing, table.counts), count_people(missing, table.counts)
+    values = [value for value in column.coding.values if not is_missing(value)]
+    review = _ColumnReview(name, column, values, present + absent, present, absent, groups, groups and varied, target)
+    if not values:
+        return review.pass_through(f"has no value in any of {absent:,} rows", LEAVE_OUT)
+    if column.array is not None:
+        return review.review_numbers(values)
+    other = next((value for value in values if not isinstance(value, str | bool | int | float)), None)
+    if isinstance(other, dt.date | dt.time | dt.timedelta):
+        return review.pass_through(f"holds dates or times, such as {other}", CONVERT_DATES)
+    if other is not None:
+        problem = f"holds {type(other).__name__} values, which are not supported"
+        return review.pass_through(problem, "convert it to numbers or text")
+    dtype = table.frame[name].dtype
+    if isinstance(dtype, nw.Enum):  # an ordered categorical of pandas, or an Enum of polars
+        order = [plain_value(value) for value in dtype.categories]
+        return review.check_entry({"kind": "ordinal", "values": order}, order)
+    numbers = list(filter(is_number, map(parse_word, values)))
+    return review.review_numbers(numbers) if len(numbers) == len(values) else review.review_words(numbers)
+
+
+@dataclass
 class _ColumnReview:
-    """Review of one column."""
+    """Review of a column.
 
-    def __init__(
-        self, table: CodedTable, name: str, groups: bool, varied: bool, target: CodedColumn | None = None
-    ) -> None:
-        self.dtype, self.name, self.target = table.frame[name].dtype, name, target
-        self.groups, self.protected = groups, groups and varied
-        coded = table[name]
-        if coded.array is None:
-            # A column is numeric if all its strings are canonical spellings of numbers.
-            parsed = list(map(parse_word, coded.values))
-            self.coded = coded if any(isinstance(value, str) for value in parsed) else coded.with_values(parsed)
-        else:
-            self.coded = replace(coded)  # so that the table does not keep the distinct numbers of all its columns
-        missing = self.coded.missing()
-        self.present, self.missing = count_people(~missing, coded.counts), count_people(missing, coded.counts)
-        self.rows = self.present + self.missing
-        self.values = [value for value in self.coded.values if not is_missing(value)]
+    Attributes:
+        name: Name of the column.
+        column: The column.
+        values: Distinct values, without missing ones.
+        rows, present, missing: Number of people, and of those with and without a value.
+        groups, protected: Whether the column defines groups, and whether these are varied.
+        target: Column of the target. None if it is unknown.
+    """
 
-    def review(self) -> Review:
-        """Review the column."""
-        import narwhals as nw
+    name: str
+    column: CodedColumn
+    values: list[Any]
+    rows: int
+    present: int
+    missing: int
+    groups: bool
+    protected: bool
+    target: CodedColumn | None
 
-        if not self.values:
-            return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
-        if self.coded.array is not None:
-            return self._review_numbers(self.values)
-        other = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
-        if isinstance(other, dt.date | dt.time | dt.timedelta):
-            return self._passthrough(f"holds dates or times, such as {other}", CONVERT_DATES)
-        if other is not None:
-            problem = f"holds {type(other).__name__} values, which are not supported"
-            return self._passthrough(problem, "convert it to numbers or text")
-        if isinstance(self.dtype, nw.Enum):  # an ordered categorical of pandas, or an Enum of polars
-            order = [plain_value(value) for value in self.dtype.categories]
-            return self._check_entry({"kind": "ordinal", "values": order}, order)
-        parsed = [parse_word(value) for value in self.values]
-        numbers = [value for value in parsed if is_number(value)]
-        words = sorted({value.strip() for value in parsed if isinstance(value, str)})
-        if len(numbers) == len(parsed):
-            return self._review_numbers(numbers)
-        numeric = any(map(is_number, self.values)) or len(numbers) > FEW_DISTINCT / 2
-        if any(isinstance(value, bool) for value in parsed) or any(map(NUMBER.fullmatch, words)):
-            numeric = False
-        if numeric and self._are_stray(words, len(numbers)):
-            problem, entry = f"has {list_values(words)} among numbers", self._enter_numbers(numbers)
-            if entry is None:
-                return self._passthrough(problem, "correct the data")
-            return self._propose_number(problem, entry, "a number" + (" in ranges" if "edges" in entry else ""), words)
-        return self._review_words()
-
-    def _review_numbers(self, numbers: Sequence[float]) -> Review:
+    def review_numbers(self, numbers: Sequence[float]) -> Review:
+        """Review a column whose distinct values are numbers."""
         infinite = next((value for value in numbers if math.isinf(value)), None)
         if infinite is not None:
             problem = f"has numbers that are not finite: {infinite}"
-            return self._passthrough(problem, "replace them, or leave cells empty")
+            return self.pass_through(problem, "replace them, or leave cells empty")
         low, high = float(min(numbers)), float(max(numbers))
         largest, several = max(abs(low), abs(high)), len(numbers) > FEW_DISTINCT
         integral = all(float(value).is_integer() for value in numbers)
         if integral and largest > LARGEST_INTEGER:
-            return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
-        if integral and self._enumerates_rows(low):
-            return self._passthrough(
+            return self.pass_through(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
+        if integral and len(numbers) == self.rows >= COUNTED_ROWS and self._enumerates_rows(low):
+            return self.pass_through(
                 f"has a different number in each of {self.rows:,} rows, like an identifier", LEAVE_OUT
             )
         if integral and several and POSTAL_NAME.fullmatch(self.name):
-            return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
-        if integral and several and _are_dates(numbers):
-            return self._passthrough("has dates written as numbers", CONVERT_DATES)
+            return self.pass_through(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
+        if integral and several and all(DATE_NUMBER.fullmatch(str(int(number))) for number in numbers):
+            return self.pass_through("has dates written as numbers", CONVERT_DATES)
         if not integral and self.protected and (ranges := self._enter_numbers(numbers)) is not None:
             return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
-        column = self._check_entry({"kind": "integer" if integral else "real", "lower": low, "upper": high}, numbers)
-        codes, rows = ([], 0) if column[1] is not None else self._outlying_codes(numbers)
+        column = self.check_entry({"kind": "integer" if integral else "real", "lower": low, "upper": high}, numbers)
+        codes, rows = unknown_codes(numbers) if column[1] is None else [], 0
+        if codes:
+            codes, rows = self._outlying_codes(codes, numbers)
         others = [value for value in numbers if value not in codes]
         changed = self._enter_numbers(others) if codes else None
         if changed is None:
@@ -327,13 +346,13 @@ class _ColumnReview:
             entry=column[0],
         )
 
-    def _outlying_codes(self, numbers: Sequence[float]) -> tuple[list[float], int]:
-        """Find codes for "unknown" among numbers, far from all other numbers, and count their rows.
+    def _outlying_codes(self, codes: list[float], numbers: Sequence[float]) -> tuple[list[float], int]:
+        """Find the codes for "unknown" among numbers that are far from all other numbers, and count their rows.
 
         A number within or close to the range of the others is one of them, such as the age 77. A negative code need not
         be far from numbers that are not negative. In a column that defines groups, a code may occur once.
         """
-        codes, nearby = unknown_codes(numbers), [math.nan]
+        nearby = [math.nan]
         while codes and nearby:
             others = np.sort([value for value in numbers if value not in codes])
             if len(others) < (2 if self.groups else LEAST_OTHERS):
@@ -342,7 +361,8 @@ class _ColumnReview:
             distance = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
             nearby = [code for code in codes if low - distance < code < high + distance and not code < 0 <= low]
             codes = [code for code in codes if code not in nearby]
-        rows = [count_people(self.coded.codes == self.coded.values.index(code), self.coded.counts) for code in codes]
+        values, positions = self.column.coding
+        rows = [count_people(positions == values.index(code), self.column.counts) for code in codes]
         least = 1 if self.groups else REPEATED
         if not codes or min(rows) < least or sum(rows) > MOST_UNKNOWN * self.present:
             return [], 0
@@ -368,37 +388,53 @@ class _ColumnReview:
         edges = [float(edge) for edge in sorted({low, high, *inner}) if low <= edge <= high]
         return {"kind": "ordinal", "edges": edges} if len(edges) > 2 else None
 
-    def _review_words(self) -> Review:
+    def review_words(self, numbers: Sequence[float]) -> Review:
+        """Review a column of strings, some of which may be canonical spellings of ``numbers``."""
+        if numbers and (review := self._review_strays(numbers)) is not None:
+            return review
         stripped = sorted({value.strip() for value in self.values if isinstance(value, str)})
         distinct = [*(value for value in self.values if not isinstance(value, str)), *stripped]
         count, codes = len(distinct), any(map(LEADING_ZERO.match, stripped))
-        if count == len(stripped) and (review := self._review_decimals(stripped, codes)) is not None:
+        decimals = [word for word in stripped if NUMBER.fullmatch(word)] if count == len(stripped) else []
+        if decimals and (review := self._review_decimals(stripped, decimals, codes)) is not None:
             return review
         if count > MAX_DISTINCT and POSTAL_NAME.fullmatch(self.name):
-            return self._passthrough(f"has {count:,} zip codes", GROUP_ZIP_CODES)
+            return self.pass_through(f"has {count:,} zip codes", GROUP_ZIP_CODES)
         for pattern, plural in ((DATE, "dates"), (AMOUNT, "amounts or percentages")):
             formatted = [word for word in stripped if pattern.fullmatch(word)]
             if count > FEW_DISTINCT and len(formatted) >= TYPICAL * count and not codes:
                 problem = f"has {len(formatted):,} {plural} written as words, such as {formatted[0]!r}"
-                return self._passthrough(problem, "convert it to numbers")
+                return self.pass_through(problem, "convert it to numbers")
         if count <= MAX_DISTINCT or MAX_CATEGORIES >= count <= self.present / 2:
-            return self._check_entry({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
+            return self.check_entry({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
         kind = "too many to be categories"
         if sum(word.count(" ") >= 3 for word in stripped) > len(stripped) / 2:
             kind = "free text"
         elif count > 0.9 * self.present:
             kind = "an identifier or free text"
         problem = f"has {count:,} different values in {self.present:,} rows, {kind}"
-        return self._passthrough(problem, "group its values, or leave it out")
+        return self.pass_through(problem, "group its values, or leave it out")
 
-    def _review_decimals(self, words: Sequence[str], codes: bool) -> Review | None:
+    def _review_strays(self, numbers: Sequence[float]) -> Review | None:
+        """Review numbers and a few strings. Return None for categories."""
+        words = sorted({value.strip() for value in map(parse_word, self.values) if isinstance(value, str)})
+        if any(isinstance(value, bool) for value in self.values) or any(map(NUMBER.fullmatch, words)):
+            return None
+        numeric = any(map(is_number, self.values)) or len(numbers) > FEW_DISTINCT / 2
+        if not numeric or not self._are_stray(words, len(numbers)):
+            return None
+        problem, entry = f"has {list_values(words)} among numbers", self._enter_numbers(numbers)
+        if entry is None:
+            return self.pass_through(problem, "correct the data")
+        return self._propose_number(problem, entry, "a number" + (" in ranges" if "edges" in entry else ""), words)
+
+    def _review_decimals(self, words: Sequence[str], decimals: Sequence[str], codes: bool) -> Review | None:
         """Review strings that are decimals such as ``12.50``. Return None for categories.
 
         Numbers with leading zeros are codes. In a column that defines groups, a few distinct decimals are categories.
         """
-        decimals = [word for word in words if NUMBER.fullmatch(word)]
         several = len(words) > FEW_DISTINCT or not self.groups
-        if not several or not decimals or len(decimals) < TYPICAL * len(words):
+        if not several or len(decimals) < TYPICAL * len(words):
             return None
         number_format = guess_format(decimals)
         # Few decimals in several spellings are categories, such as versions 3.9 and 3.10.
@@ -410,7 +446,7 @@ class _ColumnReview:
             entry = self._enter_numbers([number_format.read(word) for word in decimals])
         if entry is None or number_format is None:
             problem = f"has numbers in several spellings, such as {decimals[0]!r}"
-            return self._passthrough(problem, "convert it to numbers")
+            return self.pass_through(problem, "convert it to numbers")
         entry["number_format"] = number_format.model_dump(exclude_defaults=True)
         problem = f"has {len(decimals):,} numbers written as words, such as {decimals[0]!r}"
         advice = f"a number, `number_format: {{decimals: {number_format.decimals}}}`"
@@ -423,7 +459,7 @@ class _ColumnReview:
         # Markers such as "unknown" need no decision unless the column defines groups.
         return self._propose(problem, entry, advice, required=self.groups or not all(map(means_unknown, strays)))
 
-    def _check_entry(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
+    def check_entry(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
         """Review a column that can be an attribute, with a proposal if another entry is better."""
         declared = entry = {"name": self.name, "protected": self.protected} | entry
         if self.missing:
@@ -431,18 +467,19 @@ class _ColumnReview:
         if self.groups:
             return self._check_groups(entry, declared, values)
         if len(values) == 1:
-            return self._passthrough(f"has the same value in all rows: {values[0]!r}", LEAVE_OUT, entry)
-        if self._repeats_target():
-            return self._passthrough("repeats the target under another name, row by row", LEAVE_OUT)
+            return self.pass_through(f"has the same value in all rows: {values[0]!r}", LEAVE_OUT, entry)
+        target = self.target
+        if target is not None and len(self.values) == len(target.coding.values) and self._repeats(target):
+            return self.pass_through("repeats the target under another name, row by row", LEAVE_OUT)
         return entry, None
 
     def _check_groups(self, entry: Entry, declared: dict[str, Any], values: Sequence[Any]) -> Review:
         unknown = [value for value in values if isinstance(value, str) and means_unknown(value)]
         known = [value for value in values if value not in unknown]
         advice = "`unknown`: counted, and excluded from results by this attribute"
-        if self.coded.array is None:
+        if self.column.array is None:
             written = [value for value in self.values if not (isinstance(value, str) and means_unknown(value))]
-            truths = [value for value in written if truth_key(value) is not None]
+            truths = [value for value in written if outcome_key(value) in TRUTH]
             problem, variants = "", find_variants(written)
             if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
                 problem = f"has several spellings of true and false: {list_values(truths)}"
@@ -462,7 +499,7 @@ class _ColumnReview:
             return self._propose(problem, declared | {"unknown": []}, advice, required=False, entry=entry)
         return entry, None
 
-    def _passthrough(self, problem: str, remedy: str, entry: Entry = None) -> Review:
+    def pass_through(self, problem: str, remedy: str, entry: Entry = None) -> Review:
         """Propose to pass the column to the model unchanged, or the remedy if it defines groups.
 
         The proposal is optional if ``entry`` is passed and the column does not define groups.
@@ -487,30 +524,20 @@ class _ColumnReview:
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         strays = {word.strip() for word in words}
-        rows = self.coded.map(lambda value: isinstance(value, str) and value.strip() in strays)
-        return count_people(rows, self.coded.counts) <= STRAY_SHARE * self.present
+        rows = self.column.map(lambda value: isinstance(value, str) and value.strip() in strays)
+        return count_people(rows, self.column.counts) <= STRAY_SHARE * self.present
 
     def _enumerates_rows(self, low: float) -> bool:
-        """Check whether a column of integers is a row ID, judged by its name or by consecutive values."""
-        if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
+        """Check whether a column of distinct integers is a row ID, judged by its name or by consecutive values."""
+        if self.groups:
             return False
-        numbers = np.asarray(self.values, dtype=np.float64)[self.coded.codes]
+        numbers = np.asarray(self.values, dtype=np.float64)[self.column.coding.codes]
         consecutive = low in (0, 1) and bool((np.diff(numbers) == 1).all())
         return consecutive or IDENTIFIER_NAME.fullmatch(self.name) is not None
 
-    def _repeats_target(self) -> bool:
-        """Check whether the column and the target determine each other."""
-        if self.target is None or self.rows < COUNTED_ROWS or self.missing:
+    def _repeats(self, target: CodedColumn) -> bool:
+        """Check whether the column and a target with as many distinct values determine each other."""
+        if self.rows < COUNTED_ROWS or self.missing or not 1 < len(self.values) <= MAX_DISTINCT:
             return False
-        if not 1 < len(self.values) == len(self.target.values) <= MAX_DISTINCT:
-            return False
-        pairs = set(zip(self.coded.codes.tolist(), self.target.codes.tolist(), strict=True))
+        pairs = set(zip(self.column.coding.codes.tolist(), target.coding.codes.tolist(), strict=True))
         return len(pairs) == len(self.values)
-
-
-def _are_dates(numbers: Sequence[float]) -> bool:
-    """Check whether all integers can be read as year, month and day, such as 20240131."""
-    parts = [divmod(int(number) % 10_000, 100) for number in numbers]
-    return all(19_000_101 <= number <= 21_001_231 for number in numbers) and all(
-        1 <= month <= 12 and 1 <= day <= 31 for month, day in parts
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -14,6 +14,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value, match_label
 from evenhand.schema.table import (
+    TRUTH,
     CodedColumn,
     find_variants,
     folded,
@@ -22,13 +23,12 @@ from evenhand.schema.table import (
     is_missing,
     is_number,
     list_values,
-    means_no_outcome,
+    means_unknown,
     outcome_key,
     parse_word,
     plain_key,
     read_number,
     sort_key,
-    truth_key,
     unknown_codes,
     word_of,
 )
@@ -212,7 +212,7 @@ class OutcomeColumn:
         Raises:
             DataError: A cell is not a string, a number or a Boolean, or the column is empty.
         """
-        cells = [parse_word(value.strip()) if isinstance(value, str) else value for value in coded.values]
+        cells = [parse_word(value.strip()) if isinstance(value, str) else value for value in coded.coding.values]
         labels = [cell for cell in cells if not is_missing(cell)]
         if not labels:
             raise DataError(f"column {coded.name!r} is empty")
@@ -236,11 +236,6 @@ class OutcomeColumn:
     def describe(self, chosen: Collection[Value]) -> str:
         """Describe the chosen labels with their counts and first rows."""
         return self.labels.describe(self.labels.map(lambda label: label in chosen))
-
-    def matches(self, values: Iterable[Value]) -> list[Value]:
-        """List the labels in the column that match any of the values, in any spelling."""
-        keys = set(map(outcome_key, values))
-        return [word for word in self.words if outcome_key(word) in keys]
 
     def encode(self, values: Sequence[Value]) -> Integers:
         """Encode each row's label as its position in ``values``, -1 for other labels, shape (n,)."""
@@ -274,7 +269,7 @@ class OutcomeColumn:
         """
         if self.coded.array is not None:
             return
-        variants = [words for words in find_variants(self.coded.values) if truth_key(words[0]) is None]
+        variants = [words for words in find_variants(self.coded.coding.values) if outcome_key(words[0]) not in TRUTH]
         if variants:
             rows = self.coded.map(lambda value: any(value in words for words in variants))
             raise DataError(
@@ -283,15 +278,16 @@ class OutcomeColumn:
             )
 
     def known_words(self, explicit: Collection[Value] = ()) -> list[Value]:
-        """List the labels that do not mean "unknown". An explicit label never means "unknown".
+        """List the labels that do not mean "unknown". Explicit labels, in any spelling, never do.
 
         A number is a code for "unknown" only if all other numbers are 0 and 1.
         """
-        known = [word for word in self.words if word in explicit or not means_no_outcome(word)]
+        keys = set(map(outcome_key, explicit))
+        known = [word for word in self.words if outcome_key(word) in keys or not means_unknown(word, outcome=True)]
         numbers = [word for word in known if not isinstance(word, str)]
-        codes = [code for code in unknown_codes(numbers) if code not in explicit]
+        codes = [code for code in unknown_codes(numbers) if outcome_key(code) not in keys]
         others = [number for number in numbers if number not in codes]
-        if not codes or len(others) != 2 or any(truth_key(number) is None for number in others):
+        if not codes or len(others) != 2 or any(outcome_key(number) not in TRUTH for number in others):
             return known
         return [word for word in known if word not in codes]
 
@@ -398,7 +394,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
             favourable = "0" if adverse else "1"
             # If all labels are true, false is a label too.
             return labels[keys.index(favourable)] if favourable in keys else opposite_label(labels[0])
-    elif len(labels) == 2 and None in keys:
+    elif len(labels) == 2 and not set(keys) <= set(TRUTH):
         verdicts = [is_favourable_word(label) for label in labels]
         if verdicts[0] is not verdicts[1]:
             return labels[verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)]
@@ -411,7 +407,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
 
 def are_plain(labels: Collection[Any]) -> bool:
     """Check whether labels are Booleans, or yes and no, whose meaning depends on the column name."""
-    return all(plain_key(label) is not None for label in labels)
+    return all(plain_key(label) in TRUTH for label in labels)
 
 
 def propose_true_label(
@@ -438,8 +434,8 @@ def propose_true_label(
     title, hint = truth.name, "state it: `favourable_target=VALUE`"
     plain = are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
-    decided = [plain_key(label) or outcome_key(label) for label in decisions.names]
-    keys = [plain_key(word) or outcome_key(word) for word in words]
+    decided = list(map(plain_key, decisions.names))
+    keys = list(map(plain_key, words))
     same = bool(keys) and set(keys) <= set(decided)
     if same:
         other = opposite_label(words[0]) if plain else decisions.names[-1]
@@ -496,7 +492,7 @@ def opposite_label(label: Value) -> Value:
     """Name the opposite of a label: 0 for 1, ``no`` for ``yes``, otherwise ``not`` and the label."""
     if isinstance(label, bool):
         return not label
-    if truth_key(label) is not None and not isinstance(label, str):
+    if outcome_key(label) in TRUTH and not isinstance(label, str):
         return 1 - label
     return {"yes": "no", "no": "yes"}.get(str(label), f"not {label}")
 

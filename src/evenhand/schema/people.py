@@ -24,6 +24,7 @@ from evenhand.schema.outcome import (
 from evenhand.schema.probabilities import GroupProbabilities, name_sample_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import (
+    TRUTH,
     CodedColumn,
     CodedTable,
     check_type,
@@ -33,10 +34,10 @@ from evenhand.schema.table import (
     list_columns,
     list_names,
     list_values,
+    outcome_key,
     plain_value,
     read_number,
     require_column,
-    truth_key,
     value_key,
     word_of,
 )
@@ -185,7 +186,7 @@ def encode(
         DataError: A column is missing, or a value is missing or outside its domain. The message states the column, the
             value and the row (from 1; with counts, the number of rows).
     """
-    table = CodedTable.of(frame, location)
+    table = frame if isinstance(frame, CodedTable) else CodedTable(frame, location=location)
     try:
         return _encode(schema, table, read_target, without or {})
     except DataError as error:
@@ -197,16 +198,16 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
     for name in schema.columns:
         if name not in table.names:
             raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.names)}")
-    if len(table) == 0:
+    if table.rows == 0:
         raise DataError("there are no rows")
     target, missing = schema.target, {}
     excluded = {f"without {item}": rows for item, rows in without.items()}
     for attribute in schema.attributes:
-        rows = _find_missing(table[attribute.name], schema.missing_markers, attribute.unknown)
+        rows = table[attribute.name].missing(attribute.unknown or (), schema.missing_markers)
         missing[attribute.name] = rows
         if attribute.missing == "drop":
             excluded[f"{DROPPED}{attribute.name}"] = rows
-    keep, left_out = np.ones(len(table), dtype=np.bool_), {}
+    keep, left_out = np.ones(table.rows, dtype=np.bool_), {}
     for reason, rows in excluded.items():
         if (keep & rows).any():
             left_out[reason] = count_people(keep & rows, table.counts)
@@ -223,25 +224,25 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
         # A column that may have been misread: numbers in an unusual format, or strings that look like numbers.
         if attribute.number_format is not None:
             types[attribute.name] = "numbers"
-        elif column.array is None and any(map(is_unusual_number, column.values)):
+        elif column.array is None and any(map(is_unusual_number, column.coding.values)):
             types[attribute.name] = "words" if attribute.is_discrete and attribute.edges is None else "numbers"
     labels, numbers = None, None
     if read_target and target.name in table.names:
         column = table[target.name]
         if target.is_number:
             numbers = column.numbers(read_number)
-            numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
+            numbers[column.missing(markers=schema.missing_markers) | ~keep] = np.nan
             hint = "fill it in or remove the row; for labels, use `kind=label`"
             column.refuse(keep & ~np.isfinite(numbers), "a finite number as target", hint)
         else:
             schema, labels = _encode_labels(schema, column, keep)
     if not keep.any():
         raise DataError("no row is left after dropping those with missing values")
-    positions = np.arange(len(table))
+    positions = np.arange(table.rows)
     if schema.carries_rows:
         entries.append(positions.astype(np.float64))
     reading = TableReading(
-        rows=count_people(np.ones(len(table), dtype=np.bool_), table.counts),
+        rows=count_people(np.ones(table.rows, dtype=np.bool_), table.counts),
         used=count_people(keep, table.counts),
         left_out=left_out,
         true_label=None if labels is None and numbers is None else schema.target.describe(),
@@ -284,7 +285,7 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
         entries[~known] = np.nan
         return entries
     entries = column.numbers(read_number if number_format is None else number_format.read)
-    low, high = (attribute.first, attribute.last) if edges is None else (edges[0], edges[-1])
+    low, high = (attribute.lower or 0.0, attribute.upper or 0.0) if edges is None else (edges[0], edges[-1])
     expected, hint = "a finite number", None
     if number_format is not None:
         expected = f"a finite number written like {number_format.write(high)!r}"
@@ -365,13 +366,14 @@ def _cast_like(attribute: Attribute, entries: Floats, values: NDArray[Any], colu
     if words and is_text and attribute.edges is None and not np.isnan(entries).any():
         return pd.array(list(attribute.values or ()), dtype=column.dtype).take(entries.astype(np.int64))
     if not words and is_text:
+
+        def meaning(value: Any) -> str | float:
+            return outcome_key(value) if outcome_key(value) in TRUTH else read_number(value)
+
         codes, distinct = pd.factorize(values)
-        spellings = {truth_key(word) or read_number(word): word for word in reversed(column.dropna().unique().tolist())}
+        spellings = {meaning(word): word for word in reversed(column.dropna().unique().tolist())}
         spelled = np.empty(len(distinct) + 1, dtype=object)
-        spelled[:-1] = [
-            value if isinstance(value, str) else spellings.get(truth_key(value) or read_number(value), value)
-            for value in distinct
-        ]
+        spelled[:-1] = [value if isinstance(value, str) else spellings.get(meaning(value), value) for value in distinct]
         spelled[-1] = np.nan  # missing values have the code -1
         values = spelled[codes]
     # Integers cannot represent fractional midpoints and missing values.
@@ -398,21 +400,13 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
     return {name: rows[name][at] for name in schema.passthrough if name in rows.columns}
 
 
-def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence[Value] | None = None) -> Booleans:
-    """Mark missing values, markers of missing values, and strings for unknown values, shape (n,)."""
-    words = {word_of(value) for value in (*(unknown or ()), *(markers if column.array is None else ()))}
-    missing = column.missing()
-    return missing | column.map(lambda value: word_of(value) in words) if words else missing
-
-
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
     """Return the schema with all target labels, and the label index of each row (-1 for dropped rows)."""
     target, labels = schema.target, OutcomeColumn.read(column)
-    listed = labels.matches(target.values or ())
-    # Markers of missing values, and strings for "unknown" that the target does not list as labels.
-    missing = labels.matches(schema.missing_markers)
-    known = labels.known_words(listed) if listed else labels.words
-    labelled = labels.encode([word for word in known if word not in missing]) >= 0
+    # A label is not a marker of missing values, and does not mean "unknown" unless the target lists it.
+    missing = set(map(outcome_key, schema.missing_markers))
+    known = labels.words if target.values is None else labels.known_words(target.values)
+    labelled = labels.encode([word for word in known if outcome_key(word) not in missing]) >= 0
     column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
     values = target.values
     if values is None:
@@ -515,7 +509,7 @@ class SampleRoles:
         Raises:
             EvenhandError: A column has invalid values.
         """
-        table = CodedTable.of(frame)
+        table = frame if isinstance(frame, CodedTable) else CodedTable(frame)
         weights = None if self.weight is None else PeopleWeights.read(table[self.weight], rows)
         memberships = (
             GroupProbabilities.read(name, {group: table[column] for group, column in by.items()}, rows)

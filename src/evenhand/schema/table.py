@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,33 +30,29 @@ NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
 LARGEST_INTEGER = 2**53
 """Larger integers remain strings, because 64-bit floats cannot represent all of them."""
 
-TRUTH = {"true": "1", "false": "0", "1": "1", "0": "0", "1.0": "1", "0.0": "0"}
-"""Spellings of true and false, case folded."""
+TRUTH = ("0", "1")
+"""Outcome keys of false and true."""
 
 TRIMMED = " \t\r\n\u00a0\u202f.()[]{}\"'\u2018\u2019\u201c\u201d"
 """Characters around a label that do not change its meaning."""
 
 
-def parse_number(word: str) -> int | float | None:
-    """Parse the canonical spelling of a number.
+def parse_word(value: Any) -> Any:
+    """Convert a string to the number of which it is the canonical spelling; other values are unchanged.
 
     A spelling is canonical if writing the number back gives the same string: ``2134``, ``0.5``, ``1.0`` and ``1e-05``
-    are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not.
-
-    Args:
-        word: Content of the cell.
-
-    Returns:
-        The number, or None if the string is not its canonical spelling, or is an integer beyond 2**53.
+    are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not, nor are integers beyond 2**53.
+    Surrounding whitespace is ignored.
     """
+    word = value.strip() if isinstance(value, str) else ""
     match = NUMBER.fullmatch(word)
     if match is None:
-        return None
+        return value
     if match[2] is None and match[3] is None:
         integer = int(word)
-        return integer if str(integer) == word and abs(integer) <= LARGEST_INTEGER else None
+        return integer if str(integer) == word and abs(integer) <= LARGEST_INTEGER else value
     number = float(word)
-    return number if math.isfinite(number) and repr(number) == word else None
+    return number if math.isfinite(number) and repr(number) == word else value
 
 
 def read_number(value: Any) -> float:
@@ -71,7 +67,7 @@ def read_number(value: Any) -> float:
 
 def is_unusual_number(value: Any) -> bool:
     """Check whether a value is a non-canonical spelling of a number."""
-    return isinstance(value, str) and math.isfinite(read_number(value)) and parse_number(value.strip()) is None
+    return isinstance(value, str) and math.isfinite(read_number(value)) and isinstance(parse_word(value), str)
 
 
 def word_of(value: Any) -> str:
@@ -79,25 +75,20 @@ def word_of(value: Any) -> str:
 
     A number and the string that is its canonical spelling have the same text.
     """
-    word = str(value).strip()
-    number = parse_number(word) if isinstance(value, str) else value
-    return str(int(number)) if isinstance(number, float) and number.is_integer() else word
-
-
-def truth_key(value: Any) -> str | None:
-    """Map spellings of true and false, such as ``1.0`` and ``TRUE``, to ``"1"`` and ``"0"``; None for others."""
-    return TRUTH.get(word_of(value).casefold())
-
-
-def plain_key(value: Any) -> str | None:
-    """Map true and yes to ``"1"``, false and no to ``"0"``; None for other strings."""
-    word = folded(value)
-    return "1" if word in ("yes", "y") else "0" if word in ("no", "n") else truth_key(value)
+    number = parse_word(value)
+    return str(int(number)) if isinstance(number, float) and number.is_integer() else str(value).strip()
 
 
 def outcome_key(value: Any) -> str:
-    """Build the comparison key of an outcome: its text, or ``"1"`` and ``"0"`` for true and false."""
-    return truth_key(value) or word_of(value)
+    """Build the comparison key of an outcome: its text, or ``"1"`` and ``"0"`` for spellings of true and false."""
+    word = word_of(value)
+    return {"true": "1", "false": "0"}.get(word.casefold(), word)
+
+
+def plain_key(value: Any) -> str:
+    """Build the comparison key of an outcome in which yes means true and no means false."""
+    word = folded(value)
+    return "1" if word in ("yes", "y") else "0" if word in ("no", "n") else outcome_key(value)
 
 
 def folded(value: Any) -> str:
@@ -130,17 +121,14 @@ def _pattern(meaning: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in _data()[meaning]))
 
 
-def means_unknown(value: Any) -> bool:
+def means_unknown(value: Any, *, outcome: bool = False) -> bool:
     """Check whether a string means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
 
-    The strings are listed in ``words.toml``.
+    The strings are listed in ``words.toml``. As outcomes, ``declined`` and ``refused`` are known.
     """
-    return isinstance(value, str) and _pattern("unknown").fullmatch(folded(value).strip(TRIMMED)) is not None
-
-
-def means_no_outcome(value: Any) -> bool:
-    """Check whether an outcome means "unknown". ``declined`` and ``refused`` are known outcomes."""
-    return means_unknown(value) and is_favourable_word(value) is None
+    if not isinstance(value, str) or not _pattern("unknown").fullmatch(folded(value).strip(TRIMMED)):
+        return False
+    return not outcome or is_favourable_word(value) is None
 
 
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
@@ -163,7 +151,7 @@ def is_adverse_name(name: str) -> bool | None:
     words = [word.rstrip("0123456789") or word for word in spaced.split()]
     pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
     adverse = any(_pattern("adverse_names").fullmatch(word) for word in [*words, *pairs])
-    good = any(_pattern("favourable").fullmatch(word) for word in words if plain_key(word) is None)
+    good = any(_pattern("favourable").fullmatch(word) for word in words if plain_key(word) not in TRUTH)
     negated = any(_pattern("negations").fullmatch(word) for word in words)
     if adverse and good and not negated:
         return None
@@ -172,7 +160,7 @@ def is_adverse_name(name: str) -> bool | None:
 
 def is_favourable_word(value: Any) -> bool | None:
     """Check whether a label is favourable, such as ``approved``, or not, such as ``denied``; None if unclear."""
-    word = folded(truth_key(value) or value).strip(TRIMMED)
+    word = folded(outcome_key(value)).strip(TRIMMED)
     favourable, unfavourable = (bool(_pattern(meaning).fullmatch(word)) for meaning in ("favourable", "unfavourable"))
     return None if favourable == unfavourable else favourable
 
@@ -191,6 +179,7 @@ class CodedTable:
         location: Name of the data in messages.
         locate: Function that locates the first row with a value of a column; None to use row numbers.
         names: Column names.
+        rows: Number of rows.
     """
 
     def __init__(
@@ -204,16 +193,8 @@ class CodedTable:
 
         self.frame = nw.from_native(frame, eager_only=True)
         self.counts, self.location, self.locate = counts, location, locate
-        self.names: list[str] = list(self.frame.columns)
+        self.names, self.rows = list(self.frame.columns), len(self.frame)
         self._columns: dict[str, CodedColumn] = {}
-
-    @classmethod
-    def of(cls, frame: Any, location: str = "data") -> CodedTable:
-        """Build the table of a data frame; a table is returned unchanged."""
-        return frame if isinstance(frame, CodedTable) else cls(frame, location=location)
-
-    def __len__(self) -> int:
-        return len(self.frame)
 
     def __getitem__(self, name: str) -> CodedColumn:
         if name not in self._columns:
@@ -222,20 +203,32 @@ class CodedTable:
         return self._columns[name]
 
 
+class Coding(NamedTuple):
+    """Cells as distinct values, and the code of each row.
+
+    Attributes:
+        values: Distinct values as Python objects; numbers of a numeric column in ascending order, NaN last.
+        codes: Position of each row's value in ``values``, shape (n,).
+    """
+
+    values: tuple[Any, ...]
+    codes: Integers
+
+
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """Column stored as its distinct values and the code of each row.
+    """Column whose distinct values are processed once.
 
     Attributes:
         name: Name of the column.
-        known: Distinct values, and the position of each row's value among them; None to compute them on demand.
+        known: Coding of the cells. None for a numeric column, which is coded on first use.
         array: Values of a numeric column, shape (n,). None for other columns.
         counts: Number of people per row, shape (n,). None if every row is one person.
         locate: Function that locates the first row with a value in the data; None to use row numbers.
     """
 
     name: str
-    known: tuple[tuple[Any, ...], Integers] | None
+    known: Coding | None
     array: NDArray[Any] | None = None
     counts: Integers | None = None
     locate: Callable[[Any], str] | None = None
@@ -262,37 +255,37 @@ class CodedColumn:
         try:
             column = cls(series.name, words or _code_objects(cells), None, counts, locate)
         except TypeError:  # a cell is not hashable
-            return cls(series.name, (tuple(cells), np.arange(len(cells))), None, counts, locate)
-        empty = [is_missing(value) or (isinstance(value, str) and not value.strip()) for value in column.values]
-        values = [None if gap else value for gap, value in zip(empty, column.values, strict=True)]
+            return cls(series.name, Coding(tuple(cells), np.arange(len(cells))), None, counts, locate)
+        empty = [is_missing(value) or (isinstance(value, str) and not value.strip()) for value in column.coding.values]
+        values = [None if gap else value for gap, value in zip(empty, column.coding.values, strict=True)]
         column = column.with_values(values)
         # Numbers stored as text: 1 and "1" are one value.
-        numeric = words is None and any(is_number(value) for value in column.values)
-        return column.with_values(list(map(parse_word, column.values))) if numeric else column
+        numeric = words is None and any(is_number(value) for value in column.coding.values)
+        return column.with_values(list(map(parse_word, column.coding.values))) if numeric else column
 
     def as_words(self) -> CodedColumn:
         """Convert the values to text (see ``word_of``). Missing values are None."""
-        words = [None if is_missing(value) else word_of(value) for value in self.values]
-        cells = dict(zip(reversed(words), reversed(self.values), strict=True))  # first cell of each word
+        words = [None if is_missing(value) else word_of(value) for value in self.coding.values]
+        cells = dict(zip(reversed(words), reversed(self.coding.values), strict=True))  # first cell of each word
         locate = self.locate
         return replace(self.with_values(words), locate=None if locate is None else lambda word: locate(cells[word]))
 
     def with_values(self, values: Sequence[Any]) -> CodedColumn:
         """Replace the distinct values and merge duplicates. If no value changes, return the column itself."""
-        if all(new is old for new, old in zip(values, self.values, strict=True)):
+        if all(new is old for new, old in zip(values, self.coding.values, strict=True)):
             return self
         place: dict[Hashable, int] = {}
         codes = [place.setdefault(value_key(value), len(place)) for value in values]
         distinct = dict(zip(codes, values, strict=True))
-        renumbered = np.array(codes, dtype=np.int64)[self.codes]
-        return replace(self, array=None, known=(tuple(distinct[code] for code in sorted(distinct)), renumbered))
+        renumbered = np.array(codes, dtype=np.int64)[self.coding.codes]
+        return replace(self, array=None, known=Coding(tuple(distinct[code] for code in sorted(distinct)), renumbered))
 
     def __len__(self) -> int:
-        return len(self.codes if self.array is None else self.array)
+        return len(self.coding.codes if self.array is None else self.array)
 
     @cached_property
-    def _code_values(self) -> tuple[tuple[Any, ...], Integers]:
-        """Distinct values and codes; numbers are sorted, NaN last."""
+    def coding(self) -> Coding:
+        """Distinct values, and the code of each row."""
         import pandas as pd
 
         if self.known is not None:
@@ -301,21 +294,18 @@ class CodedColumn:
         order = np.argsort(distinct, kind="stable")
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        return tuple(distinct[order].tolist()), rank[codes]
+        return Coding(tuple(distinct[order].tolist()), rank[codes])
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """Distinct values as Python objects; numbers in ascending order."""
-        return self._code_values[0]
+    def missing(self, unknown: Iterable[Any] = (), markers: Iterable[str] = ()) -> Booleans:
+        """Mark missing values, shape (n,).
 
-    @property
-    def codes(self) -> Integers:
-        """Position of each row's value in ``values``, shape (n,)."""
-        return self._code_values[1]
-
-    def missing(self) -> Booleans:
-        """Mark missing values, shape (n,)."""
-        return self.map(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
+        Args:
+            unknown: Values that mean "unknown".
+            markers: Strings that mean "missing", unless the column is numeric.
+        """
+        missing = self.map(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
+        words = {word_of(value) for value in (*unknown, *(markers if self.array is None else ()))}
+        return missing | self.map(lambda value: word_of(value) in words) if words else missing
 
     def numbers(self, convert: Callable[[Any], float]) -> Floats:
         """Return the value of each row as a number, shape (n,). Columns that are not numeric are converted."""
@@ -342,12 +332,13 @@ class CodedColumn:
 
     def map(self, function: Callable[[Any], Any], dtype: type = np.bool_) -> NDArray[Any]:
         """Apply a function to the value of each row, shape (n,). By default, it is a predicate."""
-        results: NDArray[Any] = np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
+        values, codes = self.coding
+        results: NDArray[Any] = np.array([function(value) for value in values], dtype=dtype)[codes]
         return results
 
     def at(self, row: int) -> Any:
         """Return the value of one row."""
-        return self.values[self.codes[row]] if self.array is None else self.array[row].item()
+        return self.coding.values[self.coding.codes[row]] if self.array is None else self.array[row].item()
 
     def count_words(self, rows: Booleans) -> dict[str, int]:
         """Count the strings in the rows selected by a mask, most frequent first.
@@ -356,22 +347,24 @@ class CodedColumn:
         """
         if not rows.any():
             return {}
+        values, codes = self.coding
         weights = None if self.counts is None else self.counts[rows]
-        sizes = np.bincount(self.codes[rows], weights=weights, minlength=len(self.values)).astype(np.int64)
+        sizes = np.bincount(codes[rows], weights=weights, minlength=len(values)).astype(np.int64)
         words: Counter[str] = Counter()
-        for value, size in zip(self.values, sizes.tolist(), strict=True):
+        for value, size in zip(values, sizes.tolist(), strict=True):
             words["" if is_missing(value) else word_of(value)] += size
         return {word: size for word, size in sorted(words.items(), key=lambda item: (-item[1], item[0])) if size}
 
     def describe(self, rows: Booleans, most: int = 12) -> str:
         """Describe the distinct values in the rows selected by a mask, with their counts and first rows."""
-        codes = list(dict.fromkeys(self.codes[rows].tolist()))
+        values, codes = self.coding
+        present = list(dict.fromkeys(codes[rows].tolist()))
         parts = []
-        for code in codes[:most]:
-            same = rows & (self.codes == code)
+        for code in present[:most]:
+            same = rows & (codes == code)
             count = "" if self.counts is not None else f"{format_count(int(same.sum()), 'row', 'rows')}, first in "
-            parts.append(f"{self.values[code]!r} ({count}{self.place(same)})")
-        return ", ".join(parts) + (f", ... ({len(codes)} in all)" if len(codes) > most else "")
+            parts.append(f"{values[code]!r} ({count}{self.place(same)})")
+        return ", ".join(parts) + (f", ... ({len(present)} in all)" if len(present) > most else "")
 
     def refuse(self, rows: Booleans, expected: str, hint: str | None) -> None:
         """Check that there are no invalid rows.
@@ -397,11 +390,11 @@ class CodedColumn:
         place = "" if self.locate is None else self.locate(self.at(first))
         if self.counts is None:
             return place or f"row {first + 1}"
-        equal = count_people(rows & (self.codes == self.codes[first]), self.counts)
+        equal = count_people(rows & (self.coding.codes == self.coding.codes[first]), self.counts)
         return format_count(equal, "row", "rows") + (f", the first of them {place}" if place else "")
 
 
-def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
+def _code_objects(column: list[Any]) -> Coding:
     """Code values as distinct values and the position of each row's value among them."""
     kinds = set(map(type, column))
     if any(issubclass(kind, np.generic) for kind in kinds):
@@ -410,17 +403,17 @@ def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
     keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
-    return tuple(numbers if keys is column else (key[1] for key in numbers)), codes
+    return Coding(tuple(numbers if keys is column else (key[1] for key in numbers)), codes)
 
 
-def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
-    """Factorize strings or Booleans into distinct values and the code of each row. Return None for other columns."""
+def _code_words(series: Any) -> Coding | None:
+    """Code strings or Booleans. Return None for other columns."""
     import narwhals as nw
     import pandas as pd
 
     if series.dtype == nw.Boolean and not series.null_count():
         codes, flags = pd.factorize(series.to_numpy())
-        return tuple(flags.tolist()), codes
+        return Coding(tuple(flags.tolist()), codes)
     if series.dtype not in (nw.String, nw.Categorical, nw.Enum):
         return None
     native = series.to_native()
@@ -437,13 +430,7 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
     if not all(word is None or isinstance(word, str) for word in words):
         return None
     missing = codes < 0
-    return (*words, *([None] if missing.any() else [])), np.where(missing, len(words), codes)
-
-
-def parse_word(value: Any) -> Any:
-    """Convert a string to the number of which it is the canonical spelling; other values are unchanged."""
-    number = parse_number(value.strip()) if isinstance(value, str) else None
-    return value if number is None else number
+    return Coding((*words, *([None] if missing.any() else [])), np.where(missing, len(words), codes))
 
 
 def is_missing(value: Any) -> bool:

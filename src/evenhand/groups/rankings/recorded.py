@@ -79,7 +79,7 @@ class RankingRoles:
         check_roles(roles | {"protected": names}, list_columns(frame))
         table = CodedTable(frame, location=location)
         key, column = "score" if self.by_score else "rank", table[self.ranked_by]
-        keys = column.finite_numbers(np.arange(len(table)), key, optional=True)
+        keys = column.finite_numbers(np.arange(table.rows), key, optional=True)
         ranked = ~np.isnan(keys)
         if not ranked.any():
             raise DataError(f"no row has a {key} in column {self.ranked_by!r}", location=location)
@@ -87,11 +87,11 @@ class RankingRoles:
             invalid = ranked & ~((keys >= 1) & (keys == np.floor(keys)) & (keys <= LARGEST))
             hint = "add 1 to ranks that start at 0, or rank by scores with `rank_by=COLUMN`"
             column.refuse(invalid, "a whole rank from 1", hint)
-        queries = np.zeros(len(table), dtype=np.int64)
+        queries = np.zeros(table.rows, dtype=np.int64)
         if self.query is not None:
             unnamed = ranked & table[self.query].missing()
             table[self.query].refuse(unnamed, "the name of a list", "fill in the name, or drop these rows")
-            queries = table[self.query].codes
+            queries = table[self.query].coding.codes
         relevance = None if self.relevance is None else _read_relevance(table[self.relevance], ranked)
         target = {"name": self.ranked_by, "kind": "number", "favourable": "higher" if self.by_score else "lower"}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)

@@ -18,7 +18,7 @@ from evenhand.models.column_types import read_number
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import truth_key
+from evenhand.schema.table import TRUTH, outcome_key
 
 NUMBER_TYPES = {
     "tensor(float)": np.float32,
@@ -167,10 +167,8 @@ def word_numbers(attribute: Attribute) -> Floats:
 
 def _literal_numbers(attribute: Attribute) -> Floats | None:
     values = attribute.values or ()
-    truths = [truth_key(value) for value in values]
-    numbers = [
-        read_number(value) if truth is None else float(truth) for value, truth in zip(values, truths, strict=True)
-    ]
+    keys = [outcome_key(value) for value in values]
+    numbers = [float(key) if key in TRUTH else read_number(value) for key, value in zip(keys, values, strict=True)]
     if attribute.encoding is not None or None in numbers:
         return None
     return np.array(numbers, dtype=np.float64)
