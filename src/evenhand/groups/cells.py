@@ -1,6 +1,6 @@
 """Decisions counted by cell, and the rates and means of groups of cells.
 
-A cell is a combination of protected values, calibration bin, decision and true label. Every metric of every group and
+A cell is a combination of protected values, bin of the score, decision and true label. Every metric of every group and
 intersection is a sum over cells, so the data are read only once. A single person is a cell with count 1.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.groups.engine import TENTHS, Sample
+from evenhand.groups.engine import Sample
 from evenhand.groups.estimators import Mean, Rate
 from evenhand.groups.membership import DecidedPeople, Membership, number_combinations
 from evenhand.stats.proportion import effective_counts, kish_size
@@ -44,7 +44,7 @@ class CellSample(Sample):
 
     Attributes:
         memberships: Groups by each protected attribute.
-        tenth: Calibration bin of the score, 0 to 9; all 0 without scores.
+        bins: Bin of the score; all 0 without scores.
         decided: Position of the decision; 1 for the favourable label if there is one, otherwise 0.
         truth: Position of the true label, -1 if it is unknown; None without true labels.
         n: Number of people.
@@ -53,7 +53,7 @@ class CellSample(Sample):
     """
 
     memberships: Sequence[Membership]
-    tenth: Integers
+    bins: Integers
     decided: Integers
     truth: Integers | None
     n: Integers
@@ -61,19 +61,20 @@ class CellSample(Sample):
     weighted: bool
 
     @classmethod
-    def tabulate(cls, people: DecidedPeople, labels: int, tenth: Integers | None = None, **fields: Any) -> Self:
+    def tabulate(
+        cls, people: DecidedPeople, labels: int, bins: tuple[Integers, int] | None = None, **fields: Any
+    ) -> Self:
         """Count people by cell.
 
         Args:
             people: Decisions, with the scores whose means are measured.
             labels: Number of labels.
-            tenth: Calibration bin of the score, shape (n,). None without calibration.
+            bins: Bin of the score, shape (n,), and number of bins. None without bins.
             fields: Further fields of the sample.
         """
         memberships, scores, weights = people.memberships, people.scores, people.sample_weight
         columns = [(part.codes, len(part.labels)) for part in memberships]
-        if tenth is not None:
-            columns.append((tenth, TENTHS))
+        columns += [] if bins is None else [bins]
         decided = people.decided.astype(np.int64)
         truth = np.full(len(decided), UNKNOWN_LABEL) if people.truth is None else people.truth.astype(np.int64)
         kind, keys = number_combinations([*columns, (decided, labels), (truth - UNKNOWN_LABEL, labels + 1)])
@@ -95,7 +96,7 @@ class CellSample(Sample):
             spread = add(distances if weights is None else weights**2 * distances)
         return cls(
             memberships=tuple(Membership(m.name, keys[:, i], m.labels, m.unknown) for i, m in enumerate(memberships)),
-            tenth=np.zeros(len(keys), dtype=np.int64) if tenth is None else keys[:, len(memberships)],
+            bins=np.zeros(len(keys), dtype=np.int64) if bins is None else keys[:, len(memberships)],
             decided=keys[:, -2],
             truth=None if people.truth is None else keys[:, -1] + UNKNOWN_LABEL,
             n=n.astype(np.int64),
@@ -111,13 +112,13 @@ class CellSample(Sample):
         return int(self.n[entries].sum())
 
     def at(self, entries: Booleans) -> Self:
-        columns: dict[str, Any] = {name: getattr(self, name)[entries] for name in ("tenth", "decided", "n")}
+        columns: dict[str, Any] = {name: getattr(self, name)[entries] for name in ("bins", "decided", "n")}
         truth = None if self.truth is None else self.truth[entries]
         sums = WeightSums(*(column[entries] for column in self.sums))
         return replace(self, memberships=(), truth=truth, sums=sums, **columns)
 
     def tenths(self) -> Integers:
-        return self.tenth
+        return self.bins
 
     def in_groups(self, group: Integers, groups: int) -> GroupedCells:
         """Assign the cells to groups."""

@@ -50,7 +50,7 @@ class DecisionSample(CellSample):
             return cls.tabulate(people._replace(scores=None), 2, why_no_scores=why_no_scores)
         scores = np.clip(scores, 0.0, 1.0)
         tenth = np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1)
-        return cls.tabulate(people._replace(scores=scores), 2, tenth, why_no_scores="")
+        return cls.tabulate(people._replace(scores=scores), 2, (tenth, TENTHS), why_no_scores="")
 
     def labelled(self) -> Booleans | None:
         return None if self.truth is None or self.why_no_scores else self.truth >= 0

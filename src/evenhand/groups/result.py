@@ -9,10 +9,10 @@ from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.groups.breakdown import SMALL, Breakdown, describe_left_out, optional
+from evenhand.groups.curves import ThresholdCurves
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.groups.proxies.result import ProxyRates
-from evenhand.groups.thresholds import ThresholdCurves
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.quantity import Quantity, quantity_value
