@@ -109,7 +109,7 @@ class TestByHand:
         assert quantity_value(self.result.overall["accuracy"]) == pytest.approx(0.66)
         assert quantity_value(self.result.overall["selection_rate"]) == pytest.approx(0.5)
         assert "auc" not in self.result.overall
-        assert self.result.overall["mean_score"] == Unknown(reason="no scores were given")
+        assert self.result.overall["mean_score"] == Unknown(reason="there are no scores")
         assert self.result.calibration == ()
 
     def test_travels_as_json_and_as_a_table(self):

@@ -86,7 +86,7 @@ def test_chosen_attributes_replace_the_schemas():
 def test_a_model_of_labels_only():
     found = groups.measure_groups(Threshold(label_only=True), applicants(200))
     assert "auc" not in found.overall
-    assert found.overall["mean_score"] == Unknown(reason="the model gives labels, no scores")
+    assert found.overall["mean_score"] == Unknown(reason="there are no scores")
     assert found.calibration == ()
     assert found.breakdowns[1].gap("calibration_difference") is None
 

@@ -15,12 +15,7 @@ from evenhand import groups, individual, models, population
 from evenhand import subgroups as subgroup
 from evenhand.auditing.cards import make_data_card, measure_base_rate
 from evenhand.auditing.config import AuditConfig, check_settings
-from evenhand.auditing.labels import (
-    THRESHOLDS,
-    list_skipped,
-    measure_labels,
-    select_any_favourable,
-)
+from evenhand.auditing.labels import THRESHOLDS, list_skipped, select_any_favourable
 from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
 from evenhand.auditing.parts import AuditParts, describe_failure
 from evenhand.auditing.proofs import certify_sets
@@ -293,23 +288,12 @@ def _measure_groups(
         EvenhandError: The settings do not match the data, or a custom metric fails.
         KeyboardInterrupt: The audit was interrupted before the first result.
     """
-    scorer, people = subject.scorer, subject.people
+    scorer, people, weights = subject.scorer, subject.people, subject.weights
+    measure_labels = partial(groups.measure_labels, scorer, people, config.groups, weights=weights, reply=reply)
     try:
         if several:
-            return measure_labels(scorer, reply, subject, config)
-        by_group = groups.measure_groups(
-            scorer,
-            people,
-            reply=reply,
-            confidence=config.confidence,
-            min_group_size=config.min_group_size,
-            thresholds=config.thresholds,
-            reference=config.reference,
-            weights=subject.weights,
-            metrics=metrics,
-            keep_decisions=config.keep_decisions,
-            seed=config.seed,
-        )
+            return measure_labels()
+        by_group = groups.measure_groups(scorer, people, config.groups, weights=weights, metrics=metrics, reply=reply)
     except EvenhandError:
         raise
     except Exception as error:
@@ -324,25 +308,17 @@ def _measure_groups(
             seconds=0.0,
         )
     if subject.memberships:
-        weights = None if subject.weights is None else subject.weights.values
+        selected, sample_weight = reply.labels == scorer.favourable, None if weights is None else weights.values
         proxies = parts.attempt(
             "group probabilities",
-            lambda: measure_proxies(
-                reply.labels == scorer.favourable,
-                subject.memberships,
-                groups.GroupConfig(
-                    confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
-                ),
-                weights,
-            ),
+            lambda: measure_proxies(selected, subject.memberships, config.groups, sample_weight),
         )
         by_group = by_group.model_copy(update={"proxies": proxies or ()})
     if people.schema.target.kind == "ordinal":
         if subject.threshold is not None:
             parts.skip("grades", THRESHOLDS)
             return by_group
-        labels = parts.attempt("grades", lambda: measure_labels(scorer, reply, subject, config))
-        by_group = by_group.model_copy(update={"grades": labels})
+        by_group = by_group.model_copy(update={"grades": parts.attempt("grades", measure_labels)})
     return by_group
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from evenhand.certification.config import COMPILE_SHARE
 from evenhand.core.config import Assignments, Config, setting
 from evenhand.errors import OptionError
+from evenhand.groups.config import GroupConfig
 
 PROOF_EFFORT = 20.0
 """Total computing effort of all proofs if there is no limit, in seconds of a processor core."""
@@ -38,6 +39,11 @@ class DecisionAuditConfig(Config):
         False, "store the decision and score of each person in the report, so that comparisons can be paired"
     )
     seed: int = setting(0, "random seed; equal seeds give equal results unless there is a time limit", ge=0)
+
+    @property
+    def groups(self) -> GroupConfig:
+        """Settings of the group metrics."""
+        return GroupConfig(**{name: getattr(self, name) for name in GroupConfig.model_fields if hasattr(self, name)})
 
 
 class AuditConfig(DecisionAuditConfig):

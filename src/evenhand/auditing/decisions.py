@@ -54,11 +54,9 @@ def audit_decisions(
     if not isinstance(decisions, RecordedDecisions):
         check_settings(config, is_number=isinstance(decisions, RecordedNumbers), metrics=metrics)
     progress("comparing groups", 0.0)
-    fields = ("confidence", "min_group_size", "reference", "thresholds", "keep_decisions", "seed")
-    settings = {name: getattr(config, name) for name in fields}
-    measured = groups.measure_recorded(decisions, metrics=metrics, **settings)
+    measured = groups.measure_recorded(decisions, config.groups, metrics=metrics)
     if config.thresholds and measured.thresholds is None:
-        parts.skip("other thresholds", "no scores were given")
+        parts.skip("other thresholds", "there are no scores")
     searches = _search_subgroups(decisions, config, parts, progress)
     progress("done", 1.0)
     return parts.finish(

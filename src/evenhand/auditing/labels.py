@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenhand import groups
-from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.result import SkippedAnalysis
-from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.outcome import Target
@@ -28,27 +25,6 @@ def select_any_favourable(subject: Subject) -> Subject:
     target = Target(name=schema.target.name, favourable=values[-1], values=values)
     people = replace(subject.people, schema=schema.model_copy(update={"target": target}))
     return replace(subject, people=people)
-
-
-def measure_labels(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> groups.GroupMetrics:
-    """Compute the metrics of each label by group.
-
-    Args:
-        scorer: Model.
-        reply: Answers of the model for all people.
-        subject: Model and people.
-        config: Settings of the audit.
-    """
-    return groups.measure_labels(
-        scorer,
-        subject.people,
-        weights=subject.weights,
-        reply=reply,
-        confidence=config.confidence,
-        min_group_size=config.min_group_size,
-        reference=config.reference,
-        seed=config.seed,
-    )
 
 
 def list_skipped(scorer: Scorer) -> list[SkippedAnalysis]:

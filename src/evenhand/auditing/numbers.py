@@ -63,17 +63,7 @@ def audit_number_model(
     progress("loading the model", 0.02)
     regressor = subject.regressor
     progress("querying the model for all people", 0.05)
-    measured = groups.measure_numbers(
-        regressor,
-        people,
-        weights=subject.weights,
-        metrics=metrics,
-        confidence=config.confidence,
-        min_group_size=config.min_group_size,
-        reference=config.reference,
-        keep_decisions=config.keep_decisions,
-        seed=config.seed,
-    )
+    measured = groups.measure_numbers(regressor, people, config.groups, weights=subject.weights, metrics=metrics)
     progress("searching for subgroups", 0.08)
     numbers = parts.run(SUBGROUPS, lambda: _query_numbers(subject))
     results: dict[str, Any] = {}

@@ -1,8 +1,6 @@
-from .analysis import measure_decisions, measure_groups, measure_recorded
+from .analysis import measure_decisions, measure_groups, measure_labels, measure_numbers, measure_recorded
 from .breakdown import Breakdown, Gap, Group
 from .config import GroupConfig
-from .labels import measure_labels
-from .numbers import measure_numbers
 from .proxies.result import ProxyRates
 from .rankings.analysis import measure_rankings
 from .rankings.config import RankingConfig

@@ -1,42 +1,37 @@
-"""Group metrics of a model or of recorded decisions with a favourable label."""
+"""Group metrics of a model or of recorded decisions, labels or numbers."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import Metrics
-from evenhand.groups.decisions import NO_SCORES, DecisionSample
+from evenhand.groups.decisions import DecisionSample
 from evenhand.groups.engine import measure_sample
-from evenhand.groups.kept import KeptDecisions
-from evenhand.groups.labels import measure_recorded_labels
+from evenhand.groups.labels import measure_label_columns
 from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
-from evenhand.groups.numbers import measure_recorded_numbers
+from evenhand.groups.numbers import NumberSample
 from evenhand.groups.proxies.rates import measure_proxies
-from evenhand.groups.result import GroupMetrics
+from evenhand.groups.result import GroupMetrics, NumberOutcome
 from evenhand.groups.roles import read_scores
 from evenhand.groups.thresholds import trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import Scorer
+from evenhand.models.scorer import Regressor, Scorer, ask_numbers
 from evenhand.schema.arrays import check_roles, table_of_columns
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
-from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.table import CodedColumn, CodedTable
-from evenhand.schema.thresholds import Threshold
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
-
-LABELS_ONLY = "the model gives labels, no scores"
 
 
 def measure_groups(
@@ -46,7 +41,6 @@ def measure_groups(
     *,
     weights: PeopleWeights | None = None,
     metrics: Metrics | None = None,
-    progress: Progress | None = None,
     reply: Reply | None = None,
     **settings: Any,
 ) -> GroupMetrics:
@@ -58,7 +52,6 @@ def measure_groups(
         config: Settings.
         weights: Sample weights. None means equal weights.
         metrics: Custom metrics by name (see ``groups.custom``).
-        progress: Function that is called with the current step and the completed fraction, 0 to 1.
         reply: Predictions of the model, if it was queried before.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
@@ -67,22 +60,88 @@ def measure_groups(
         SchemaError: A named attribute does not exist.
         DataError: There are no true labels.
     """
-    started = time.perf_counter()
     config = GroupConfig.of(config, settings).with_default(people.schema.protected)
-    memberships = group_people(people, config.protected)
-    true_labels = people.true_labels  # raise errors before the model is queried
-    (progress or ignore_progress)("querying the model for all people in the data", 0.0)
+    group_people(people, config.protected)  # raises errors before the model is queried, as do the true labels
+    if people.labels is None:
+        raise DataError(f"the data has no column {people.schema.target.name!r} with the true label")
     reply = ask_people(scorer, people.individuals) if reply is None else reply
-    scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
-    return measure_people(
-        DecidedPeople(memberships, reply.labels == scorer.favourable, true_labels, scores, weights),
-        config,
-        metrics,
-        started,
-        favourable=str(people.schema.target.favourable),
-        why_no_scores=LABELS_ONLY,
+    decisions = RecordedDecisions(
+        people,
+        reply.labels == scorer.favourable,
+        None if scorer.label_only else reply.scores[:, scorer.favourable],
+        weights=weights,
         threshold=getattr(scorer, "threshold", None),
     )
+    return measure_recorded(decisions, config, metrics=metrics)
+
+
+def measure_labels(
+    scorer: Scorer,
+    people: People,
+    config: GroupConfig | None = None,
+    *,
+    weights: PeopleWeights | None = None,
+    reply: Reply | None = None,
+    **settings: Any,
+) -> GroupMetrics:
+    """Measure one-vs-rest rates and confusion matrices of predicted labels by group.
+
+    Args:
+        scorer: Model. It is queried once per person.
+        people: People with true labels. Ordinal labels are grades in the order of the schema, worst first.
+        config: Settings.
+        weights: Sample weights. None means equal weights.
+        reply: Predictions of the model, if it was queried before.
+        settings: Fields of ``GroupConfig`` that replace those of ``config``.
+
+    Raises:
+        OptionError: No attribute is protected, or the model predicts a label that the order lacks.
+        DataError: There are no true labels.
+    """
+    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
+    target = people.schema.target
+    if people.labels is None or target.values is None:
+        raise DataError(f"the data has no column {target.name!r} with the true labels")
+    labels = [*target.values, *(label for label in scorer.classes if label not in target.values)]
+    if target.kind == "ordinal" and len(labels) > len(target.values):
+        raise OptionError(
+            f"the model predicts {labels[-1]!r}, which is not in the order of {target.name!r}",
+            hint=f"name every label: order={[*target.values, labels[-1]]!r}",
+        )
+    positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
+    decided = positions[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
+    schema = people.schema.model_copy(update={"target": target.model_copy(update={"values": tuple(labels)})})
+    return measure_recorded(RecordedLabels(replace(people, schema=schema), decided, weights=weights), config)
+
+
+def measure_numbers(
+    regressor: Regressor,
+    people: People,
+    config: GroupConfig | None = None,
+    *,
+    weights: PeopleWeights | None = None,
+    metrics: Metrics | None = None,
+    **settings: object,
+) -> GroupMetrics:
+    """Measure the numbers that a model predicts, by group, and their errors.
+
+    Args:
+        regressor: Model. It is queried once per person.
+        people: People with true values.
+        config: Settings.
+        weights: Sample weights. None means equal weights.
+        metrics: Custom metrics by name (see ``groups.custom``).
+        settings: Fields of ``GroupConfig`` that replace those of ``config``.
+
+    Raises:
+        OptionError: No attribute is protected, or one is a real number.
+        DataError: There are no true values.
+    """
+    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
+    if people.numbers is None:
+        raise DataError(f"the data has no column {people.schema.target.name!r} with the true values")
+    decided = ask_numbers(regressor, people.individuals)
+    return measure_recorded(RecordedNumbers(people, decided, weights=weights), config, metrics=metrics)
 
 
 def measure_recorded(
@@ -105,25 +164,35 @@ def measure_recorded(
         SchemaError: A named attribute does not exist.
     """
     started = time.perf_counter()
-    config = GroupConfig.of(config, settings)
-    if isinstance(decisions, RecordedNumbers):
-        return measure_recorded_numbers(decisions, config, metrics)
-    if isinstance(decisions, RecordedLabels):
-        return measure_recorded_labels(decisions, config)
-    people = decisions.people
+    config, people = GroupConfig.of(config, settings), decisions.people
     if people.counts is not None:
         _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
-    true_labels = None if people.labels is None else people.true_labels
     memberships = group_people(people, config.with_default(people.schema.names).protected)
+    if isinstance(decisions, RecordedLabels):
+        return measure_label_columns(decisions, memberships, config, started)
+    target, favourable = people.schema.target, str(people.schema.target.favourable)
+    if isinstance(decisions, RecordedNumbers):
+        columns = DecidedPeople(memberships, decisions.decided, people.numbers, weights=decisions.weights)
+        sample, outcome = NumberSample.of(columns), NumberOutcome(name=target.name, unit=target.unit)
+        return measure_sample(sample, columns, config, metrics, started, favourable=favourable, outcome=outcome)
+    true_labels = None if people.labels is None else people.true_labels
+    columns = DecidedPeople(
+        memberships, decisions.selected, true_labels, decisions.scores, decisions.weights, people.counts
+    )
+    curves, risks = None, decisions.risks
+    if config.thresholds and columns.scores is not None:
+        scored = columns if risks is None else columns._replace(scores=risks)
+        curves = trace_curves(scored, config, decisions.threshold, low_is_good=risks is not None)
     return measure_people(
-        DecidedPeople(memberships, decisions.selected, true_labels, decisions.scores, decisions.weights, people.counts),
+        columns,
         config,
         metrics,
         started,
-        favourable=str(people.schema.target.favourable),
-        risks=decisions.risks,
-        threshold=decisions.threshold,
-        probabilities=decisions.memberships,
+        favourable=favourable,
+        decided_by=decisions.threshold,
+        low_is_good=risks is not None,
+        thresholds=curves,
+        proxies=measure_proxies(decisions.selected, decisions.memberships, config, columns.sample_weight),
     )
 
 
@@ -180,10 +249,7 @@ def measure_people(
     started: float | None = None,
     *,
     favourable: str = "favourable",
-    why_no_scores: str = NO_SCORES,
-    risks: Floats | None = None,
-    threshold: Threshold | None = None,
-    probabilities: Sequence[GroupProbabilities] = (),
+    **fields: Any,
 ) -> GroupMetrics:
     """Compute the group metrics of decisions with a favourable label.
 
@@ -193,12 +259,10 @@ def measure_people(
         metrics: Custom metrics by name.
         started: Start of the analysis, by ``time.perf_counter``. Default: now.
         favourable: Favourable label.
-        why_no_scores: Reason why there are no scores.
-        risks: Original scores if low scores are favourable.
-        threshold: Threshold that was applied to the scores.
-        probabilities: Group probabilities.
+        fields: Further fields of the result.
     """
-    sample = DecisionSample.of(people, why_no_scores)
+    started = time.perf_counter() if started is None else started
+    sample = DecisionSample.of(people)
     overall: dict[str, Quantity] = {}
     scores, truth, labelled = people.scores, people.truth, people.labelled
     if scores is not None and truth is not None:
@@ -208,25 +272,7 @@ def measure_people(
         benefits, n = sample.count_benefits()
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
             overall[name] = decision_inequality(benefits, n, alpha, config.confidence)
-    curves = None
-    if config.thresholds and scores is not None:
-        scored = people if risks is None else people._replace(scores=risks)
-        curves = trace_curves(scored, config, threshold, low_is_good=risks is not None)
-    numbers = {} if scores is None else {"mean_score": scores}
-    return measure_sample(
-        sample,
-        people,
-        config,
-        metrics,
-        started=time.perf_counter() if started is None else started,
-        overall=overall,
-        favourable=favourable,
-        kept=KeptDecisions.keep(people, numbers) if config.keep_decisions else None,
-        decided_by=threshold,
-        low_is_good=risks is not None,
-        thresholds=curves,
-        proxies=measure_proxies(people.decided == 1, probabilities, config, people.sample_weight),
-    )
+    return measure_sample(sample, people, config, metrics, started, overall, favourable=favourable, **fields)
 
 
 def _check_counted(**settings: bool) -> None:

@@ -19,7 +19,7 @@ from evenhand.stats.metric_specs import METRIC_NAMES
 ROUNDING = 1e-6
 """Tolerance for probabilities outside [0, 1], such as those of a softmax in single precision."""
 
-NO_SCORES = "no scores were given"
+NO_SCORES = "there are no scores"
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,9 @@ class DecisionSample(CellSample):
     observed: ClassVar[str] = "base_rate"
 
     @classmethod
-    def of(cls, people: DecidedPeople, why_no_scores: str = NO_SCORES) -> Self:
-        """Count people by cell. Scores that are not probabilities are omitted because they cannot be calibrated.
-
-        Args:
-            people: Decisions.
-            why_no_scores: Reason why there are no scores.
-        """
-        scores = people.scores
+    def of(cls, people: DecidedPeople) -> Self:
+        """Count people by cell. Scores that are not probabilities are omitted because they cannot be calibrated."""
+        scores, why_no_scores = people.scores, NO_SCORES
         if scores is not None and not (scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING):
             why_no_scores, scores = describe_scale(scores), None
         if scores is None:

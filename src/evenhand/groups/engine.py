@@ -20,7 +20,7 @@ from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import Metrics, estimate_metrics
 from evenhand.groups.estimators import Estimator, Mean, Rate, SkewedMean
 from evenhand.groups.gaps import GroupComparison, add_cautions, compare_metrics
-from evenhand.groups.kept import fingerprint_people
+from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.groups.membership import (
     DecidedPeople,
@@ -114,7 +114,6 @@ def measure_sample(
     people: DecidedPeople,
     config: GroupConfig,
     metrics: Metrics | None,
-    *,
     started: float,
     overall: Mapping[str, Quantity] | None = None,
     **fields: Any,
@@ -130,7 +129,7 @@ def measure_sample(
         overall: Metrics that are only defined for all people.
         fields: Further fields of the result.
     """
-    custom = estimate_metrics(metrics or {}, people, config)
+    custom, comparable = estimate_metrics(metrics or {}, people, config), "label_set" not in fields
     everyone = sample.describe(config)
     measured = {name: estimator.measure(config.confidence)[0] for name, estimator in custom.get((), {}).items()}
     return GroupMetrics(
@@ -145,7 +144,8 @@ def measure_sample(
         breakdowns=break_down(sample, config, custom),
         calibration=tuple(calibrate(sample, config.confidence)),
         # Audits with several labels are not compared by person.
-        people_fingerprint="" if "label_set" in fields else fingerprint_people(people),
+        people_fingerprint=fingerprint_people(people) if comparable else "",
+        kept=KeptDecisions.keep(people) if config.keep_decisions and comparable else None,
         seed=config.seed,
         seconds=time.perf_counter() - started,
         **fields,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,12 @@ class KeptDecisions(ResultPart):
     numbers: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def keep(cls, people: DecidedPeople, numbers: Mapping[str, Floats]) -> KeptDecisions:
-        """Sort people into cells, and encode their decisions and numbers.
-
-        Args:
-            people: Decisions with a favourable label, or numeric decisions.
-            numbers: Numbers by name, shape (n,).
-        """
-        memberships, is_number = people.memberships, people.decided.dtype.kind == "f"
-        labels = np.full(len(people.decided), -1) if is_number or people.truth is None else people.truth
+    def keep(cls, people: DecidedPeople) -> KeptDecisions:
+        """Sort people into cells, and encode their decisions with a favourable label, or their numbers."""
+        memberships, truth, is_number = people.memberships, people.truth, people.decided.dtype.kind == "f"
+        labels = np.full(len(people.decided), -1) if is_number or truth is None else truth
+        residual = people.decided - truth if is_number and truth is not None else None
+        numbers = {"mean": people.decided, "mean_residual": residual} if is_number else {"mean_score": people.scores}
         table = np.column_stack([*(membership.codes for membership in memberships), labels])
         keys, cell, sizes = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         order = np.argsort(cell.reshape(-1), kind="stable")
@@ -68,7 +65,9 @@ class KeptDecisions(ResultPart):
             deserving=tuple(None if label < 0 else bool(label) for label in keys[:, -1].tolist()),
             sizes=tuple(sizes.tolist()),
             selected="" if is_number else encode(np.packbits(people.decided[order] == 1)),
-            numbers={name: encode(values[order].astype("<f8")) for name, values in numbers.items()},
+            numbers={
+                name: encode(values[order].astype("<f8")) for name, values in numbers.items() if values is not None
+            },
         )
 
     def pairs_with(self, other: KeptDecisions) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,100 +10,45 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.typing import Integers
-from evenhand.errors import DataError, OptionError
 from evenhand.groups.cells import CellSample
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.engine import GroupCounts, measure_sample
 from evenhand.groups.estimators import Computed, Estimator, Rate
 from evenhand.groups.label_coverage import count_labels
-from evenhand.groups.membership import DecidedPeople, group_people
+from evenhand.groups.membership import DecidedPeople, Membership
 from evenhand.groups.result import GroupMetrics, LabelSet
-from evenhand.models.ledger import ask_people
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import Scorer
-from evenhand.schema.attribute import Value
 from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.outcome import NEITHER
-from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.proportion import mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 MACRO = "Clopper-Pearson limits of all labels, combined"
 
 
-def measure_labels(
-    scorer: Scorer,
-    people: People,
-    config: GroupConfig | None = None,
-    *,
-    weights: PeopleWeights | None = None,
-    reply: Reply | None = None,
-    **settings: Any,
+def measure_label_columns(
+    decisions: RecordedLabels, memberships: Sequence[Membership], config: GroupConfig, started: float
 ) -> GroupMetrics:
-    """Measure one-vs-rest rates and confusion matrices of predicted labels by group.
-
-    Args:
-        scorer: Model. It is queried once per person.
-        people: People with true labels. Ordinal labels are grades in the order of the schema, worst first.
-        config: Settings.
-        weights: Sample weights. None means equal weights.
-        reply: Predictions of the model, if it was queried before.
-        settings: Fields of ``GroupConfig`` that replace those of ``config``.
-
-    Raises:
-        OptionError: No attribute is protected, or the model predicts a label that the order lacks.
-        DataError: There are no true labels.
-    """
-    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
-    target = people.schema.target
-    if people.labels is None or target.values is None:
-        raise DataError(f"the data has no column {target.name!r} with the true labels")
-    labels = [*target.values, *(label for label in scorer.classes if label not in target.values)]
-    if target.kind == "ordinal" and len(labels) > len(target.values):
-        raise OptionError(
-            f"the model predicts {labels[-1]!r}, which is not in the order of {target.name!r}",
-            hint=f"name every label: order={[*target.values, labels[-1]]!r}",
-        )
-    positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
-    decided = positions[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
-    return measure_recorded_labels(RecordedLabels(people, decided, weights=weights), config, labels)
-
-
-def measure_recorded_labels(
-    decisions: RecordedLabels, config: GroupConfig, labels: Sequence[Value] | None = None
-) -> GroupMetrics:
-    """Measure one-vs-rest rates of recorded labels by group, and confusion matrices if true labels are known.
+    """Measure one-vs-rest rates of labels by group, and confusion matrices if true labels are known.
 
     Args:
         decisions: Labels and people.
-        config: Settings. By default, people are grouped by all attributes.
-        labels: All labels. Default: those of the target.
-
-    Raises:
-        OptionError: An attribute is a real number.
+        memberships: Groups of the people by each protected attribute.
+        config: Settings.
+        started: Start of the analysis, by ``time.perf_counter``.
     """
-    started = time.perf_counter()
     people, decided, truth = decisions.people, decisions.decided, decisions.people.labels
     target = people.schema.target
-    labels, ordered = labels or target.values or (), target.kind == "ordinal"
+    labels, ordered = target.values or (), target.kind == "ordinal"
     if ordered and target.favourable == labels[0]:  # the order lists the best grade first
         highest = len(labels) - 1
         labels, decided = labels[::-1], highest - decided
         truth = None if truth is None else np.where(truth < 0, -1, highest - truth)
     texts = tuple(map(str, labels))
-    memberships = group_people(people, config.with_default(people.schema.names).protected)
     scores = decided.astype(np.float64)
     columns = DecidedPeople(memberships, decided, truth, scores, decisions.weights, people.counts)
     sample = LabelSample.tabulate(columns, len(texts), names=texts, ordered=ordered)
-    return measure_sample(
-        sample,
-        columns,
-        config,
-        None,
-        started=started,
-        favourable=NEITHER,
-        label_set=LabelSet(target=target.name, labels=texts, ordered=ordered),
-    )
+    label_set = LabelSet(target=target.name, labels=texts, ordered=ordered)
+    return measure_sample(sample, columns, config, None, started, favourable=NEITHER, label_set=label_set)
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
-from evenhand.errors import DataError
-from evenhand.groups.config import GroupConfig
-from evenhand.groups.custom import Metrics
-from evenhand.groups.engine import TENTHS, GroupCounts, Sample, measure_sample
+from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.groups.engine import TENTHS, GroupCounts, Sample
 from evenhand.groups.estimators import Computed, Estimator, SkewedMean
-from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import HALVES, count_labels
-from evenhand.groups.membership import DecidedPeople, Membership, group_people
-from evenhand.groups.result import GroupMetrics, NumberOutcome
-from evenhand.models.scorer import Regressor, ask_numbers
-from evenhand.schema.decisions import RecordedNumbers
-from evenhand.schema.people import People, PeopleWeights
-from evenhand.stats.distribution import (
-    number_moments,
-    quantile_interval,
-    sample_quantile,
-)
+from evenhand.groups.membership import DecidedPeople, Membership
+from evenhand.stats.distribution import number_moments, quantile_interval, sample_quantile
 from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
@@ -35,68 +22,6 @@ QUANTILES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
 
 ORDERED = "order statistics (binomial)"
 EFFECTIVE = ", of effective sample sizes (weights)"
-
-
-def measure_numbers(
-    regressor: Regressor,
-    people: People,
-    config: GroupConfig | None = None,
-    *,
-    weights: PeopleWeights | None = None,
-    metrics: Metrics | None = None,
-    progress: Progress | None = None,
-    **settings: object,
-) -> GroupMetrics:
-    """Measure the numbers that a model predicts, by group, and their errors.
-
-    Args:
-        regressor: Model. It is queried once per person.
-        people: People with true values.
-        config: Settings.
-        weights: Sample weights. None means equal weights.
-        metrics: Custom metrics by name (see ``groups.custom``).
-        progress: Function that is called with the current step and the completed fraction, 0 to 1.
-        settings: Fields of ``GroupConfig`` that replace those of ``config``.
-
-    Raises:
-        OptionError: No attribute is protected, or one is a real number.
-        DataError: There are no true values.
-    """
-    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
-    if people.numbers is None:
-        raise DataError(f"the data has no column {people.schema.target.name!r} with the true values")
-    (progress or ignore_progress)("querying the model for all people in the data", 0.0)
-    decided = ask_numbers(regressor, people.individuals)
-    return measure_recorded_numbers(RecordedNumbers(people, decided, weights=weights), config, metrics)
-
-
-def measure_recorded_numbers(numbers: RecordedNumbers, config: GroupConfig, metrics: Metrics | None) -> GroupMetrics:
-    """Measure recorded numbers by group, and their errors if the true values are known.
-
-    Args:
-        numbers: Numbers and people.
-        config: Settings. By default, people are grouped by all attributes.
-        metrics: Custom metrics by name.
-
-    Raises:
-        OptionError: An attribute is a real number.
-    """
-    started = time.perf_counter()
-    decided, truth, schema = numbers.decided, numbers.people.numbers, numbers.people.schema
-    memberships = group_people(numbers.people, config.with_default(schema.names).protected)
-    people = DecidedPeople(memberships, decided, truth, weights=numbers.weights)
-    sample = NumberSample(memberships, decided, truth, people.sample_weight, float(np.median(decided)))
-    kept = {name: values for name, values in sample.values.items() if name in ("mean", "mean_residual")}
-    return measure_sample(
-        sample,
-        people,
-        config,
-        metrics,
-        started=started,
-        favourable=str(schema.target.favourable),
-        outcome=NumberOutcome(name=schema.target.name, unit=schema.target.unit),
-        kept=KeptDecisions.keep(people, kept) if config.keep_decisions else None,
-    )
 
 
 @dataclass(frozen=True)
@@ -119,6 +44,13 @@ class NumberSample(Sample):
 
     scored: ClassVar[str] = "mean"
     observed: ClassVar[str] = "true_mean"
+
+    @classmethod
+    def of(cls, people: DecidedPeople) -> Self:
+        """Build a sample of numeric decisions."""
+        decided = people.decided.astype(np.float64)
+        truth = None if people.truth is None else people.truth.astype(np.float64)
+        return cls(people.memberships, decided, truth, people.sample_weight, float(np.median(decided)))
 
     def __len__(self) -> int:
         return len(self.decided)

@@ -163,7 +163,7 @@ class _Tracer(NamedTuple):
             if mask is None:
                 return np.zeros(shape)
             place = group[mask] * self.thresholds + self.cells.bins[mask]
-            return np.bincount(place, values[mask], minlength=math.prod(shape)).reshape(shape)
+            return np.asarray(np.bincount(place, values[mask], minlength=math.prod(shape)), np.float64).reshape(shape)
 
         sums = self.cells.sums
         return RateCurves.count(*(add(values, mask) for mask in (up, down) for values in (sums.total, sums.squares)))
