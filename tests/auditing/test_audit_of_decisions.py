@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand import auditing, groups
+from evenhand import auditing
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.groups import DecisionRoles
-from evenhand.groups.analysis import measure_decisions
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import quantity_value
 
@@ -131,16 +130,6 @@ def test_the_subgroups_are_those_of_the_search_for_any_measure():
             evenhand.subgroups.find_subgroups_of_decisions(bare, **settings)
     with pytest.raises(EvenhandError, match="true label"):
         evenhand.subgroups.find_subgroups_of_decisions(bare, measure="false-negative")
-
-
-def test_recorded_decisions_are_grouped_like_plain_arrays():
-    frame = people()
-    by_roles = groups.measure_recorded(decisions(frame, target="hired"))
-    by_arrays = measure_decisions(
-        frame["selected"] == "yes", frame["hired"] == "yes", {"sex": frame["sex"], "race": frame["race"]}
-    )
-    assert by_roles.overall == by_arrays.overall
-    assert by_roles.breakdowns == by_arrays.breakdowns
 
 
 def test_an_interrupt_leaves_the_groups(monkeypatch):

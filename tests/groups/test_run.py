@@ -1,13 +1,13 @@
 """Group metrics of a model on people: one pass over everybody, and the census."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from decided import measure_decisions
 
 from evenhand import groups
-from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.groups.analysis import measure_decisions
+from evenhand.errors import DataError, OptionError
 from evenhand.groups.membership import number_combinations
 from evenhand.schema import People, Schema
 from evenhand.stats import Unknown
@@ -76,13 +76,6 @@ def test_agrees_with_plain_arrays():
     assert [group.label for group in by_model.breakdowns[1].groups] == ["f", "m"]
 
 
-def test_chosen_attributes_replace_the_schemas():
-    found = groups.measure_groups(Threshold(), applicants(100), protected=["sex"])
-    assert [breakdown.by for breakdown in found.breakdowns] == [("sex",)]
-    with pytest.raises(OptionError, match="distinct names"):
-        groups.measure_groups(Threshold(), applicants(100), protected=["sex", "sex"])
-
-
 def test_a_model_of_labels_only():
     found = groups.measure_groups(Threshold(label_only=True), applicants(200))
     assert "auc" not in found.overall
@@ -92,17 +85,15 @@ def test_a_model_of_labels_only():
 
 
 def test_what_cannot_be_grouped_is_refused_before_the_model_is_asked():
-    model = Threshold()
-    with pytest.raises(OptionError, match="'merit' is a real number"):
-        groups.measure_groups(model, applicants(50), protected=["merit"])
-    with pytest.raises(SchemaError, match="no attribute 'race'"):
-        groups.measure_groups(model, applicants(50), protected=["race"])
+    model, people = Threshold(), applicants(50)
+    attributes = tuple(part.model_copy(update={"protected": False}) for part in SCHEMA.attributes)
+    unprotected = replace(people, schema=Schema(target=SCHEMA.target, attributes=attributes))
     with pytest.raises(OptionError, match="no attribute is protected"):
-        groups.measure_groups(model, applicants(50), protected=[])
+        groups.measure_groups(model, unprotected)
     with pytest.raises(DataError, match="no column 'hired'"):
         groups.measure_groups(model, applicants(50, labels=False))
     with pytest.raises(OptionError, match="between 0 and 1"):
-        groups.measure_groups(model, applicants(50), confidence=1)
+        groups.measure_groups(model, people, confidence=1)
     assert model.asked == []
 
 

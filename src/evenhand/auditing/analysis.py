@@ -289,11 +289,11 @@ def _measure_groups(
         KeyboardInterrupt: The audit was interrupted before the first result.
     """
     scorer, people, weights = subject.scorer, subject.people, subject.weights
-    measure_labels = partial(groups.measure_labels, scorer, people, config.groups, weights=weights, reply=reply)
+    measure_labels = partial(groups.measure_labels, scorer, people, config, weights=weights, reply=reply)
     try:
         if several:
             return measure_labels()
-        by_group = groups.measure_groups(scorer, people, config.groups, weights=weights, metrics=metrics, reply=reply)
+        by_group = groups.measure_groups(scorer, people, config, weights=weights, metrics=metrics, reply=reply)
     except EvenhandError:
         raise
     except Exception as error:
@@ -311,7 +311,7 @@ def _measure_groups(
         selected, sample_weight = reply.labels == scorer.favourable, None if weights is None else weights.values
         proxies = parts.attempt(
             "group probabilities",
-            lambda: measure_proxies(selected, subject.memberships, config.groups, sample_weight),
+            lambda: measure_proxies(selected, subject.memberships, config, sample_weight),
         )
         by_group = by_group.model_copy(update={"proxies": proxies or ()})
     if people.schema.target.kind == "ordinal":

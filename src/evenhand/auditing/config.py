@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from evenhand.certification.config import COMPILE_SHARE
-from evenhand.core.config import Assignments, Config, setting
+from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 from evenhand.groups.config import GroupConfig
 
@@ -21,29 +21,10 @@ ENOUGH_UNDECIDED = 5e-3
 """Undecided share at which a proof ends if there is no time limit. Deciding the rest takes most of the effort."""
 
 
-class DecisionAuditConfig(Config):
+class DecisionAuditConfig(GroupConfig):
     """Settings of an audit of recorded decisions."""
 
     time_limit: float | None = setting(None, "time limit of the search for subgroups", unit="seconds", gt=0)
-    confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
-    min_group_size: int = setting(
-        30, "minimum denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
-    )
-    thresholds: bool = setting(
-        False, "compute accuracy, selection rates and gaps at all score thresholds, with simultaneous bands"
-    )
-    reference: Assignments = setting(
-        (), "reference group, such as sex=Male; all other groups are compared with it instead of best with worst"
-    )
-    keep_decisions: bool = setting(
-        False, "store the decision and score of each person in the report, so that comparisons can be paired"
-    )
-    seed: int = setting(0, "random seed; equal seeds give equal results unless there is a time limit", ge=0)
-
-    @property
-    def groups(self) -> GroupConfig:
-        """Settings of the group metrics."""
-        return GroupConfig(**{name: getattr(self, name) for name in GroupConfig.model_fields if hasattr(self, name)})
 
 
 class AuditConfig(DecisionAuditConfig):

@@ -67,12 +67,14 @@ class Config(FileModel):
 
     @classmethod
     def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
-        """Return a copy of a configuration, or of the default configuration, with the given settings replaced.
+        """Return a configuration, or the default configuration, with the given settings replaced.
 
         Raises:
             OptionError: A setting is unknown, or its value is invalid.
         """
-        return cls(**{**(dict(config) if config is not None else {}), **settings})
+        if config is None or not settings:
+            return config or cls(**settings)
+        return type(config)(**{**dict(config), **settings})
 
 
 def check_configuration(

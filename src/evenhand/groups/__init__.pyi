@@ -1,4 +1,4 @@
-from .analysis import measure_decisions, measure_groups, measure_labels, measure_numbers, measure_recorded
+from .analysis import measure_groups, measure_labels, measure_numbers, measure_recorded
 from .breakdown import Breakdown, Gap, Group
 from .config import GroupConfig
 from .proxies.result import ProxyRates
@@ -22,7 +22,6 @@ __all__ = [
     "RankingConfig",
     "RankingResult",
     "RankingRoles",
-    "measure_decisions",
     "measure_groups",
     "measure_labels",
     "measure_numbers",

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from evenhand.core.typing import Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import Metrics
 from evenhand.groups.decisions import DecisionSample
 from evenhand.groups.engine import measure_sample
 from evenhand.groups.labels import measure_label_columns
-from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
+from evenhand.groups.membership import DecidedPeople, group_people
 from evenhand.groups.numbers import NumberSample
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics, NumberOutcome
-from evenhand.groups.roles import read_scores
 from evenhand.groups.thresholds import trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Regressor, Scorer, ask_numbers
-from evenhand.schema.arrays import check_roles, table_of_columns
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
-from evenhand.schema.table import CodedColumn, CodedTable
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
@@ -60,8 +55,8 @@ def measure_groups(
         SchemaError: A named attribute does not exist.
         DataError: There are no true labels.
     """
-    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
-    group_people(people, config.protected)  # raises errors before the model is queried, as do the true labels
+    config = GroupConfig.of(config, settings)
+    group_people(people, people.schema.protected)  # raises errors before the model is queried, as do the true labels
     if people.labels is None:
         raise DataError(f"the data has no column {people.schema.target.name!r} with the true label")
     reply = ask_people(scorer, people.individuals) if reply is None else reply
@@ -98,7 +93,6 @@ def measure_labels(
         OptionError: No attribute is protected, or the model predicts a label that the order lacks.
         DataError: There are no true labels.
     """
-    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
     target = people.schema.target
     if people.labels is None or target.values is None:
         raise DataError(f"the data has no column {target.name!r} with the true labels")
@@ -111,7 +105,8 @@ def measure_labels(
     positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
     decided = positions[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
     schema = people.schema.model_copy(update={"target": target.model_copy(update={"values": tuple(labels)})})
-    return measure_recorded(RecordedLabels(replace(people, schema=schema), decided, weights=weights), config)
+    decisions = RecordedLabels(replace(people, schema=schema), decided, weights=weights)
+    return measure_recorded(decisions, config, **settings)
 
 
 def measure_numbers(
@@ -137,11 +132,10 @@ def measure_numbers(
         OptionError: No attribute is protected, or one is a real number.
         DataError: There are no true values.
     """
-    config = GroupConfig.of(config, settings).with_default(people.schema.protected)
     if people.numbers is None:
         raise DataError(f"the data has no column {people.schema.target.name!r} with the true values")
     decided = ask_numbers(regressor, people.individuals)
-    return measure_recorded(RecordedNumbers(people, decided, weights=weights), config, metrics=metrics)
+    return measure_recorded(RecordedNumbers(people, decided, weights=weights), config, metrics=metrics, **settings)
 
 
 def measure_recorded(
@@ -154,8 +148,9 @@ def measure_recorded(
     """Measure group metrics of recorded decisions, labels or numbers. Errors need true labels or values.
 
     Args:
-        decisions: Decisions and people.
-        config: Settings. By default, people are grouped by all attributes.
+        decisions: Decisions and people, who are grouped by the protected attributes of their schema; by default, by
+            all attributes.
+        config: Settings.
         metrics: Custom metrics by name (see ``groups.custom``), unless there are several labels.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
@@ -167,7 +162,7 @@ def measure_recorded(
     config, people = GroupConfig.of(config, settings), decisions.people
     if people.counts is not None:
         _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
-    memberships = group_people(people, config.with_default(people.schema.names).protected)
+    memberships = group_people(people, people.schema.protected or people.schema.names)
     if isinstance(decisions, RecordedLabels):
         return measure_label_columns(decisions, memberships, config, started)
     target, favourable = people.schema.target, str(people.schema.target.favourable)
@@ -194,52 +189,6 @@ def measure_recorded(
         thresholds=curves,
         proxies=measure_proxies(decisions.selected, decisions.memberships, config, columns.sample_weight),
     )
-
-
-def measure_decisions(
-    y_pred: Any, y_true: Any, sensitive_features: Any, *, y_score: Any = None, **settings: Any
-) -> GroupMetrics:
-    """Measure group metrics of decisions in plain arrays.
-
-    Missing sensitive features form a group. ``evenhand.audit_predictions`` reads other labels, missing true labels and
-    sample weights.
-
-    Args:
-        y_pred: Decisions, shape (n,): 1 or True if favourable, 0 or False otherwise.
-        y_true: True labels in the same form, shape (n,). None without true labels.
-        sensitive_features: Values of each protected attribute, as in ``evenhand.audit_predictions``.
-        y_score: Scores of the favourable decision, shape (n,).
-        settings: Fields of ``GroupConfig``.
-
-    Raises:
-        EvenhandError: An array or a setting is invalid.
-    """
-    started = time.perf_counter()
-    config = GroupConfig.of(None, settings)
-    arrays = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score}
-    frame, features, columns = table_of_columns(arrays, sensitive_features)
-    if y_pred is None or len(frame) == 0:
-        raise DataError("expected at least one decision as `y_pred=`, got none")
-    if not features:
-        raise OptionError("no attribute is protected", hint="sensitive_features={name: values}")
-    names = features if config.protected is None else config.protected
-    check_roles({"protected": names}, features)
-    table = CodedTable(frame)
-    decided, truth = (
-        None if role not in columns else _read_flags(table[columns[role]], role) for role in ("y_pred", "y_true")
-    )
-    assert decided is not None
-    scores = None if y_score is None else read_scores(table[columns["y_score"]], np.arange(table.rows))
-    memberships = tuple(group_by_values(table[name]) for name in names)
-    return measure_people(DecidedPeople(memberships, decided == 1, truth, scores), config, started=started)
-
-
-def _read_flags(column: CodedColumn, argument: str) -> Integers:
-    """Read booleans, or 0 and 1, shape (n,)."""
-    flags = column.numbers(lambda value: value if isinstance(value, int | float) else math.nan)
-    hint = f"compare with the favourable label: `{argument} == LABEL`; or use `evenhand.audit_predictions`"
-    column.refuse((flags != 0) & (flags != 1), "a boolean, 0 or 1", hint)
-    return flags.astype(np.int64)
 
 
 def measure_people(
