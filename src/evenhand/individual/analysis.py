@@ -28,11 +28,12 @@ from evenhand.individual.flips import (
 from evenhand.individual.noise import NoiseRecorder, rate_of
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.white_box import WhiteBoxScorer, compare_labels
-from evenhand.models.ledger import find_ledger
+from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, RepeatCheck, can_vary, check_noise
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 
 Source: TypeAlias = Literal["data", "population"]
 
@@ -140,7 +141,8 @@ def measure_flips(
             model = FreshScorer(scorer, config.repeats)
     except KeyboardInterrupt:
         parts, interrupted = [], True
-    meter = _FlipMeter(model, front, people, population.name, config, rng)
+    meter = FlipMeter(model, front, people.schema, config.confidence, rng)
+    names: dict[Source, str] = {"data": f"the {len(people):,} people in the data", "population": population.name}
     rates: list[FlipRate] = []
     examples: list[Profile] = []
     for step, (protected, source) in enumerate(parts):
@@ -150,7 +152,12 @@ def measure_flips(
         declared = [people.schema.position(name) for name in protected if people.schema[name].unknown is not None]
         known = rows[~np.isnan(rows[:, declared]).any(axis=1)] if declared else rows
         rate, violators, interrupted = meter.count(
-            known, protected, source, limit.share(share), _allowance(scorer, left() * share)
+            known,
+            protected,
+            over=source,
+            population=names[source],
+            limit=limit.share(share),
+            left=_allowance(scorer, left() * share),
         )
         if rate is not None:
             rates.append(rate.model_copy(update={"unknown": len(rows) - len(known)}))
@@ -203,40 +210,50 @@ def _allowance(scorer: Scorer, rows: float | None) -> Callable[[], float]:
 
 
 @dataclass(frozen=True)
-class _FlipMeter:
+class FlipMeter:
     """Queries a model about people under protected assignments, and counts flips.
 
     Attributes:
-        model: The model. If its answers vary, a wrapper without a cache.
+        model: The model. If its answers are known to vary, a wrapper without a cache.
         front: White box that is queried instead of the model. None if the model itself is queried.
-        people: People in the data.
-        population: Name of the population.
-        config: The settings.
+        schema: Schema of the people.
+        confidence: Confidence level of the intervals.
         rng: Source of randomness.
+        ledger: Ledger that is charged if the model has none.
     """
 
     model: Scorer
     front: WhiteBoxScorer | None
-    people: People
-    population: str
-    config: FlipConfig
+    schema: Schema
+    confidence: float
     rng: np.random.Generator
+    ledger: QuestionLedger | None = None
 
     def count(
         self,
         individuals: Floats,
         protected: tuple[str, ...],
-        source: Source,
+        *,
+        over: Source,
+        population: str,
         limit: TimeLimit,
         left: Callable[[], float],
     ) -> tuple[FlipRate | None, Floats, bool]:
         """Count the flips of individuals (n, attributes) in random order, within a time limit and a budget.
 
+        Args:
+            individuals: The individuals.
+            protected: Attributes that vary jointly.
+            over: Whether the individuals are rows of the data or a sample.
+            population: Name of the population.
+            limit: Time limit.
+            left: Function that returns the remaining number of individuals.
+
         Returns:
             The rate (None if a limit or an interrupt stopped the count before the first person), one individual
             per distinct profile that flips, (n, attributes), and whether an interrupt stopped the count.
         """
-        schema, model, confidence = self.people.schema, self.model, self.config.confidence
+        schema, model, confidence = self.schema, self.model, self.confidence
         varies = self.front is None and can_vary(model)  # flips count only if they repeat
         recorder = NoiseRecorder(model, self.rng) if isinstance(model, FreshScorer) else None
         repeats = 1 if recorder is None else recorder.scorer.answers
@@ -262,6 +279,8 @@ class _FlipMeter:
 
         def predict(variants: Floats) -> Integers:
             nonlocal queries
+            if self.ledger is not None and find_ledger(model) is None:
+                self.ledger.charge(len(variants))
             queries += len(variants) * repeats
             return predict_labels(self.front or model, variants)
 
@@ -286,7 +305,9 @@ class _FlipMeter:
         single = flips.copy()
         try:
             if varies:
-                repeated_queries, end = answers.confirm(model, confidence=confidence, left=left, limit=limit)
+                repeated_queries, end = answers.confirm(
+                    model, confidence=confidence, ledger=self.ledger, left=left, limit=limit
+                )
                 at = min(at, end)
         except BudgetError:
             at = min([at, *np.flatnonzero(single)[:1].tolist()])
@@ -302,15 +323,15 @@ class _FlipMeter:
         count, n, breaking, differed = (
             int(mask[of].sum()) for mask in (flips, answers.compared, answers.breaking, single)
         )
-        population = self.population
-        if source == "data":
-            population = "the people in the data" if complete else f"the {len(self.people):,} people in the data"
-        sampled_from = None if source == "data" and complete else population
+        everyone = over == "data" and complete
+        if everyone:
+            population = "the people in the data"
+        sampled_from = None if everyone else population
         check = RepeatCheck(
             differed=differed, tested=differed, repeated=count, queries=repeated_queries, confidence=confidence
         )
         rate = FlipRate(
-            over=source,
+            over=over,
             population=population,
             protected=protected,
             rate=rate_of(count, n, confidence, sampled_from),

@@ -210,6 +210,7 @@ class FlipAnswers:
         scorer: Scorer,
         *,
         confidence: float = 0.95,
+        ledger: QuestionLedger | None = None,
         left: Callable[[], float] = lambda: np.inf,
         limit: TimeLimit = NEVER,
     ) -> tuple[int, int]:
@@ -223,7 +224,7 @@ class FlipAnswers:
         people = Variants.of(self._schema, self._protected, self._individuals[flipping]).counterparts
         sides = np.take_along_axis(people, self._pairs[flipping][:, :, None], axis=1)
         confirmed, _, check = confirm_flips(
-            scorer, sides, self._labels[flipping], confidence=confidence, left=left, limit=limit
+            scorer, sides, self._labels[flipping], confidence=confidence, ledger=ledger, left=left, limit=limit
         )
         self.flips[flipping[~confirmed]] = False
         return check.queries, min([len(self.flips), *flipping[check.tested : check.tested + 1].tolist()])

@@ -218,14 +218,14 @@ class _Search:
             if self.compared is None:
                 raise BudgetExhausted
             if config.samples:
-                # Random samples are not findings of the search, so they have their own oracle.
-                space = ProfileSpace(self.space.schema, self.space.protected, as_published=config.as_published)
                 self.rates = estimate_flip_rates(
-                    Oracle(oracle.scorer, space, ledger=account, limit=limit),
-                    self.source,
+                    oracle.scorer,
+                    self.space,
                     self.rate_rng,
                     samples=config.samples,
                     confidence=config.confidence,
+                    ledger=account,
+                    limit=limit,
                 )
             self._run_rounds(oracle, limit)
         except (BudgetExhausted, LimitError):

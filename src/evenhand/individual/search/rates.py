@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
-from evenhand.errors import BudgetError
-from evenhand.individual.flips import FlipRate, confirm_flips, find_flips, first_difference
-from evenhand.individual.search.oracle import BudgetExhausted, Oracle
-from evenhand.models.noise import can_vary
+from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats
+from evenhand.individual.analysis import FlipMeter
+from evenhand.individual.flips import FlipRate
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.scorer import Scorer
 from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
 from evenhand.schema.people import People
-from evenhand.schema.schema import Schema
-from evenhand.stats.proportion import estimated_rate
-from evenhand.stats.quantity import Unknown
 
 BUDGET_SHARE = 0.1
 """Maximum fraction of the budget for the rates."""
@@ -24,7 +24,14 @@ SAMPLE_BATCH = 4096
 
 
 def estimate_flip_rates(
-    oracle: Oracle, source: People | Schema, rng: np.random.Generator, *, samples: int, confidence: float
+    scorer: Scorer,
+    space: ProfileSpace,
+    rng: np.random.Generator,
+    *,
+    samples: int,
+    confidence: float,
+    ledger: QuestionLedger,
+    limit: TimeLimit,
 ) -> tuple[FlipRate, ...]:
     """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
 
@@ -33,82 +40,50 @@ def estimate_flip_rates(
     with missing values, with a broken rule or without a plausible counterpart are omitted.
 
     Args:
-        oracle: Oracle whose space contains all profiles that obey the rules, whether or not they are plausible in the
-            data.
-        source: People or their schema.
+        scorer: The model, or its white box.
+        space: Space of the search.
         rng: Source of randomness.
         samples: Number of individuals per rate. Fewer if a tenth of the budget does not cover them.
         confidence: Confidence level of the intervals.
+        ledger: Ledger that is charged if the model has none.
+        limit: Time limit.
     """
-    populations: list[Population] = [uniform_population(oracle.space.schema)]
+    source = space.source
+    populations: list[Population] = [uniform_population(space.schema)]
     if isinstance(source, People):
         # In a search, people do not keep the passthrough values of their own row, so the data are not a population.
         own = [] if source.schema.carries_rows else [DataPopulation(source)]
         populations = [product_of_marginals(source), *own, *populations]
-    if oracle.ledger.budget is not None:
-        affordable = BUDGET_SHARE * oracle.ledger.budget / len(oracle.space.assignments) / len(populations)
-        samples = min(samples, math.floor(affordable))
-    rates = []
+    if ledger.budget is not None:
+        samples = min(samples, math.floor(BUDGET_SHARE * ledger.budget / len(space.assignments) / len(populations)))
+    meter = FlipMeter(scorer, None, space.schema, confidence, rng, ledger)
+    rates: list[FlipRate] = []
     for population in populations:
-        rate = _estimate_rate(oracle, population, rng, samples, confidence)
-        if rate is None:
+        rate, _, interrupted = meter.count(
+            _draw_complete(population, samples, rng),
+            space.protected,
+            over="population",
+            population=population.name,
+            limit=limit,
+            left=lambda: ledger.left,
+        )
+        if interrupted:
+            raise KeyboardInterrupt
+        if rate is None or rate.n == 0:
             break
         rates.append(rate)
     return tuple(rates)
 
 
-def _estimate_rate(
-    oracle: Oracle, population: Population, rng: np.random.Generator, samples: int, confidence: float
-) -> FlipRate | None:
-    """Estimate the rate of one population. None if no individual was queried."""
-    space, sample_size = oracle.space, 0
-    batches = [np.empty((0, space.width))]
-    answers = [np.empty((0, len(space.assignments)), dtype=np.int64)]
-    try:
-        while sample_size < samples:
-            individuals = population.sample(min(SAMPLE_BATCH, samples - sample_size), rng)
-            individuals = individuals[~np.isnan(individuals).any(axis=1)]
-            if len(individuals) == 0:
-                break
-            plausible = individuals[space.schema.obeys_rules(individuals)]
-            batch = np.ascontiguousarray(space.normalize(plausible)[:, space.columns])
-            batch = batch[space.is_legal(batch)]
-            if len(batch):
-                answers.append(oracle.ask(batch).labels)
-                batches.append(batch)
-            sample_size += len(individuals)
-    except (BudgetExhausted, BudgetError):
-        pass  # whole batches were drawn independently, so those answered are a fair sample
-    profiles = np.concatenate(batches)
-    labels = np.concatenate(answers)
-    compared = space.compared(profiles)
-    flips = find_flips(labels, compared)
-    check = None
-    if can_vary(oracle.scorer) and flips.any():
-        rows = np.flatnonzero(flips)
-        pairs = first_difference(labels[rows], compared[rows])
-        confirmed, _, check = confirm_flips(
-            oracle.scorer,
-            space.sides(profiles[rows], pairs),
-            np.take_along_axis(labels[rows], pairs, axis=1),
-            confidence=confidence,
-            ledger=oracle.ledger,
-            left=lambda: oracle.queries_left,
-        )
-        # Only profiles before the first untested flip count.
-        end = len(flips) if check.tested == len(rows) else int(rows[check.tested])
-        flips[rows[~confirmed]] = False
-        flips, check = flips[:end], check.model_copy(update={"differed": check.tested})
-    rate = estimated_rate(int(flips.sum()), len(flips), population=population.name, confidence=confidence)
-    if isinstance(rate, Unknown):
-        return None
-    return FlipRate(
-        over="population",
-        population=population.name,
-        protected=space.protected,
-        rate=rate,
-        flips=int(flips.sum()),
-        n=len(flips),
-        without=sample_size - len(flips),
-        repeats=check,
-    )
+def _draw_complete(population: Population, n: int, rng: np.random.Generator) -> Floats:
+    """Draw up to n individuals without missing values, shape (m, attributes)."""
+    parts = [population.sample(0, rng)]
+    count = 0
+    while count < n:
+        individuals = population.sample(min(SAMPLE_BATCH, n - count), rng)
+        individuals = individuals[~np.isnan(individuals).any(axis=1)]
+        if len(individuals) == 0:
+            break
+        parts.append(individuals)
+        count += len(individuals)
+    return np.concatenate(parts)

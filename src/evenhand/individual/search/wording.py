@@ -147,8 +147,8 @@ def _finding(result: SearchResult) -> str:
 def _rate_answer(rate: FlipRate) -> Metric:
     population = POPULATIONS.get(rate.population, rate.population)
     sample = f"{rate.n:,} sampled"
-    if rate.without:
-        sample = f"{rate.n:,} with a plausible counterpart, among {rate.n + rate.without:,} sampled"
+    if excluded := rate.without + rate.breaking:
+        sample = f"{rate.n:,} with a plausible counterpart, among {rate.n + excluded:,} sampled"
     number = show_quantity(rate.rate, "rate", basis=f"{rate.flips:,} of {sample} from {population}")
     return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)))
 
