@@ -425,7 +425,7 @@ def _summarize(similar: Floats) -> Values:
 
 def _own_estimate(bench: FairnessBenchmark) -> Callable[[Floats, Integers], Floats]:
     oracle = Oracle(bench.model, bench.space)
-    slopes = estimate_slopes(oracle, 1.0)
+    slopes = estimate_slopes(oracle)
     return lambda at, under: slopes(at, under, oracle.scores_at(at, under))
 
 

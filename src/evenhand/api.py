@@ -182,7 +182,6 @@ class SearchSettings(ModelSettings, total=False):
     method: str
     seeds: Any
     local: int
-    h: float
     constraints: Sequence[str]
     allow_infeasible: bool
     samples: int

@@ -152,7 +152,6 @@ def test_intersections_and_several_labels():
         ({"budget": 0}, "budget: expected a whole number of at least 1, got 0"),
         ({"time_limit": 0}, "time_limit: expected a number above 0"),
         ({"confidence": 1.0}, "between 0 and 1"),
-        ({"h": 0.0, "method": "maft"}, "h: expected a number above 0"),
         ({"local": -1}, "local: expected a whole number of at least 0"),
         ({"constraints": ["grade > 7"]}, "found no individual that satisfies the constraints"),
         ({"seeds": np.zeros((3, 2))}, "are not individuals"),

@@ -59,7 +59,6 @@ GAP_BINS = 20
 
 SHOWN_SETTINGS = {
     "local",
-    "h",
     "budget",
     "time_limit",
     "constraints",

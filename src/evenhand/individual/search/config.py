@@ -35,7 +35,6 @@ class SearchConfig(Config):
     method: str = setting("frontier", "search method; see the documentation")
     seeds: int | SeedPeople | None = setting(None, "people to start from")
     local: int = setting(100, "number of moves around each profile found", ge=0)
-    h: float = setting(1.0, "for maft: distance between two queries for a slope, in steps", gt=0, allow_inf_nan=False)
     budget: int | None = setting(None, "maximum number of individuals queried", ge=1)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
     constraints: tuple[str, ...] = setting((), "condition on every plausible profile, such as 'age >= 16'")

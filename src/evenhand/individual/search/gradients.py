@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.cells import is_listed
@@ -95,11 +95,6 @@ class ProfileNetwork:
             units += bias
         labels = units[:, 0] > 0 if units.shape[1] == 1 else np.argmax(units, axis=1)
         return Reply(_class_probabilities(units), labels.astype(np.int64), False)
-
-    @property
-    def lines(self) -> Booleans:
-        """Unprotected attributes that enter affinely, so that values between whole numbers are defined, shape (U,)."""
-        return np.isin(np.arange(self._space.width), self._lines)
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
         """Compute the gradients of profiles (n, U) under assignments (n,), shape (n, U).

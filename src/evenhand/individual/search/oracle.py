@@ -105,12 +105,6 @@ class Oracle:
         """Remaining number of individuals. Infinite without a budget."""
         return max(0.0, self.ledger.left)  # other analyses may have exceeded it
 
-    @property
-    def fractions(self) -> Booleans:
-        """Unprotected attributes that may be queried at values between whole numbers, shape (U,)."""
-        real = np.array([attribute.kind == "real" for attribute in self.space.attributes])
-        return real if self._network is None else real | self._network.lines
-
     def ask(self, unprotected: Floats) -> ModelAnswers:
         """Query profiles (n, U) under every assignment.
 
@@ -151,8 +145,6 @@ class Oracle:
         """Query the scores of profiles (n, U), each under one assignment (n,), to estimate slopes.
 
         The scores have shape (n, classes) and cost n queries.
-
-        Entries of attributes in ``fractions`` need not be whole numbers.
 
         Raises:
             BudgetExhausted: The budget or the time limit does not suffice.

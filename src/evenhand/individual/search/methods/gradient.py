@@ -70,9 +70,7 @@ class SlopePlan:
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Run both phases of ``config.method`` from seeds (n, attributes), wave by wave."""
     slopes, decay, update = SCHEDULES[config.method]
-    plan = SlopePlan(
-        slopes(oracle, config.h), oracle.space.width if slopes is estimate_slopes else 1, decay=decay, update=update
-    )
+    plan = SlopePlan(slopes(oracle), oracle.space.width if slopes is estimate_slopes else 1, decay=decay, update=update)
     profiles, which = oracle.space.split(seeds)
     cost = MAX_MOVES * (len(oracle.space.assignments) + 2 * plan.cost)
     for wave in cut_into_waves(oracle, len(profiles), cost):
@@ -207,15 +205,12 @@ def _attribute_weights(
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))
 
 
-def estimate_slopes(oracle: Oracle, h: float) -> Slopes:
-    """Estimate slopes by difference quotients of the predicted label's score over ``h`` steps, one query per attribute.
+def estimate_slopes(oracle: Oracle) -> Slopes:
+    """Estimate slopes by difference quotients of the predicted label's score over one step, one query per attribute.
 
-    Quotients are forward, backward at the domain's upper end, and never leave the domain. Attributes without values
-    between whole numbers (categories; integers, unless they enter a network affinely) take a whole number of steps, at
-    least one.
+    Quotients are forward, backward at the domain's upper end, and never leave the domain.
     """
     space = oracle.space
-    distance = space.step * np.where(oracle.fractions, h, max(1.0, float(round(h))))
     batch = max(1, MAX_ENTRIES // space.width**2)
 
     def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
@@ -227,9 +222,9 @@ def estimate_slopes(oracle: Oracle, h: float) -> Slopes:
 
     def estimate(profiles: Floats, which: Integers, scores: Floats) -> Floats:
         n, u = profiles.shape
-        forward = np.minimum(profiles + distance, space.upper)
+        forward = np.minimum(profiles + space.step, space.upper)
         # At the upper end of an attribute, the quotient is backward.
-        shifted = np.where(forward > profiles, forward, np.maximum(profiles - distance, space.lower))
+        shifted = np.where(forward > profiles, forward, np.maximum(profiles - space.step, space.lower))
         queries = np.repeat(profiles, u, axis=0).reshape(n, u, u)
         diagonal = np.arange(u)
         queries[:, diagonal, diagonal] = shifted
@@ -243,15 +238,15 @@ def estimate_slopes(oracle: Oracle, h: float) -> Slopes:
     return slopes
 
 
-def _output_slopes(oracle: Oracle, h: float) -> Slopes:
+def _output_slopes(oracle: Oracle) -> Slopes:
     return lambda profiles, which, scores: oracle.gradient(profiles, which)
 
 
-def _loss_slopes(oracle: Oracle, h: float) -> Slopes:
+def _loss_slopes(oracle: Oracle) -> Slopes:
     return lambda profiles, which, scores: -oracle.gradient(profiles, which, loss=True)
 
 
-SCHEDULES: dict[str, tuple[Callable[[Oracle, float], Slopes], float, int | None]] = {
+SCHEDULES: dict[str, tuple[Callable[[Oracle], Slopes], float, int | None]] = {
     "adf": (_loss_slopes, 0.0, 1),
     "eidig": (_output_slopes, DECAY, UPDATE),
     "eidig-inf": (_output_slopes, DECAY, None),
