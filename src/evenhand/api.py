@@ -180,7 +180,7 @@ class SearchSettings(ModelSettings, total=False):
     """Settings of ``search`` (see ``evenhand.individual.search.SearchConfig``)."""
 
     method: str
-    seeds: Any
+    seeds: int | None
     local: int
     constraints: Sequence[str]
     allow_infeasible: bool

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.individual.search.config import SearchConfig
+from evenhand.individual.search.findings import ProfileTable
+from evenhand.individual.search.methods.choice import load_method
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
@@ -121,6 +124,16 @@ class Watching(Oracle):
     def ask(self, unprotected: np.ndarray) -> ModelAnswers:
         self.visited.append(unprotected.tolist())
         return super().ask(unprotected)
+
+
+def run_published(
+    model: Scorer, data: People, method: str, seeds: np.ndarray, local: int
+) -> tuple[ProfileTable, ProfileSpace]:
+    """The finds of a method from given seeds in the whole domain."""
+    space = ProfileSpace(data, allow_infeasible=True, as_published=True)
+    oracle = Oracle(model, space)
+    load_method(method)(oracle, seeds, np.random.default_rng(0), SearchConfig(method=method, local=local))
+    return oracle.findings.reportable(), space
 
 
 def flipping(model: Scorer, space: ProfileSpace) -> set[tuple[float, ...]]:

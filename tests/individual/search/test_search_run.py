@@ -148,14 +148,12 @@ def test_intersections_and_several_labels():
     ("more", "message"),
     [
         ({"method": "magic"}, "there is no method 'magic'"),
-        ({"seeds": 0}, "at least one seed"),
+        ({"seeds": 0}, "seeds: expected a whole number of at least 1"),
         ({"budget": 0}, "budget: expected a whole number of at least 1, got 0"),
         ({"time_limit": 0}, "time_limit: expected a number above 0"),
         ({"confidence": 1.0}, "between 0 and 1"),
         ({"local": -1}, "local: expected a whole number of at least 0"),
         ({"constraints": ["grade > 7"]}, "found no individual that satisfies the constraints"),
-        ({"seeds": np.zeros((3, 2))}, "are not individuals"),
-        ({"seeds": np.full((3, 5), 9.0)}, "seed 1 is outside the domain"),
         ({"protected": ["height"]}, "there is no attribute 'height'"),
     ],
 )

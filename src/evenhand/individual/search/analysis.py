@@ -128,9 +128,6 @@ class _Search:
             allow_infeasible=config.allow_infeasible,
             as_published=config.as_published,
         )
-        self.seeds: Floats | None = None
-        if not isinstance(config.seeds, int | None):
-            self.seeds = space.normalize(_check_seeds(np.asarray(config.seeds), space.schema))
         ledger = QuestionLedger(config.budget)
         self.scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
         # A model loaded earlier has its own ledger, which includes the queries during loading.
@@ -239,9 +236,9 @@ class _Search:
     def _run_rounds(self, oracle: Oracle, limit: TimeLimit) -> None:
         """Run the method from new seeds until it can find no more profiles, or repeatedly makes no new query."""
         config, space = self.config, self.space
-        count, idle = config.seeds if isinstance(config.seeds, int) else SEEDS, 0
+        count, idle = config.seeds or SEEDS, 0
         while True:
-            seeds = space.seeds(count, self.rng) if self.seeds is None else self.seeds
+            seeds = space.seeds(count, self.rng)
             if len(seeds) == 0:
                 raise OptionError(
                     "found no individual that satisfies the constraints",
@@ -259,7 +256,7 @@ class _Search:
             count = max(SEEDS, min(2 * count, payable, MAX_SEEDS))
 
     def _build_result(self, table: ProfileTable, test: RepeatCheck | None, stopped_by: StoppedBy) -> SearchResult:
-        config, space, seeds = self.config, self.space, self.config.seeds
+        config, space = self.config, self.space
         cautions = [find_caution(self.scorer)]
         if names := ", ".join(space.schema.passthrough):
             cautions.append(
@@ -285,8 +282,7 @@ class _Search:
             noise_test=test,
             asked="model" if self.front is None else "white box",
             table_reading=self.source.reading if isinstance(self.source, People) else None,
-            settings={"seeds": len(seeds) if isinstance(seeds, np.ndarray) else seeds or SEEDS}
-            | config.model_dump(mode="json", include=SHOWN_SETTINGS),
+            settings={"seeds": config.seeds or SEEDS} | config.model_dump(mode="json", include=SHOWN_SETTINGS),
             table=table,
             seed=config.seed,
             time_limited=self.limit.decided,
@@ -314,9 +310,7 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
     added for slopes and for repeated queries of the findings.
     """
     assignments = len(people.schema.assignments(config.protected or people.schema.protected))
-    seeds = config.seeds
-    count = seeds if isinstance(seeds, int) else SEEDS if seeds is None else len(np.asarray(seeds))
-    plan = count * (1 + config.local) * assignments
+    plan = (config.seeds or SEEDS) * (1 + config.local) * assignments
     return FIRST_QUESTIONS + 3 * config.samples * assignments + 2 * plan
 
 
@@ -325,22 +319,3 @@ def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:
     if space.people is None or len(space.people) == 0:
         return space.rows(space.uniform(COMPARED, rng))
     return space.rows(space.people[rng.integers(0, len(space.people), size=COMPARED)])
-
-
-def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
-    """Check that seeds are individuals of a schema, and return them without the position of the passthrough row.
-
-    Raises:
-        OptionError: The shape is wrong, or a seed is outside the domain.
-    """
-    if seeds.ndim == 2:
-        seeds = seeds[:, : len(schema.attributes)]
-    if seeds.ndim != 2 or seeds.shape[1] != len(schema.attributes) or len(seeds) == 0:
-        raise OptionError(
-            f"seeds of shape {seeds.shape} are not individuals",
-            hint=f"expected (n, {len(schema.attributes)}) with n > 0",
-        )
-    outside = ~schema.contains(seeds)
-    if outside.any():
-        raise OptionError(f"seed {int(np.argmax(outside)) + 1} is outside the domain")
-    return np.asarray(seeds, dtype=np.float64)

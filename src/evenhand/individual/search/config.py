@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
-
-from pydantic import field_validator
+from typing import Any
 
 from evenhand.core.config import Config, setting
-from evenhand.errors import OptionError
 
 SAMPLES = 4096
 """Default number of individuals drawn for each counterfactual flip rate."""
 
 
-@runtime_checkable
-class SeedPeople(Protocol):
-    """Array of seeds. This is a protocol so that reading options does not import NumPy."""
-
-    def __array__(self) -> Any:
-        """Return the seeds, shape (n, attributes)."""
-
-
 class SearchConfig(Config):
     """Settings of a search for people.
 
-    ``seeds`` is a number (default: 100) or an array of individuals, shape (n, attributes). With a budget, the method
-    starts again from new seeds until the budget is spent. The budget covers all queries: those during loading, for
-    rates, search and confirmation, and retries after failures. The time limit covers everything except confirmation.
+    By default, there are 100 seeds, and with a budget the method starts again from new seeds until the budget is spent.
+    The budget covers all queries: those during loading, for rates, search and confirmation, and retries after failures.
+    The time limit covers everything except confirmation.
     """
 
     protected: tuple[str, ...] | None = setting(
         None, "attributes whose joint values are compared; default: those of the schema"
     )
     method: str = setting("frontier", "search method; see the documentation")
-    seeds: int | SeedPeople | None = setting(None, "people to start from")
+    seeds: int | None = setting(None, "number of people to start from", ge=1)
     local: int = setting(100, "number of moves around each profile found", ge=0)
     budget: int | None = setting(None, "maximum number of individuals queried", ge=1)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
@@ -46,15 +35,6 @@ class SearchConfig(Config):
     confidence: float = setting(0.95, "confidence level of the rates' intervals", gt=0, lt=1)
     most_examples: int = setting(20, "profiles shown in full", ge=0)
     seed: int = setting(0, "same seed, same result", ge=0)
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _check_seeds(cls, seeds: Any) -> Any:
-        if getattr(seeds, "shape", None) == ():
-            seeds = int(seeds)  # a NumPy integer
-        if isinstance(seeds, int) and seeds < 1:
-            raise OptionError(f"a search needs at least one seed, not {seeds}")
-        return seeds
 
 
 class TextSearchConfig(Config):
