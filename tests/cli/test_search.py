@@ -90,7 +90,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
     ]
     ran = evenhand(*command, "--budget", 100_000, "--show-people", "--table", "pairs.csv")
     assert ran.code == 130, ran.err
-    assert "interrupted" in ran.out
+    assert "Interrupted" in ran.out
     assert len(pd.read_csv("pairs.csv")) > 0
 
 

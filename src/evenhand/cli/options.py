@@ -16,9 +16,11 @@ from evenhand import datasets, models, view
 from evenhand.cli.factory import flag
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import DataError, MissingExtraError, OptionError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evenhand.core.document import Document
     from evenhand.core.reading import TableReading
     from evenhand.core.result import Result
@@ -315,6 +317,10 @@ class PageOptions(OutputOptions):
         return [self.html]
 
 
+TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
+"""File extensions of tables that can be written."""
+
+
 @dataclass(frozen=True)
 class FindingsOptions(PageOptions):
     """Output of a command, with an HTML page and a table."""
@@ -323,18 +329,35 @@ class FindingsOptions(PageOptions):
 
     def check(self) -> None:
         """Refuse a table in an unknown format. It is called before the command does any work."""
-        from evenhand.individual.search.save import check_table
-
-        if self.table is not None:
-            check_table(self.table)
+        if self.table is not None and not self.table.name.lower().endswith(TABLES):
+            raise OptionError(
+                f"the file name of a table must end in one of {', '.join(TABLES)}", location=str(self.table)
+            )
 
     def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
         """Write the table and the page."""
-        from evenhand.individual.search.save import save_table
-
         if self.table is not None:
-            save_table(result.to_frame(), self.table)
+            write_table(result.to_frame(), self.table)
         return [*([self.table] if self.table else []), *self.write_page(document)]
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV or Parquet, depending on the file extension.
+
+    Raises:
+        OptionError: The file cannot be written.
+        MissingExtraError: A package for this format is not installed.
+    """
+    try:
+        if path.suffix == ".parquet":
+            frame.to_parquet(path, index=False)
+        else:
+            frame.to_csv(path, index=False)
+    except ImportError as error:
+        package, extra = ("zstandard", "zstd") if path.suffix == ".zst" else ("pyarrow", "parquet")
+        raise MissingExtraError(package, extra=extra, purpose=f"to write {path.suffix}") from error
+    except OSError as error:
+        raise OptionError(f"the table cannot be written: {error.strerror or error}", location=str(path)) from None
 
 
 @dataclass(frozen=True)

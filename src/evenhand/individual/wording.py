@@ -55,7 +55,7 @@ def build_document(result: IndividualResult, favourable: str | None, scores: boo
         explain_comparison(result),
         (
             *noise_notes(result),
-            *(Note("Interrupted: the results are incomplete.", "caution") for _ in range(result.interrupted)),
+            *interrupted_notes(result.interrupted),
             *flip_answers(result),
             Heading("Flip rates", detail=True),
             *rate_blocks(result),
@@ -64,6 +64,18 @@ def build_document(result: IndividualResult, favourable: str | None, scores: boo
         brand="Evenhand individuals",
         made=result.provenance,
     )
+
+
+def interrupted_notes(interrupted: bool) -> Iterator[Note]:
+    """Yield the caution about an interrupted analysis."""
+    if interrupted:
+        yield Note("Interrupted: the results are incomplete.", "caution")
+
+
+def rate_metric(rate: FlipRate, basis: str, about: str = "") -> Metric:
+    """Build the answer of a search for one flip rate."""
+    number = show_quantity(rate.rate, "rate", basis=basis)
+    return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)), about=about)
 
 
 def noise_notes(result: IndividualResult) -> Iterator[Note]:

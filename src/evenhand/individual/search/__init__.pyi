@@ -1,7 +1,7 @@
 from .analysis import search
 from .config import SearchConfig, TextSearchConfig
 from .result import SearchResult
-from .save import replay_cases, save_table, save_tests
+from .save import replay_cases, save_tests
 from .texts import TextSearchResult, search_texts
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "TextSearchConfig",
     "TextSearchResult",
     "replay_cases",
-    "save_table",
     "save_tests",
     "search",
     "search_texts",

@@ -1,4 +1,4 @@
-"""Saved findings: tables of pairs, and tests that rerun them on a new model."""
+"""Saved findings: tests that rerun them on a new model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from evenhand import models
 from evenhand.core.files import write_atomically
-from evenhand.errors import MissingExtraError, OptionError
+from evenhand.errors import OptionError
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
 from evenhand.models.blackbox.base import LoadRequest
@@ -24,48 +24,11 @@ from evenhand.schema.people import People, decode, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
-"""File extensions of tables that can be written."""
-
 IMPORTS = {"datetime": "import datetime\n", "decimal": "from decimal import Decimal\n"}
 """Imports of a test file, by module of the types that it contains."""
 
 MAX_TESTS = 100
 """Default maximum number of profiles in tests."""
-
-
-def save_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table of pairs as CSV or Parquet, depending on the file extension.
-
-    Raises:
-        OptionError: The extension is unknown, or the file cannot be written.
-        MissingExtraError: A package for this format is not installed.
-    """
-    check_table(path)
-    try:
-        if path.suffix == ".parquet":
-            frame.to_parquet(path, index=False)
-        else:
-            frame.to_csv(path, index=False)
-    except ImportError as error:
-        package, extra = ("zstandard", "zstd") if path.suffix == ".zst" else ("pyarrow", "parquet")
-        raise MissingExtraError(package, extra=extra, purpose=f"to write {path.suffix}") from error
-    except OSError as error:
-        raise OptionError(f"the table cannot be written: {error.strerror or error}", location=str(path)) from None
-
-
-def check_table(path: Path) -> None:
-    """Check the file name of a table before the analysis runs.
-
-    Raises:
-        OptionError: The extension is unknown.
-    """
-    if not path.name.lower().endswith(TABLES):
-        raise OptionError(f"the file name of a table must end in one of {', '.join(TABLES)}", location=str(path))
 
 
 def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> int:

@@ -9,7 +9,6 @@ from evenhand.core.document import (
     Document,
     Figure,
     Heading,
-    Metric,
     Note,
     ReportedNumber,
     Table,
@@ -18,10 +17,9 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import format_count, format_percent
-from evenhand.individual.flips import FlipRate
 from evenhand.individual.search.texts import TextSearchResult
-from evenhand.individual.wording import repeat_notes
-from evenhand.stats.quantity import Observed, show_quantity
+from evenhand.individual.wording import interrupted_notes, rate_metric
+from evenhand.stats.quantity import Observed
 
 SHOWN = 5
 """Number of findings that a terminal lists."""
@@ -40,9 +38,12 @@ def build_document(result: TextSearchResult) -> Document:
         "counterfactual flip rate is the share of such texts whose label changes.",
         (
             *([result.noise.caution(NOISY, NOUNS)] if result.noise is not None and result.noise.noisy else []),
-            *(Note("Interrupted: the results are incomplete.", "caution") for _ in range(result.interrupted)),
+            *interrupted_notes(result.interrupted),
             *_headline(result),
-            *map(_rate_answer, result.rates),
+            *(
+                rate_metric(rate, f"on {format_count(rate.n, *NOUNS)} with such words", rate.protected[0])
+                for rate in result.rates
+            ),
             Heading("Texts whose label changes"),
             Figure("flip rates of texts", "Counterfactual flip rate of each category, with its interval.", result),
             Note(PEOPLE_HIDDEN) if result.people_left_out else _findings_table(result),
@@ -62,12 +63,6 @@ def _headline(result: TextSearchResult) -> Iterator[Text]:
             f"words of {worst.protected[0]} the label changes when these words are replaced (observed).",
             role="finding",
         )
-
-
-def _rate_answer(rate: FlipRate) -> Metric:
-    basis = f"on {format_count(rate.n, *NOUNS)} with such words"
-    number = show_quantity(rate.rate, "rate", basis=basis)
-    return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)), about=rate.protected[0])
 
 
 def _findings_table(result: TextSearchResult) -> Table:

@@ -21,8 +21,8 @@ from evenhand.core.text import SIMULATED, format_count, format_level, format_per
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.result import Profile
 from evenhand.individual.search.result import SearchResult
-from evenhand.individual.wording import build_pair, fold_pairs, pair_notes, repeat_notes
-from evenhand.stats.quantity import Estimated, show_quantity
+from evenhand.individual.wording import build_pair, fold_pairs, interrupted_notes, pair_notes, rate_metric
+from evenhand.stats.quantity import Estimated
 
 STOPPED = {
     "plan": "complete: all its seeds and moves were used",
@@ -92,8 +92,7 @@ def _cautions(result: SearchResult) -> Iterator[Block]:
         yield result.noise.caution("Profiles are listed only if their decisions repeat in new queries of both sides.")
     if result.caution:
         yield Note(result.caution, "caution")
-    if result.interrupted:
-        yield Note("This search was interrupted. Its results are incomplete.", "caution")
+    yield from interrupted_notes(result.interrupted)
 
 
 def search_answer(result: SearchResult) -> Metric:
@@ -149,8 +148,7 @@ def _rate_answer(rate: FlipRate) -> Metric:
     sample = f"{rate.n:,} sampled"
     if excluded := rate.without + rate.breaking:
         sample = f"{rate.n:,} with a plausible counterpart, among {rate.n + excluded:,} sampled"
-    number = show_quantity(rate.rate, "rate", basis=f"{rate.flips:,} of {sample} from {population}")
-    return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)))
+    return rate_metric(rate, f"{rate.flips:,} of {sample} from {population}")
 
 
 def _next_step(result: SearchResult) -> NextStep:
