@@ -22,7 +22,7 @@ import numpy as np
 
 from evenhand.monitoring import Monitor, read_monitor_config, write_state
 from evenhand.monitoring.comparisons import list_comparisons
-from evenhand.monitoring.measure import NO_LABEL, WatchedMeasure
+from evenhand.monitoring.measure import NO_LABEL, Gaps, WatchedMeasure
 from evenhand.stats.level import normal_quantile
 
 EVENTS = 100_000
@@ -52,14 +52,12 @@ def make_measure(groups: dict[str, object], *, tolerance: float, horizon: int = 
 
 def run_until(measure: WatchedMeasure, codes: np.ndarray, outcomes: np.ndarray, looks: int = 0) -> tuple[float, bool]:
     """Return when the first alarm came, and whether an interval missed no difference at any of the looks."""
-    n, first, missed = len(codes), math.inf, False
-    measure.load(np.arange(1, n + 1), codes, np.column_stack([outcomes, np.full(n, NO_LABEL), np.zeros(n)]))
-    edges = np.unique(np.geomspace(10, n, looks).astype(int)) if looks else [n]
-    for edge in edges:
-        first = min([first, *(alarm.decision for alarm in measure.advance(int(edge)))])
-        gaps = measure.gaps()
-        missed |= bool(((gaps.low > 0) | (gaps.high < 0)).any())
-    return first, missed
+    n = len(codes)
+    edges = np.unique(np.geomspace(10, n, looks).astype(int)) if looks else np.array([n])
+    numbers = np.column_stack([outcomes, np.full(n, NO_LABEL), np.zeros(n)])
+    alarms = measure.add(np.arange(1, n + 1), codes, numbers, edges.tolist())
+    low, high = measure.history[..., Gaps._fields.index("low")], measure.history[..., Gaps._fields.index("high")]
+    return min((alarm.decision for alarm in alarms), default=math.inf), bool(((low > 0) | (high < 0)).any())
 
 
 def naive_alarm(first: np.ndarray, outcomes: np.ndarray) -> bool:

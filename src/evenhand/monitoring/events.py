@@ -80,24 +80,19 @@ class EventReader:
             return Event(None, None, label, None, id)
         if self._audited and id is None:
             raise DataError(f"there is no {names.id!r}", hint="a decision that may be audited requires one")
-        score = self._read_share(get(names.score), names.score) if self._scored else None
+        score = _read_share(get(names.score), names.score) if self._scored else None
         return Event(groups, decision, label, score, id)
 
-    def _read_share(self, value: Any, name: str) -> float:
-        number = math.nan if isinstance(value, bool) else read_number(value)
-        if not 0 <= number <= 1:
-            raise DataError(f"expected a number between 0 and 1 in {name!r}, got {_describe(value)}")
-        return number
+
+def _read_share(value: Any, name: str) -> float:
+    number = math.nan if isinstance(value, bool) else read_number(value)
+    if not 0 <= number <= 1:
+        raise DataError(f"expected a number between 0 and 1 in {name!r}, got {_describe(value)}")
+    return number
 
 
 def _read_answer(value: Any, field: str, numbers: Mapping[str, float]) -> float:
-    """Return 1 or 0 for a decision or a label.
-
-    Args:
-        value: The decision or label.
-        field: Name of its field.
-        numbers: Numbers by word.
-    """
+    """Return 1 or 0 for the decision or label in a field, given the number of each word."""
     if not isinstance(value, str | int | float):
         raise DataError(f"expected a word or a number in {field!r}, got {_describe(value)}")
     key = _key_cached(value)

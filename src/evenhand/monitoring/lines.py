@@ -29,7 +29,10 @@ class LineFile:
 
     Args:
         path: The file.
-        position: Position at which an earlier run stopped.
+        position: ``position`` at which an earlier run stopped.
+
+    Attributes:
+        note: Message about a replaced or emptied file.
 
     Raises:
         DataError: The file cannot be read.
@@ -38,7 +41,6 @@ class LineFile:
     def __init__(self, path: Path, position: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.note = ""
-        """Message about a replaced or emptied file."""
         self._file: IO[bytes] = self._open()
         self._offset = 0
         if position is not None:
@@ -50,11 +52,7 @@ class LineFile:
         return {"offset": self._offset, "head": _digest_head(self._file, self._offset)}
 
     def read(self, *, last: bool = False) -> list[bytes]:
-        """Read some complete lines; none if there is no new line.
-
-        Args:
-            last: Whether a line without an end counts as complete.
-        """
+        """Read some complete lines; none if there is no new line. If ``last``, a line without an end is complete."""
         self._file.seek(self._offset)
         data = self._file.read(PIECE)
         while data and b"\n" not in data and len(data) <= LONGEST_LINE:
@@ -103,11 +101,7 @@ class LineFile:
 
 
 class LinePipe:
-    """Complete lines of standard input or another pipe.
-
-    Args:
-        descriptor: File descriptor of the pipe.
-    """
+    """Complete lines of standard input or another pipe, given its file descriptor."""
 
     position = None
     note = ""
@@ -138,8 +132,7 @@ class LineReader:
     Args:
         reader: Reader of the events of a monitor.
         table: Whether the lines are rows of a table.
-        names: Header, if an earlier run has read it.
-        rest: First lines of an incomplete row of an earlier run.
+        names, rest: Header, and first lines of an incomplete row, of an earlier run.
     """
 
     def __init__(self, reader: EventReader, *, table: bool, names: list[str] | None = None, rest: str = "") -> None:
@@ -149,12 +142,7 @@ class LineReader:
         self._line = 0
 
     def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[DataError]]:
-        """Read the events of lines, and the errors of other lines, which are counted from 1 in this process.
-
-        Args:
-            lines: The next lines.
-            last: Whether they are the last lines.
-        """
+        """Read the events of lines, and the errors of other lines. Lines are counted from 1 in this process."""
         events: list[Event] = []
         errors: list[DataError] = []
         for line in lines:
@@ -217,11 +205,7 @@ def _parse_line(line: bytes) -> Mapping[str, Any] | None:
 
 
 def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the decision or label of an entry of a shield's log as an event; None for other entries.
-
-    Args:
-        body: Body of the entry.
-    """
+    """Return the decision or label in the body of an entry of a shield's log as an event; None for other entries."""
     operation, output = body.get("input"), body.get("output")
     if not isinstance(operation, dict) or not isinstance(output, dict):
         return None

@@ -51,18 +51,16 @@ def decode_numbers(text: str, dtype: str) -> Any:
     return np.frombuffer(base64.b64decode(text), dtype=dtype)
 
 
-def _pack(array: Any) -> list[Any]:
-    return [list(np.shape(array)), encode_numbers(array, "<f8")]
-
-
 def _unpack(packed: Any) -> Any:
     shape, text = packed
     return decode_numbers(text, "<f8").reshape(shape).astype(np.float64)
 
 
-Array: TypeAlias = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
-
-
+Array: TypeAlias = Annotated[
+    Any,
+    PlainSerializer(lambda array: [list(np.shape(array)), encode_numbers(array, "<f8")]),
+    PlainValidator(_unpack),
+]
 Row: TypeAlias = tuple[int, tuple[int, ...], float, float, float]
 """Number of decisions, codes of the groups, decision, label and score. The label of a decision is ``NO_LABEL``."""
 
@@ -117,53 +115,50 @@ class WatchedMeasure(MeasureState):
         history = np.empty((0, len(comparisons), len(Gaps._fields)))
         super().__init__(tuple(comparisons), *open_blocks(len(comparisons), self.plan), history)
 
-    def load(self, clock: Integers, codes: Integers, outcomes: Floats) -> None:
-        """Select the rows of a batch that are relevant to this measure.
+    def add(self, clock: Integers, codes: Integers, outcomes: Floats, points: Sequence[int] = ()) -> list[Alarm]:
+        """Add the rows of a batch that are relevant to this measure, and return the new alarms.
 
         Args:
             clock: Number of decisions at each row.
             codes: Codes of the groups, (rows, fields).
             outcomes: Decisions, labels and scores, (rows, 3).
+            points: Numbers of decisions after whose rows a point is added to the history.
         """
         kind, label = self.watch.measure, outcomes[:, 1]
         rows = label == 1 if kind == "equal_opportunity" else (label == NO_LABEL) == (kind == "selection_rate")
-        self._clock, codes = clock[rows], codes[rows]
-        self._outcomes = np.ascontiguousarray(outcomes[rows][:, COLUMNS[kind]])
-        self._begin = 0
-        self._sides = np.empty((len(codes), len(self.comparisons)), dtype=np.int64)
+        clock, codes = clock[rows], codes[rows]
+        outcomes = np.ascontiguousarray(outcomes[rows][:, COLUMNS[kind]])
+        sides = np.empty((len(codes), len(self.comparisons)), dtype=np.int64)
         for k, comparison in enumerate(self.comparisons):
-            self._sides[:, k] = comparison.sides(codes)
+            sides[:, k] = comparison.sides(codes)
         if kind == "calibration":
             # Each group is compared in every bin of scores, and with its own scores only.
             bins = self.watch.bins
-            place = np.minimum((self._outcomes[:, 1] * bins).astype(np.int64), bins - 1)
+            place = np.minimum((outcomes[:, 1] * bins).astype(np.int64), bins - 1)
             others = place[:, None] != np.arange(len(self.comparisons)) % bins
-            self._sides[others | (self._sides == 1)] = -1
-
-    def unload(self) -> None:
-        """Release the memory of the loaded rows."""
-        del self._clock, self._sides, self._outcomes
-
-    def advance(self, edge: int) -> list[Alarm]:
-        """Add all loaded rows up to a number of decisions, and return the new alarms."""
-        end = int(np.searchsorted(self._clock, edge, side="right"))
-        sides, outcomes, clock = self._sides[:end], self._outcomes[:end], self._clock[:end]
-        alarms = []
-        while self._begin < end:
-            earlier = self._find_alarms()
-            self._begin = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, self._begin))
-            new = np.argwhere(self._find_alarms() & ~earlier)
-            if not len(new):
-                continue
-            gaps = self.describe()
-            alarms += [
-                Alarm(
-                    **gaps[k].model_dump(exclude={"alarm"}),
-                    decision=int(clock[self._begin - 1]),
-                    direction="above" if bool(way) == self.plan.ratio else "below",
+            sides[others | (sides == 1)] = -1
+        alarms: list[Alarm] = []
+        begin = 0
+        for i, end in enumerate((*np.searchsorted(clock, points, side="right"), len(clock))):
+            while begin < end:
+                earlier = self._find_alarms()
+                begin = int(
+                    bet_on_blocks(self.state, self.wealth, sides[:end], outcomes[:end], clock[:end], self.plan, begin)
                 )
-                for k, way in new
-            ]
+                new = np.argwhere(self._find_alarms() & ~earlier)
+                gaps = self.describe() if len(new) else []
+                alarms += [
+                    Alarm(
+                        **gaps[k].model_dump(exclude={"alarm"}),
+                        decision=int(clock[begin - 1]),
+                        direction="above" if bool(way) == self.plan.ratio else "below",
+                    )
+                    for k, way in new
+                ]
+            if i < len(points):
+                self.history = np.concatenate([self.history, np.stack(self.gaps(), axis=-1)[None]])
+                if len(self.history) == MAX_POINTS:
+                    self.history = self.history[1::2]
         return alarms
 
     def _find_alarms(self) -> Booleans:
@@ -195,11 +190,7 @@ class WatchedMeasure(MeasureState):
         return described
 
     def describe_history(self, decisions: Sequence[int]) -> GapHistory:
-        """Describe the history until now.
-
-        Args:
-            decisions: Number of decisions at each point, including now.
-        """
+        """Describe the history, given the number of decisions at each point and now."""
         points = [_list_numbers(Gaps(*point.T)) for point in self.history] + [_list_numbers(self.gaps())]
         return GapHistory(decisions=tuple(decisions), gaps=tuple(zip(*points, strict=True)))
 
@@ -221,10 +212,6 @@ class WatchedMeasure(MeasureState):
         reach = width * largest_deviation(self._squares(np.ones(len(n))) / width**2, self._log_threshold) / n
         gap = (sum_first - sum_second) / n
         return Gaps(gap, np.maximum(gap - reach, -1), np.minimum(gap + reach, 1), (recent[0] - recent[1]) / weight)
-
-    def record(self) -> None:
-        """Add a point to the history."""
-        self.history = np.concatenate([self.history, np.stack(self.gaps(), axis=-1)[None]])
 
     def _range(self, ratio: Any) -> Any:
         """Compute the maximum distance of ``ratio * second - first`` below and above its guess.

@@ -168,11 +168,7 @@ class MonitorResult(Result):
         return any(gap.first_count and gap.second_count for gap in self.gaps)
 
     def document(self, name: str = "") -> Document:
-        """Build the document of alarms, gaps with their intervals, and histories.
-
-        Args:
-            name: Name of the data.
-        """
+        """Build the document of alarms, gaps with their intervals, and histories of the named data."""
         return self._write_document("evenhand.monitoring.wording", name)
 
     def to_frame(self) -> pd.DataFrame:

@@ -68,12 +68,7 @@ class SelectionTest:
     early: list[int] = field(default_factory=list)
 
     def decide(self, decision: float, now: int) -> int:
-        """Add a decision, and return its number for `label`.
-
-        Args:
-            decision: 0 or 1.
-            now: Total number of decisions, for `shown`.
-        """
+        """Add a decision, 0 or 1, and return its number for `label`. ``now`` is the total number of decisions."""
         number, kind = sum(self.counts), int(decision)
         block, place = divmod(number, BLOCK)
         self.counts[kind] += 1
@@ -87,13 +82,7 @@ class SelectionTest:
         return number
 
     def label(self, number: int, decision: float, now: int) -> None:
-        """Add the label of a decision.
-
-        Args:
-            number: Number that `decide` returned.
-            decision: The decision, 0 or 1.
-            now: Total number of decisions.
-        """
+        """Add the label of the decision for which `decide` returned a number."""
         kind, block = int(decision), number // BLOCK
         self.labelled[kind] += 1
         if (block + 1) * BLOCK > sum(self.counts):

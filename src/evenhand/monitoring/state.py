@@ -22,12 +22,7 @@ STATE = TypeAdapter(MonitorState)
 
 
 def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> bytes:
-    """Encode a monitor as bytes.
-
-    Args:
-        monitor: Monitor, which is not changed.
-        more: JSON values to store with the state, such as the position in a file.
-    """
+    """Encode a monitor as bytes, together with further JSON values (``more``), such as the position in a file."""
     stored = {
         "config": monitor.config.model_dump(mode="json", exclude=CHANGEABLE),
         "state": monitor_to_dict(monitor),
@@ -54,11 +49,6 @@ def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
 def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -> tuple[Monitor, dict[str, Any]]:
     """Decode a monitor that `write_state` encoded, and the values stored with it.
 
-    Args:
-        data: Bytes of the state.
-        config: Configuration, which must equal that of the encoded monitor.
-        location: Name of the state in errors.
-
     Raises:
         DataError: The bytes are not a state, were altered, or have a different configuration.
     """
@@ -84,10 +74,6 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
 
 def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     """Restore the monitor that `monitor_to_dict` converted.
-
-    Args:
-        body: Result of `monitor_to_dict`.
-        config: Configuration of the monitor.
 
     Raises:
         DataError: The body is not the state of a monitor.

@@ -22,15 +22,8 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
 
     The id, also sent as the header ``Idempotency-Key``, is the same whenever the same alarm is posted again.
 
-    Args:
-        alarm: The alarm.
-        url: Address.
-        monitor: Name of the monitor.
-        retries: Maximum number of retries.
-
     Raises:
-        FetchError: All attempts failed.
-        ModelError: The response is invalid.
+        EvenhandError: All attempts failed, or the response is invalid.
     """
     place = url.partition("://")[2].split("/")[0].rpartition("@")[2]  # the rest of a webhook's URL is often a secret
     client = HttpClient(
@@ -53,13 +46,7 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
 
 
 class AlarmPoster:
-    """Post the alarms of a monitor in order, and retry failed posts after increasing delays.
-
-    Args:
-        url: Address. None disables posting.
-        monitor: Name of the monitor.
-        steady: Monotonic clock, in seconds.
-    """
+    """Post the alarms of a monitor in order, and retry failed posts after increasing delays. None: no posts."""
 
     def __init__(self, url: str | None, monitor: str, *, steady: Callable[[], float] = time.monotonic) -> None:
         self._url, self._monitor, self._steady = url, monitor, steady
@@ -70,9 +57,9 @@ class AlarmPoster:
         """Post the remaining alarms, unless the pause after a failure is still in effect.
 
         Args:
-            alarms: All alarms.
+            alarms: All alarms, of which the first ``posted`` are skipped.
             posted: Number of posted alarms.
-            keep: Function that receives the number of posted alarms after each post.
+            keep: Function that receives this number after each post.
             last: Whether this is the last call, which ignores the pause and retries each post.
 
         Raises:

@@ -17,7 +17,6 @@ from prometheus_client.registry import Collector
 
 from evenhand.errors import DecisionError, OptionError
 from evenhand.monitoring.config import read_monitor_config
-from evenhand.monitoring.figures import GAUGES, list_figures
 from evenhand.monitoring.lines import event_of_log_entry
 from evenhand.monitoring.result import Alarm, MonitorResult
 from evenhand.monitoring.webhook import AlarmPoster
@@ -29,6 +28,13 @@ from evenhand.service.store.transaction import LoadedMachine, OperationResult, f
 
 PAUSE_SECONDS = 1.0
 """Seconds between two reads of the logs of shields."""
+GAUGES = {
+    "evenhand_monitor_decisions": "Decisions so far",
+    "evenhand_monitor_labels": "Labels so far that were used or will be",
+    "evenhand_monitor_alarms": "Alarms so far",
+    "evenhand_monitor_gap": "The largest gap, or the ratio farthest from 1, as a number below 1",
+}
+"""Help text of each metric for Prometheus."""
 
 
 class ServedMonitor:
@@ -126,9 +132,21 @@ class ServedMonitor:
             }
 
     def figures(self) -> list[tuple[str, str | None, float]]:
-        """Return the metrics for Prometheus."""
+        """Return the name, the measure and the value of each metric. The measure is None for the whole monitor."""
         with self._lock:
-            return list(list_figures(self._follow_locked().monitor))
+            monitor = self._follow_locked().monitor
+            counts = (monitor.seen, monitor.labels, len(monitor.alarms))
+            figures: list[tuple[str, str | None, float]] = [
+                (name, None, n) for name, n in zip(GAUGES, counts, strict=False)
+            ]
+            estimates: dict[tuple[str, str], list[float]] = {}
+            for gap in monitor.intervals() if monitor.measures else ():
+                if gap.estimate is not None:
+                    estimates.setdefault((gap.measure, gap.form), []).append(gap.estimate)
+        for (measure, form), values in estimates.items():
+            farthest = max(map(abs, values)) if form == "gap" else min(min(values), 1 / max(1.0, *values))
+            figures.append(("evenhand_monitor_gap", f"{measure} {form}", farthest))
+        return figures
 
     def _post_alarms(self) -> None:
         """Post new alarms. An alarm may be posted twice with the same ID but is never skipped.
