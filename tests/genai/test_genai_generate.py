@@ -77,7 +77,7 @@ def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
         DESCRIBED["groups"]["age"]
     )
     assert table[3]["slots"] == "poor: gender 2"
-    assert json.loads(json.dumps(made.to_dict()))["generator_calls"] == made.generator_calls == 20
+    assert json.loads(made.model_dump_json())["generator_calls"] == made.generator_calls == 20
 
 
 @pytest.mark.parametrize("mode", ["before", "after"])

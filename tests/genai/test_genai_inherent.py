@@ -15,7 +15,6 @@ from evenhand.genai.assessment.prompts import (
     RepeatedPrompt,
     answers_by_prompt,
     estimate_prompt_bias,
-    judge_prompt_bias,
     keep_neutral_prompts,
 )
 from evenhand.genai.backends.studio import Studio, StudioPixels
@@ -94,7 +93,7 @@ def test_judged_by_words_with_what_was_shown():
     answered = {"a woman": items("www"), "a person": items("mmw")}
     fixed = {prompt: judge.fixed_groups(prompt) for prompt in answered}
     assert fixed == {"a woman": {"gender"}, "a person": frozenset()}
-    found = judge_prompt_bias(answered, GENDER, fixed)
+    found = estimate_prompt_bias(answered, GENDER, fixed=fixed)
     assert found.how == "judged"
     assert [(one.verdict, one.value, one.shown["woman"]) for one in found.findings] == [
         ("biased", "woman", 3),
@@ -115,8 +114,8 @@ def test_items_of_biased_prompts_do_not_count_for_what_is_fixed():
         "an old man": [{"gender": "man", "age": "old"}, {"gender": "man", "age": "young"}],
         "a person": [{"gender": "woman", "age": "young"}],
     }
-    found = judge_prompt_bias(
-        answers_by_prompt([recorded]), recorded.values, {"an old man": {"gender"}, "a person": set()}
+    found = estimate_prompt_bias(
+        answers_by_prompt([recorded]), recorded.values, fixed={"an old man": {"gender"}, "a person": set()}
     )
     neutral = keep_neutral_prompts(recorded, found)
     assert neutral.labels == {"gender": (None, "woman", None, None), "age": ("old", "young", "young", None)}

@@ -30,7 +30,7 @@ from evenhand.genai import (
 )
 from evenhand.genai.enforcement.guard import AnswerSeries, AttemptLimits
 from evenhand.genai.enforcement.supply import Spending
-from evenhand.genai.spec.spending_config import PriceConfig
+from evenhand.genai.spec.pipeline_config import PriceConfig
 from support import scaled
 
 LEADER = "a business leader"

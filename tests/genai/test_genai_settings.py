@@ -309,8 +309,8 @@ def test_bounds_of_several_groups_are_not_added_up_into_one_line():
     assert all(isinstance(one, RetrySettings) for one in alone)
     assert isinstance(together, Unknown)
     found = check_configuration(configuration, counts)
-    assert [now.about for now, _ in found.retries] == [("asked: g",), ("asked: h",)]
-    assert [enough for _, enough in found.retries] == alone
+    assert [now.about for now in found.settings] == [("asked: g",), ("asked: h",)]
+    assert list(found.smallest) == alone
     enforcer = Enforcer(configuration)
     rows = enforcer.state()
     for name, row in rows.items():

@@ -17,7 +17,7 @@ from evenhand.genai.assessment.evaluation import (
     read_condition_sequences,
     read_fixed_groups,
 )
-from evenhand.genai.assessment.prompts import answers_by_prompt, judge_prompt_bias
+from evenhand.genai.assessment.prompts import answers_by_prompt, estimate_prompt_bias
 from evenhand.genai.assessment.wording import describe_left_out
 
 
@@ -105,10 +105,10 @@ def test_items_whose_prompt_fixes_the_value_are_a_category_of_their_own():
 
 def test_inherent_fairness_leaves_out_what_prompts_fix():
     found = read_condition_sequences(TABLE, configuration())
-    bias = judge_prompt_bias(
+    bias = estimate_prompt_bias(
         answers_by_prompt(found),
         configuration().values,
-        {"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}},
+        fixed={"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}},
     )
     leader, neutral, _, _ = evaluate_config(found, configuration(), prompts=bias).sequences
     assert [(v.name, v.verdict) for v in leader.verdicts] == [("leader: sex", "holds"), ("both", "holds")]

@@ -12,7 +12,7 @@ from rich.console import Console
 from evenhand.genai import GenerationConfig, RecordedSequence, assess_sequences
 from evenhand.genai.assessment import wording
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences, read_fixed_groups
-from evenhand.genai.assessment.prompts import answers_by_prompt, estimate_prompt_bias, judge_prompt_bias
+from evenhand.genai.assessment.prompts import answers_by_prompt, estimate_prompt_bias
 from evenhand.view import render_page, show_document
 from evenhand.view.charts.assessment import MAX_ITEMS, MAX_LANES, draw_coverage, draw_prompts, draw_timeline
 from evenhand.view.charts.items import EXCERPT, LARGEST, SIDE, make_thumbnails, read_excerpts
@@ -168,9 +168,7 @@ def specified(how="judged"):
     answered = answers_by_prompt(found)
     values = CONFIGURATION.values
     bias = (
-        judge_prompt_bias(answered, values, read_fixed_groups(TABLE))
-        if how == "judged"
-        else estimate_prompt_bias(answered, values)
+        estimate_prompt_bias(answered, values, fixed=read_fixed_groups(TABLE) if how == "judged" else None)
     )
     return evaluate_config(found, CONFIGURATION, prompts=bias)
 

@@ -8,12 +8,7 @@ from typing import Protocol
 from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
-from evenhand.genai.backends.openai_service import (
-    OpenAIChat,
-    at_zero_temperature,
-    choice_question,
-    quote_text,
-)
+from evenhand.genai.backends.openai_service import OpenAIChat, at_zero_temperature, choice_question, quote_text
 from evenhand.genai.spec.entries import check_values
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.models.language.chat_answers import read_choice
@@ -70,10 +65,10 @@ class KeywordJudge:
     def of(
         cls, configuration: GenerationConfig, words: Mapping[str, Mapping[str, Collection[str]]] | None = None
     ) -> KeywordJudge:
-        """Build a judge from the keywords and groups of a configuration.
+        """Build a judge from the keywords and groups of a configuration, whose values fix their group by name.
 
         Args:
-            configuration: Configuration. The names of its values fix their group, except ``other``.
+            configuration: Configuration. The value ``other`` fixes nothing.
             words: Words that replace the name of a value, by concept group and value.
 
         Raises:
@@ -136,11 +131,7 @@ class FunctionJudge:
 
 
 def _true_functions(functions: Mapping[str, Callable[[str], bool]], prompt: str) -> frozenset[str]:
-    """Return the names of the functions that return True.
-
-    Raises:
-        ModelError: A function returned neither True nor False.
-    """
+    """Return the names of the functions that return True. Answers other than True and False raise a ModelError."""
     answers = {name: function(prompt) for name, function in functions.items()}
     for name, answer in answers.items():
         # The text "no" would otherwise count as true.
@@ -177,9 +168,7 @@ class ChatJudge:
 
     @classmethod
     def of(cls, configuration: GenerationConfig, chat: OpenAIChat) -> ChatJudge:
-        """Build a judge from the questions (``judge``) or names of the conditions of a configuration, and from its
-        groups.
-        """
+        """Build a judge from the questions (``judge``) or names of conditions, and the groups of a configuration."""
         questions = {
             condition.name: condition.judge or f"Does this prompt ask for {condition.name!r}?"
             for condition in configuration.conditions
@@ -197,12 +186,7 @@ class ChatJudge:
         return await self._find_affirmed(prompt, self._group_questions)
 
     async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
-        """Return the names of the questions that are answered with yes.
-
-        Raises:
-            FetchError: The service is unavailable, or refuses the request.
-            ModelError: The answer is neither yes nor no.
-        """
+        """Return the names of the questions that are answered with yes."""
         answers = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
         return frozenset(name for name, yes in zip(questions, answers, strict=True) if yes)
 

@@ -97,11 +97,7 @@ def build_pipeline(
 
 
 def build_generator(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Generator:
-    """Build the configured generator.
-
-    Raises:
-        EvenhandError: See ``build_pipeline``.
-    """
+    """Build the configured generator. See ``build_pipeline``."""
     part = configuration.generator
     if part is None:
         raise OptionError(
@@ -123,11 +119,7 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
 
 
 def build_classifier(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Classifier:
-    """Build the configured classifier.
-
-    Raises:
-        EvenhandError: See ``build_pipeline``.
-    """
+    """Build the configured classifier. See ``build_pipeline``."""
     part = configuration.classifier
     groups = configuration.values
     if part is None:
@@ -151,11 +143,7 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
 
 
 def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Judge:
-    """Build the configured judge. By default, it judges by keywords.
-
-    Raises:
-        EvenhandError: See ``build_pipeline``.
-    """
+    """Build the configured judge, by default one by keywords. See ``build_pipeline``."""
     part = configuration.judge
     with _naming_entry("judge"):
         match part:

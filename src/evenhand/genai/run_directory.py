@@ -22,10 +22,6 @@ class CsvTable:
 
     An incomplete row at the end of the file is ignored. The file is not changed before ``truncate`` or ``append``.
 
-    Args:
-        path: Path of the file.
-        names: Names of the columns.
-
     Raises:
         DataError: The file is unreadable or has different columns.
     """
@@ -77,12 +73,8 @@ def _format_line(cells: Sequence[str]) -> str:
 def open_folder(folder: Path, names: Sequence[str]) -> Iterator[None]:
     """Create the folder of requests and items if necessary, and run a block that opens its files.
 
-    Args:
-        folder: Path of the folder.
-        names: Names of the columns of its tables, including concept groups.
-
     Raises:
-        OptionError: A group has the same name as another column, or the folder cannot be used.
+        OptionError: The names of the columns are not unique, or the folder cannot be used.
     """
     if repeated := find_repeated(names):
         raise OptionError(

@@ -225,7 +225,6 @@ class _ConfiguredAssessment:
     ) -> PromptBias:
         """Find the prompts of a table that fix a value."""
         from evenhand.genai.assessment.evaluation import read_fixed_groups
-        from evenhand.genai.assessment.prompts import judge_prompt_bias
 
         if not answered:
             raise OptionError(
@@ -233,13 +232,11 @@ class _ConfiguredAssessment:
                 location="--inherent",
                 hint="add a column named prompt",
             )
-        if self.settings.inherent == "estimated":
-            return genai.estimate_prompt_bias(answered, configuration.values, terms=self.settings)
-        fixed = read_fixed_groups(sequence)
-        if fixed is None:
+        fixed = None
+        if self.settings.inherent == "judged" and (fixed := read_fixed_groups(sequence)) is None:
             judge = genai.build_judge(configuration, trust=self.trust, folder=self.config.absolute().parent)
             fixed = {prompt: judge.fixed_groups(prompt) for prompt in answered}
-        return judge_prompt_bias(answered, configuration.values, fixed, terms=self.settings)
+        return genai.estimate_prompt_bias(answered, configuration.values, fixed=fixed, terms=self.settings)
 
     def assess_live(self, prompts: list[str], requests: int, out: Path, progress: Progress) -> genai.GenaiAssessment:
         """Generate items, and assess them."""

@@ -34,10 +34,10 @@ def check(
     from evenhand.genai.assessment.check import check_configuration
 
     result = check_configuration(genai.GenerationConfig.read(config), None if state is None else _read_counts(state))
-    output.emit(json.dumps(result.to_dict()))
+    output.emit(json.dumps(result.model_dump(mode="json")))
     output.show(partial(result.document, config.name))
-    if not result.feasibility.feasible:
-        raise typer.Exit(VERDICT_CODES[result.feasibility.verdict])
+    if not result.feasible:
+        raise typer.Exit(VERDICT_CODES[result.verdict])
 
 
 def _read_counts(state: Path) -> dict[str, dict[str, int]]:
@@ -133,7 +133,7 @@ def generate(
             again=run.again,
             progress=progress,
         )
-    output.emit(json.dumps(generated.to_dict()))
+    output.emit(json.dumps(generated.model_dump(mode="json")))
     output.show(partial(generated.document, str(config)), [generated.table])
     failing = generated.failing(run.fail_on or ())
     for condition in failing:

@@ -50,12 +50,10 @@ NO_ITEM = "no item is recognised"
 
 
 def longest_wait(appearances: Sequence[int], length: int) -> int:
-    """Compute the smallest beta for which no deadline of a value is missed.
-
-    It is the largest distance between two appearances, where 0 and ``length + 1`` count as appearances.
+    """Compute the smallest beta for which no deadline of a value is missed: the longest distance of its appearances.
 
     Args:
-        appearances: Ascending numbers of the items that show the value, from 1.
+        appearances: Ascending numbers of the items that show the value, from 1. 0 and ``length + 1`` also count.
         length: Number of items.
     """
     return max(end - start for start, end in pairwise([0, *appearances, length + 1]))
@@ -74,13 +72,7 @@ def missed_deadlines(appearances: Sequence[int], length: int, beta: int) -> tupl
 
 
 def judge_appearances(appearances: Sequence[Sequence[int]], length: int, beta: Sequence[int] | None) -> VerdictValue:
-    """Check whether all values appear, or appear repeatedly within beta.
-
-    Args:
-        appearances: Appearances of each value.
-        length: Number of items.
-        beta: Deadline of each value. None if values only have to appear.
-    """
+    """Check whether all values appear, or appear repeatedly within beta, given the appearances of each value."""
     if length == 0:
         return "unknown"
     if beta is None:
@@ -173,7 +165,7 @@ def assess_sequence(
     ways: int | None = None,
     confidence: float = 0.95,
 ) -> SequenceFinding:
-    """Assess one sequence.
+    """Assess one sequence. See ``assess_sequences``.
 
     Args:
         recorded: The sequence.
@@ -181,10 +173,6 @@ def assess_sequence(
         ways: Number of groups in the combinations whose coverage is computed. If None, that of the requirements, and at
             least 2.
         confidence: Confidence level of each interval.
-
-    Raises:
-        OptionError: There are fewer groups than ``ways``.
-        LimitError: There are too many combinations.
     """
     deadlines: dict[tuple[str, ...], list[tuple[int, ...]]] = {(group,): [] for group in recorded.labels}
     for requirement in requirements:
@@ -229,17 +217,7 @@ def _check_combined_values(recorded: RecordedSequence, groups: Sequence[str]) ->
 def assess_group(
     recorded: RecordedSequence, groups: tuple[str, ...], beta: tuple[int, ...] | None, confidence: float
 ) -> GroupFinding:
-    """Assess the combined values of groups. The values of the last group vary fastest.
-
-    Args:
-        recorded: The sequence.
-        groups: Names of the groups.
-        beta: Deadline of each value. None if there are none.
-        confidence: Confidence level of the intervals.
-
-    Raises:
-        LimitError: The groups have too many combined values.
-    """
+    """Assess the combined values of groups, and their deadlines beta. The values of the last group vary fastest."""
     _check_combined_values(recorded, groups)
     column = recorded.column(groups)
     items = tuple(i for i, values in enumerate(column, start=1) if values is not None)
@@ -320,12 +298,8 @@ def _count_excluded(
 def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
     """Compute the coverage of combinations of values of several groups.
 
-    An item counts for every choice of groups in which it is recognised. For two groups, this is the normalised
+    An item counts for every choice of ``ways`` groups in which it is recognised. For two groups, this is the normalised
     all-paired fairness of Cheng et al., "Conditional Fairness for Generative AIs", definition 9.
-
-    Args:
-        recorded: The sequence.
-        ways: Number of groups in a combination.
 
     Raises:
         OptionError: ``ways`` is less than 2, or more than the number of groups.
@@ -375,13 +349,7 @@ def _frequency_difference(counts: Sequence[int], length: int, confidence: float)
 
 
 def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | None = None) -> SpecificationVerdict:
-    """Check whether every value appears, or appears repeatedly within beta.
-
-    Args:
-        group: Finding for the groups of the specification.
-        beta: Deadline of each value. None if values only have to appear.
-        name: Name of the specification.
-    """
+    """Check whether every value appears, or appears repeatedly within beta, for the named specification."""
     length = len(group.items)
     verdict = judge_appearances([value.appearances for value in group.values], length, beta)
     fault: tuple[str, ...] = ()

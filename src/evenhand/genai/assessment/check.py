@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from evenhand.core.document import Block, Document, Facts, Heading, NextStep, Text
 from evenhand.genai.classifiers.confusion import SpecificationSuccess, specification_success
@@ -28,69 +26,47 @@ METHODS = {
 """Description of each method."""
 
 
-@dataclass(frozen=True)
-class ConfigurationCheck:
-    """Check of a configuration.
+class ConfigurationCheck(Feasibility):
+    """Feasibility of a configuration for an obedient generator, the effect of wrong labels, and sufficient retries.
 
     Attributes:
-        feasibility: Feasibility for an obedient generator.
         labels: Effect of wrong labels on each specification.
         success: Success rate of instructions.
-        retries: Reliability of the configured retries and slack, and sufficient retries or the reason why there are
-            none: for everything, or, with counted success rates, for each component. Empty if the configuration is not
-            known to be feasible.
+        settings: Reliability of the configured retries and slack: for everything, or, with counted success rates, for
+            each component. Empty if the configuration is not known to be feasible.
+        smallest: Sufficient retries for each of them, or the reason why there are none.
     """
 
-    feasibility: Feasibility
     labels: tuple[SpecificationSuccess, ...]
     success: AttemptSuccess
-    retries: Sequence[tuple[RetrySettings, RetrySettings | Unknown]] = ()
+    settings: tuple[RetrySettings, ...]
+    smallest: tuple[RetrySettings | Unknown, ...]
 
     def document(self, name: str = "the configuration") -> Document:
-        """Describe the feasibility, the effect of wrong labels, and the reliability of retries and slack.
-
-        Args:
-            name: Name of the configuration.
-        """
-        checked = self.feasibility
+        """Describe the feasibility, the effect of wrong labels, and the reliability of retries and slack."""
         blocks: list[Block] = [
-            Text(f"{checked.reason[:1].upper()}{checked.reason[1:]}", role="finding"),
-            Facts(
-                tuple(
-                    (specification.name, _describe_specification(specification))
-                    for specification in checked.specifications
-                )
-            ),
+            Text(f"{self.reason[:1].upper()}{self.reason[1:]}", role="finding"),
+            Facts(tuple((entry.name, _describe_specification(entry)) for entry in self.specifications)),
         ]
-        if checked.hint is not None:
-            blocks.append(NextStep(checked.hint))
+        if self.hint is not None:
+            blocks.append(NextStep(self.hint))
         if self.labels:
             blocks.append(Heading("Labels"))
         for label in self.labels:
             text = f"{label.specification}: {label.statement()}"
             blocks.append(Text(text, tuple(value.statement() for value in label.values)))
-        if self.retries:
+        if self.settings:
             blocks += [Heading("Instructions"), Text(self.success.statement())]
             # Without a success rate, retries that suffice for an obedient generator are misleading.
             if self.success.source != "nothing":
                 blocks.append(Facts(tuple(self._describe_retries())))
-        return Document(TITLES[checked.verdict].format(name), blocks=tuple(blocks), brand="Evenhand, generative AI")
+        return Document(TITLES[self.verdict].format(name), blocks=tuple(blocks), brand="Evenhand, generative AI")
 
     def _describe_retries(self) -> Iterator[tuple[str, str]]:
-        for now, enough in self.retries:
+        for now, enough in zip(self.settings, self.smallest, strict=True):
             yield "configured", now.statement()
             about = f"{' and '.join(now.about)}: " if now.about else ""
             yield "enough", f"{about}none; {enough.reason}" if isinstance(enough, Unknown) else enough.statement()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain JSON values."""
-        return {
-            **self.feasibility.to_dict(),
-            "labels": [label.model_dump(mode="json") for label in self.labels],
-            "success": self.success.model_dump(mode="json"),
-            "settings": [now.model_dump(mode="json") for now, _ in self.retries],
-            "smallest": [enough.model_dump(mode="json") for _, enough in self.retries],
-        }
 
 
 def _describe_specification(specification: SpecificationFeasibility) -> str:
@@ -123,8 +99,12 @@ def check_configuration(
         if counts is None
         else AttemptSuccess.from_counts(configuration, counts)
     )
-    labels = specification_success(configuration)
-    if not feasibility.feasible:
-        return ConfigurationCheck(feasibility, labels, success)
-    retries = rate_retries(configuration, success, in_flight=configuration.simulation.in_flight)
-    return ConfigurationCheck(feasibility, labels, success, retries)
+    in_flight = configuration.simulation.in_flight
+    rated = rate_retries(configuration, success, in_flight=in_flight) if feasibility.feasible else []
+    return ConfigurationCheck(
+        **dict(feasibility),
+        labels=specification_success(configuration),
+        success=success,
+        settings=tuple(now for now, _ in rated),
+        smallest=tuple(enough for _, enough in rated),
+    )

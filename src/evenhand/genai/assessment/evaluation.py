@@ -49,7 +49,7 @@ class ItemColumns:
 def read_condition_sequences(
     source: str | Path | IntoDataFrame, configuration: GenerationConfig, columns: ItemColumns | None = None
 ) -> list[RecordedSequence]:
-    """Read recorded items as one sequence for each condition with specifications.
+    """Read recorded items as one sequence, possibly empty, for each condition with specifications.
 
     Items whose label is not a value of its group are listed but not counted. A misspelt value is refused. The column
     ``fixed`` names the groups whose value the prompt fixed.
@@ -58,9 +58,6 @@ def read_condition_sequences(
         source: CSV or Parquet file, or data frame, with one row per item in the order of the requests.
         configuration: Configuration of the generator.
         columns: Columns of the table.
-
-    Returns:
-        The sequences, in the order of the conditions of the configuration. Sequences may be empty.
 
     Raises:
         DataError: The table is unreadable, a column is missing, or no item meets a condition.

@@ -28,12 +28,7 @@ from evenhand.genai.assessment.evaluation import (
     groups_by_condition,
     read_condition_sequences,
 )
-from evenhand.genai.assessment.prompts import (
-    ItemLabels,
-    PromptBias,
-    estimate_prompt_bias,
-    judge_prompt_bias,
-)
+from evenhand.genai.assessment.prompts import ItemLabels, PromptBias, estimate_prompt_bias
 from evenhand.genai.assessment.result import GenaiAssessment
 from evenhand.genai.backends.generator import Resumable
 from evenhand.genai.config import AssessmentConfig
@@ -109,10 +104,9 @@ def assess_live(
         if not run.sequence.rows:
             raise
         interrupted = True
-    if config.inherent == "judged":
-        bias = judge_prompt_bias(run.values_by_prompt(), configuration.values, run.fixed, terms=config)
-    elif config.inherent is not None and bias is None:
-        bias = estimate_prompt_bias(run.values_by_prompt(), configuration.values, terms=config)
+    if config.inherent is not None and bias is None:
+        fixed = run.fixed if config.inherent == "judged" else None
+        bias = estimate_prompt_bias(run.values_by_prompt(), configuration.values, fixed=fixed, terms=config)
     failed = sum(bool(row["error"]) for row in run.sequence.rows)
     result = evaluate_config(
         read_condition_sequences(run.sequence.path, configuration, ItemColumns(conditions="conditions")),
@@ -127,23 +121,13 @@ def assess_live(
 
 
 class _LiveRun:
-    """Items of a live assessment, and their folder.
-
-    Args:
-        pipeline: Generator and classifier, with their configuration.
-        folder: The folder.
-        prompts: Prompts without repetitions.
+    """Items of a live assessment for prompts without repetitions, and their folder.
 
     Attributes:
         conditions: Conditions that each prompt meets.
         fixed: Groups whose value each prompt fixes.
         sequence: Table of requests.
         repetitions: Table of repeated prompts.
-
-    Raises:
-        OptionError: No prompt meets a condition, or the folder is not writable or contains items of different prompts
-            or models.
-        DataError: The folder is unreadable.
     """
 
     def __init__(self, pipeline: Pipeline, folder: Path, prompts: Sequence[str]) -> None:
@@ -215,11 +199,7 @@ class _LiveRun:
         return labels
 
     def generate(self, prompt: str, table: CsvTable) -> ItemLabels:
-        """Generate, classify and store one item, and return its labels.
-
-        Raises:
-            EvenhandError: Too many consecutive requests failed.
-        """
+        """Generate, classify and store one item, and return its labels. Raise after too many consecutive failures."""
         number = len(table.rows) + 1
         row = {
             "request": number,

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
 from evenhand.genai.assessment.sequences import RecordedSequence
 from evenhand.genai.config import AssessmentConfig, BiasMethod
@@ -88,11 +89,6 @@ class RepeatedPrompt:
     The hypothesis that no value reaches the bar is tested for every value, each with its part of the error. The
     hypothesis that a given value reaches it is tested with the full error, since a biased prompt is called neutral only
     if its own value is rejected. Both tests depend only on the most frequent value.
-
-    Args:
-        values: Values of the group.
-        bar: As in ``AssessmentConfig``.
-        error: Maximum probability that the verdict is wrong.
     """
 
     def __init__(self, values: Sequence[str], bar: float, error: float) -> None:
@@ -123,11 +119,7 @@ class RepeatedPrompt:
         return top if count else None
 
     def probability(self, confidence: float) -> Quantity:
-        """Estimate the probability of the most probable value.
-
-        Args:
-            confidence: Joint confidence level of the intervals of all prompts and groups.
-        """
+        """Estimate the probability of the most probable value, at a joint level of all prompts and groups."""
         n = self.shown.total()
         if not n:
             return Unknown(reason="no item is recognised")
@@ -164,11 +156,12 @@ def estimate_prompt_bias(
     answered: Mapping[str, Iterable[ItemLabels]],
     values: Mapping[str, Sequence[str]],
     *,
+    fixed: Mapping[str, Collection[str]] | None = None,
     terms: AssessmentConfig | None = None,
     draw: Callable[[str], ItemLabels] | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> PromptBias:
-    """Estimate which prompts fix the values of which groups, by repeated generation.
+    """Estimate which prompts fix the values of which groups, by repeated generation, or judge it by their words.
 
     The items of one prompt must be generated independently of each other. A generator that remembers earlier items, or
     is instructed to vary them, hides the effect of its prompts.
@@ -176,6 +169,7 @@ def estimate_prompt_bias(
     Args:
         answered: Labels of the items of each prompt, in the order of generation. At least one prompt.
         values: Values of each concept group.
+        fixed: Groups whose value each prompt fixes according to a judge. If given, only probabilities are estimated.
         terms: Settings ``bar``, ``error`` and ``repetitions``.
         draw: Function that generates and classifies another item for a prompt. It is called until every group has a
             verdict. If None, only the existing items are used.
@@ -203,53 +197,31 @@ def estimate_prompt_bias(
             count += 1
             if progress is not None:
                 progress("repeating prompts", (finished + count / terms.repetitions) / len(answered))
-        findings += [
-            PromptFinding(
-                prompt=prompt,
-                group=group,
-                verdict=test.verdict,
-                value=test.value,
-                probability=test.probability(1 - 2 * terms.error),
-                shown=dict(test.shown),
-                unrecognised=test.unrecognised,
-                why=test.why(),
+        for group, test in tests.items():
+            verdict, why = test.verdict, test.why()
+            if fixed is not None:
+                biased = group in fixed[prompt]
+                verdict = "biased" if biased else "neutral"
+                why = f"its words {f'fix the value of {group}' if biased else f'leave the value of {group} open'}"
+            findings.append(
+                PromptFinding(
+                    prompt=prompt,
+                    group=group,
+                    verdict=verdict,
+                    value=test.value,
+                    probability=test.probability(1 - 2 * terms.error),
+                    shown=dict(test.shown),
+                    unrecognised=test.unrecognised,
+                    why=why,
+                )
             )
-            for group, test in tests.items()
-        ]
-    return PromptBias(how="estimated", bar=terms.bar, error=terms.error, findings=tuple(findings))
+    how: BiasMethod = "estimated" if fixed is None else "judged"
+    return PromptBias(how=how, bar=terms.bar, error=terms.error, findings=tuple(findings))
 
 
 def _add_item(tests: Mapping[str, RepeatedPrompt], item: ItemLabels) -> None:
     for group, test in tests.items():
         test.add(item.get(group))
-
-
-def judge_prompt_bias(
-    answered: Mapping[str, Iterable[ItemLabels]],
-    values: Mapping[str, Sequence[str]],
-    fixed: Mapping[str, Collection[str]],
-    *,
-    terms: AssessmentConfig | None = None,
-) -> PromptBias:
-    """Judge the bias of prompts by their words, and count the values that their items show.
-
-    Args:
-        answered: Labels of the items of each prompt.
-        values: Values of each concept group.
-        fixed: Groups whose value each prompt fixes, such as those of a judge.
-        terms: Settings of the intervals.
-
-    Raises:
-        OptionError: There is no prompt or no group.
-    """
-    estimated = estimate_prompt_bias(answered, values, terms=terms)
-    findings = []
-    for finding in estimated.findings:
-        biased = finding.group in fixed[finding.prompt]
-        reason = f"fix the value of {finding.group}" if biased else f"leave the value of {finding.group} open"
-        verdict = {"verdict": "biased" if biased else "neutral", "why": f"its words {reason}"}
-        findings.append(finding.model_copy(update=verdict))
-    return estimated.model_copy(update={"how": "judged", "findings": tuple(findings)})
 
 
 def answers_by_prompt(sequences: Iterable[RecordedSequence]) -> dict[str, list[ItemLabels]]:

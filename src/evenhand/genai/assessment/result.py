@@ -202,11 +202,7 @@ class GenaiAssessment(Result):
         return " and ".join(f"{name} = {value}" for name, value in self.conditions.items()) or "all items"
 
     def document(self, folder: str | None = None) -> Document:
-        """Describe the verdicts, and the longest wait and frequency of each value.
-
-        Args:
-            folder: Folder of the files of items. If None, items are not shown.
-        """
+        """Describe the verdicts, and the longest wait and frequency of each value, with the items in the folder."""
         return self._write_document("evenhand.genai.assessment.wording", folder)
 
     def to_frame(self) -> pd.DataFrame:

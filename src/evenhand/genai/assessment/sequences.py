@@ -118,10 +118,7 @@ def read_sequences(
 
 
 class ItemTable:
-    """Table of items, whose cells are read as words.
-
-    Args:
-        source: CSV or Parquet file, or data frame.
+    """Table of items in a CSV or Parquet file, or a data frame, whose cells are read as words.
 
     Attributes:
         name: Name of the file.
@@ -149,11 +146,7 @@ class ItemTable:
         self._read: dict[str, list[str | None]] = {}
 
     def column(self, name: str) -> list[str | None]:
-        """Return a column. Empty and missing cells are None.
-
-        Raises:
-            DataError: There is no such column.
-        """
+        """Return a column. Empty and missing cells are None. Raises a DataError if there is no such column."""
         if name not in self._read:
             if name not in self.columns:
                 raise DataError(
@@ -188,7 +181,7 @@ class ItemTable:
             condition: Name of the condition of the rows, which is part of the names of the sequences.
             sequence_column: Column of sequence names. If None, all rows are one sequence.
             image_column, prompt_column: Columns of file paths and prompts.
-            fixed: Groups whose value the prompt of each row of the table fixed. Empty if they are unknown.
+            fixed: Groups whose value the prompt of each row of the table fixed, if known.
         """
         parts: dict[str, list[int]] = {}
         if sequence_column is None:
@@ -266,10 +259,7 @@ def _spelling(label: str) -> str:
 
 
 def _is_misspelt(label: str, value: str) -> bool:
-    """Check whether two labels differ only in case and punctuation, or by one letter if they have at least 4 letters.
-
-    The letter may be changed, added, removed or moved.
-    """
+    """Check whether two labels differ only in case and punctuation or, with 4 or more letters, by one letter."""
     words = _spelling(label), _spelling(value)
     if words[0] == words[1]:
         return True

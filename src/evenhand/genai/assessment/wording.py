@@ -52,12 +52,7 @@ TIMELINE = "A tick: an item that shows the value. Grey: its longest wait. Orange
 
 
 def build_document(result: GenaiAssessment, folder: str | None = None) -> Document:
-    """Describe an assessment.
-
-    Args:
-        result: The assessment.
-        folder: Folder of the files of items. If None, items are not shown.
-    """
+    """Describe an assessment. If the folder of the files is None, items are not shown."""
     recorded = [sequence for sequence in result.sequences if sequence.prompts != "neutral"]
     blocks: list[Block] = []
     if result.interrupted:
@@ -107,10 +102,7 @@ def _finding(sequences: list[SequenceFinding]) -> Iterator[Text]:
     if verdicts:
         text = f"{len(violated)} of {format_count(len(verdicts), 'specification', 'specifications')} do not hold"
         names = list_some([f"{value} ({number})" for value, number in worst])
-        yield Text(
-            f"{text} (observed){f'; missed or absent most often: {names}' if worst else ''}.",
-            role="finding",
-        )
+        yield Text(f"{text} (observed){f'; missed or absent most often: {names}' if worst else ''}.", role="finding")
 
 
 def _verdict_table(result: GenaiAssessment) -> Table:

@@ -95,11 +95,7 @@ class LocalDiffusion:
             self._made, self._failed = made, 0
 
     def generate(self, prompt: str) -> Item:
-        """Generate the next picture in PNG.
-
-        Raises:
-            ModelError: The pipeline failed, or its safety checker withheld the picture.
-        """
+        """Generate the next picture in PNG. Raises a ModelError if the pipeline failed or withheld the picture."""
         with self._lock:
             noise = [self._seed, self._made, self._failed]
             # A failed picture is repeated with different noise, which does not change later pictures.

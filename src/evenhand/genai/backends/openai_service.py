@@ -30,12 +30,7 @@ class OpenAIChat(ChatService):
 
     @blocks
     async def generate(self, prompt: str) -> Item:
-        """Generate the answer to a prompt.
-
-        Raises:
-            FetchError: The service is unavailable, or refuses the request.
-            ModelError: The answer contains no text, or the model declines.
-        """
+        """Generate the answer to a prompt. Raises the errors of ``OpenAIImages.generate``."""
         answer = await call(self.ask, [*self.messages, {"role": "user", "content": prompt}])
         return Item.of_text(self.text_of(answer), read_usage(answer))
 
@@ -97,7 +92,7 @@ class OpenAIImages:
 
         Raises:
             FetchError: The service is unavailable, or refuses the request.
-            ModelError: The answer contains no picture.
+            ModelError: The answer contains no item, or the model declines.
         """
         return (await call(self.generate_several, prompt, 1))[0]
 
@@ -107,10 +102,6 @@ class OpenAIImages:
 
         If the service returns fewer pictures, further requests follow. If one of them fails, only the earlier pictures
         are returned. The first picture of each request carries its usage.
-
-        Raises:
-            FetchError: The service is unavailable, or refuses the request.
-            ModelError: The answer contains no picture.
         """
         pictures: list[Item] = []
         while len(pictures) < count:

@@ -61,11 +61,7 @@ def _decode_with_pillow(item: Item) -> Pixels:
 
 
 def import_pillow() -> Any:
-    """Import Pillow.
-
-    Raises:
-        MissingExtraError: Pillow is not installed.
-    """
+    """Import Pillow. Raises a MissingExtraError if it is not installed."""
     try:
         import PIL.ImageOps
     except ImportError:
@@ -131,11 +127,7 @@ def _png_file(width: int, height: int, packed: bytes) -> bytes:
 
 
 def read_png(data: bytes) -> Pixels:
-    """Decode a PNG file that was written by ``write_png`` to pixels ``(height, width, 3)``.
-
-    Raises:
-        DataError: The file is damaged, or is a different kind of PNG.
-    """
+    """Decode a PNG file that was written by ``write_png``. Raises a DataError if it is damaged or of another kind."""
     if not data.startswith(_SIGNATURE):
         raise DataError("this is not a PNG")
     # The frame before and after the packed pixels has a fixed length.

@@ -112,11 +112,7 @@ class StudioPixels:
     """Classifier of cards of the studio by the colours of their bands."""
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of each group. None if the colour of its band is unknown.
-
-        Raises:
-            DataError: The item is not a PNG of the studio.
-        """
+        """Return the value of each group. None if the colour of its band is unknown. Other items raise a DataError."""
         if item.media_type != "image/png":
             raise DataError(f"expected a card of the studio in PNG, got an item of type {item.media_type}")
         pixels = pictures.read_png(item.data)

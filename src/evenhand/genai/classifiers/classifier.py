@@ -9,12 +9,7 @@ from typing import Any, Protocol
 from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item, WordMatcher
-from evenhand.genai.backends.openai_service import (
-    OpenAIChat,
-    at_zero_temperature,
-    choice_question,
-    quote_text,
-)
+from evenhand.genai.backends.openai_service import OpenAIChat, at_zero_temperature, choice_question, quote_text
 from evenhand.genai.spec.entries import check_known
 from evenhand.models.language.chat_answers import choice_parser, read_choice
 
@@ -46,11 +41,7 @@ class FunctionClassifier:
         self._parsers = {group: choice_parser(tuple(values)) for group, values in groups.items()}
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of each group. None if the function cannot tell.
-
-        Raises:
-            ModelError: The answer is not a mapping of values.
-        """
+        """Return the value of each group. None if the function cannot tell. Other answers raise a ModelError."""
         answers = self._function(item)
         if not isinstance(answers, Mapping):
             raise ModelError(
@@ -85,11 +76,7 @@ class LexiconClassifier:
 
     @blocks
     async def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of each group.
-
-        Raises:
-            DataError: The item is not text.
-        """
+        """Return the value of each group. Raises a DataError if the item is not text."""
         text = item.text
         values: dict[str, str | None] = {}
         for group, matchers in self._matchers.items():
@@ -125,10 +112,7 @@ class ChatClassifier:
     """
 
     def __init__(
-        self,
-        chat: OpenAIChat,
-        groups: Mapping[str, Collection[str]],
-        questions: Mapping[str, str] | None = None,
+        self, chat: OpenAIChat, groups: Mapping[str, Collection[str]], questions: Mapping[str, str] | None = None
     ) -> None:
         if not groups:
             raise OptionError("a classifier requires at least one concept group")
@@ -143,9 +127,7 @@ class ChatClassifier:
         """Return the value of each group. None if the model cannot tell.
 
         Raises:
-            DataError: The model does not accept pictures of this type.
-            FetchError: The service is unavailable, or refuses the request.
-            ModelError: The answer contains no text, or the model declines.
+            EvenhandError: The model does not accept this type, the service is unavailable, or there is no answer.
         """
         values = await gather(*(self._ask_value(item, group) for group in self._groups))
         return dict(zip(self._groups, values, strict=True))

@@ -232,10 +232,6 @@ def read_sample(source: str | Path | IntoDataFrame, config: ConfusionConfig) -> 
     An empty true value means that the item was not labelled, and the item is ignored. ``none`` means that it shows no
     value. ``none`` or an empty label means that the classifier cannot tell.
 
-    Args:
-        source: CSV or Parquet file, or data frame.
-        config: Columns, values, conditions and confidence level.
-
     Returns:
         The counts, and the number of ignored items.
 

@@ -76,11 +76,7 @@ class SpecificationState:
         return self._settled + len(self._window)
 
     def promised_value(self, slot: int) -> int:
-        """Return the promised value of a pending slot, or ``OPEN_SLOT``.
-
-        Raises:
-            DecisionError: The slot is not pending.
-        """
+        """Return the promised value of a slot, or ``OPEN_SLOT``. Raises a DecisionError if the slot is not pending."""
         at = slot - self._settled - 1
         if not 0 <= at < len(self._window) or not OPEN_SLOT <= self._window[at] < len(self.repeated):
             raise DecisionError(
@@ -89,11 +85,10 @@ class SpecificationState:
         return self._window[at]
 
     def due_if_shown(self, slot: int, kind: int) -> tuple[list[int], int, int]:
-        """Compute the deadlines that would hold if a pending slot showed a value, or were void.
+        """Compute ``due``, ``items`` and the margin if a pending slot showed a value, or were void.
 
-        Returns:
-            ``due``, ``items``, and the minimum number of spare items between two appearances of a value in the window.
-            The minimum is negative if an appearance would be too late.
+        The margin is the minimum number of spare items between two appearances of a value in the window. It is negative
+        if an appearance would be too late.
         """
         at = slot - self._settled - 1
         kind_before = self._window[at]
@@ -111,9 +106,6 @@ class SpecificationState:
             attempt: Number of earlier attempts.
             blamed: Whether the item causes a missed deadline.
             failed: Whether there is no item.
-
-        Raises:
-            DecisionError: The slot is not pending.
         """
         promised = self.promised_value(slot)
         if promised != OPEN_SLOT and not blamed:
@@ -183,11 +175,7 @@ class SpecificationState:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state.
-
-        Raises:
-            DecisionError: The value is not a state, or belongs to a different specification.
-        """
+        """Restore a state. Raises a DecisionError if it is not a state of this specification."""
         n = len(self.repeated)
         try:
             settled, behind = int(state["settled"]), int(state["items"])
@@ -285,9 +273,7 @@ class ComponentSolver:
     def choose(self, mine: tuple[int, ...], *, any_will_do: bool) -> ItemChoice | None:
         """Choose the values that the next item must show. None if any value keeps all deadlines.
 
-        Args:
-            mine: Requirements that count the item.
-            any_will_do: Whether the item is known before the next admission, so that any allowed value suffices.
+        If the item is known before the next admission, any allowed value suffices (``any_will_do``).
         """
         left = self._slots_left(mine, None)
         if self.level(left) == self._slack:

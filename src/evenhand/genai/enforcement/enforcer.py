@@ -173,12 +173,7 @@ class Enforcer:
 
     # ---- the state machine
 
-    def admit(
-        self,
-        conditions: Collection[str],
-        *,
-        fixed: Collection[str] = (),
-    ) -> Admission:
+    def admit(self, conditions: Collection[str], *, fixed: Collection[str] = ()) -> Admission:
         """Admit a request: assign the slots of its item, and select the values that its prompt must request.
 
         Args:
@@ -322,11 +317,7 @@ class Enforcer:
             return {name: row.state() for name, row in self._rows.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        """Restore a state. Omitted specifications are unchanged.
-
-        Raises:
-            DecisionError: A row belongs to an unknown or a different specification.
-        """
+        """Restore a state. Omitted specifications are unchanged; unknown or different ones raise a DecisionError."""
         for name in state:
             if name not in self._rows:
                 raise DecisionError(

@@ -18,15 +18,17 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field, computed_field
 
 from evenhand.core.document import Block, Column, Document, Heading, NextStep, Note, Table, TableRow, Text
 from evenhand.core.files import write_atomically
+from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count
 from evenhand.core.typing import Progress
 from evenhand.errors import DataError, DecisionError, ModelError, OptionError
@@ -59,8 +61,14 @@ STATUSES: Mapping[AnswerStatus, str] = {
 """Description of each status."""
 
 
-@dataclass(frozen=True)
-class GenerationRun:
+class ReasonCount(ResultPart):
+    """Reason for a status other than ok, and how often it occurred."""
+
+    reason: str
+    times: int
+
+
+class GenerationRun(ResultPart):
     """Prompts that were answered through a guard.
 
     Attributes:
@@ -76,9 +84,10 @@ class GenerationRun:
         outcomes: Number of requests of this run by status, including those answered earlier.
         missed: Number of missed deadlines over all rows.
         guarantee: Description of the guarantee over all rows.
-        reasons: Most frequent reasons for other statuses than ok, with their counts.
+        reasons: Most frequent reasons for other statuses than ok.
     """
 
+    kind: Literal["genai-generated"] = "genai-generated"
     requests: int
     earlier: int
     statuses: Mapping[AnswerStatus, int]
@@ -88,11 +97,12 @@ class GenerationRun:
     interrupted: bool
     table: Path
     rows: int
-    outcomes: Mapping[str, int]
+    outcomes: Mapping[str, int] = Field(exclude=True)
     missed: int
     guarantee: str
-    reasons: tuple[tuple[str, int], ...]
+    reasons: tuple[ReasonCount, ...]
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented use
     @property
     def answered(self) -> int:
         """Number of requests that were answered in this run."""
@@ -110,11 +120,7 @@ class GenerationRun:
         return tuple(condition for condition in conditions if counts.get(condition))
 
     def document(self, configuration: str = "genai.yaml") -> Document:
-        """Describe the outcomes, the cost and the guarantee.
-
-        Args:
-            configuration: File of the configuration, which is named in the next command.
-        """
+        """Describe the outcomes, the cost and the guarantee, and name the file of the configuration."""
         blocks: list[Block] = []
         if self.interrupted:
             left = self.requests - self.earlier - self.answered
@@ -129,7 +135,7 @@ class GenerationRun:
         blocks.append(Table("Outcomes of requests, counted", columns, tuple(map(TableRow, rows))))
         blocks += [Heading("Guarantee"), *_guarantee_blocks(self.guarantee)]
         if self.reasons:
-            reasons = tuple(f"{reason} ({format_count(times, 'time', 'times')})" for reason, times in self.reasons)
+            reasons = tuple(f"{entry.reason} ({format_count(entry.times, 'time', 'times')})" for entry in self.reasons)
             blocks.append(Text("Not ok because:", reasons))
         blocks.append(NextStep("assess them", f"evenhand genai assess {self.table} --config {configuration}"))
         earlier = f"{self.earlier:,} of {self.requests:,} were answered before; this run continued from there."
@@ -139,18 +145,6 @@ class GenerationRun:
             tuple(blocks),
             brand="Evenhand, generative AI",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain JSON values."""
-        entries = asdict(self)
-        del entries["outcomes"]
-        return {
-            "kind": "genai-generated",
-            "answered": self.answered,
-            **entries,
-            "table": str(self.table),
-            "reasons": [{"reason": reason, "times": times} for reason, times in self.reasons],
-        }
 
 
 def _guarantee_blocks(guarantee: str) -> Iterator[Text]:
@@ -245,7 +239,10 @@ def generate_items(
         outcomes=dict(Counter(row["status"] for row in all_rows)),
         missed=sum(counts["missed"] for counts in enforcer.counts.values()),
         guarantee=enforcer.guarantee(),
-        reasons=tuple(Counter(row["reason"] for row in rows if row["reason"]).most_common(5)),
+        reasons=tuple(
+            ReasonCount(reason=reason, times=times)
+            for reason, times in Counter(row["reason"] for row in rows if row["reason"]).most_common(5)
+        ),
     )
 
 
@@ -296,12 +293,7 @@ class _SlotRecorder:
         self._enforcer, self._lock, self._places = enforcer, lock, places
         self.place: int | None = None
 
-    def admit(
-        self,
-        conditions: Collection[str],
-        *,
-        fixed: Collection[str] = (),
-    ) -> Admission:
+    def admit(self, conditions: Collection[str], *, fixed: Collection[str] = ()) -> Admission:
         with self._lock:
             # In mode ``after``, slots are fixed when items are complete.
             if self._enforcer.mode == "before":
@@ -315,12 +307,7 @@ class _SlotRecorder:
 
 
 class _RunDirectory:
-    """Folder of a run. An existing run is continued from the stored state of its enforcer.
-
-    Args:
-        folder: Path of the folder.
-        groups: Names of the concept groups.
-        enforcer: Enforcer, whose state is stored in the folder.
+    """Folder of a run, with the state of its enforcer. An existing run is continued.
 
     Attributes:
         table: ``requests.csv``.
@@ -351,21 +338,11 @@ class _RunDirectory:
                     raise DecisionError(f"the specification {name!r} is not in the state", code="state")
             self._enforcer.restore(rows)
         except DecisionError as error:
-            raise DataError(
-                error.message,
-                location=str(self._state),
-                hint="use the same configuration, or choose another folder",
-            ) from None
+            hint = "use the same configuration, or choose another folder"
+            raise DataError(error.message, location=str(self._state), hint=hint) from None
 
     def read(self) -> dict[str, Any]:
-        """Read the state, and remove rows that it does not contain.
-
-        Returns:
-            The state of the enforcer.
-
-        Raises:
-            DataError: The file is not a state, or belongs to a different table.
-        """
+        """Read the state, remove rows that it does not contain, and return the state of the enforcer."""
         try:
             state = json.loads(self._state.read_text("utf-8"))
             number, self.generated, self._run = int(state["rows"]), int(state["made"]), dict(state["run"])

@@ -8,7 +8,7 @@ judge or the classifier fails, the guard reacts as configured, and the answer re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -20,8 +20,7 @@ from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutc
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, PartFailure, Spending
 from evenhand.genai.judges import Judge
-from evenhand.genai.spec.pipeline_config import WhenUnsure
-from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
+from evenhand.genai.spec.pipeline_config import BudgetConfig, PriceConfig, WhenUnsure
 from evenhand.models.language.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
@@ -34,18 +33,9 @@ class AdmissionStore(Protocol):
     open requests. Guards use no other part of the two.
     """
 
-    def admit(
-        self,
-        conditions: Collection[str],
-        *,
-        fixed: Collection[str] = (),
-    ) -> Admission:
-        """Admit a request. See ``Enforcer.admit``."""
-        ...
+    def admit(self, conditions: Collection[str], *, fixed: Collection[str] = ()) -> Admission: ...
 
-    def complete(self, admission: Admission, values: ItemValues | None) -> ItemOutcome:
-        """Record the values of the item of an admission. See ``Enforcer.complete``."""
-        ...
+    def complete(self, admission: Admission, values: ItemValues | None) -> ItemOutcome: ...
 
 
 class AttemptLimits(NamedTuple):
@@ -74,12 +64,6 @@ class AttemptLimits(NamedTuple):
         """Compute the number of items to request after ``made`` attempts."""
         left = self.candidates if self.attempts is None else self.attempts - made
         return max(1, min(self.candidates, left))
-
-
-DEFAULT_INSTRUCTION = InstructionWriter()
-
-ONE_BY_ONE = AttemptLimits()
-"""Limits with which every item is requested separately."""
 
 
 @dataclass(frozen=True)
@@ -149,13 +133,14 @@ class GuardedAnswer:
         return "; ".join(f"{name}={value}" for name, value in parts.items())
 
 
+@dataclass(eq=False)
 class Guard:
     """Generator whose items keep every deadline.
 
     A guard is thread-safe if its parts are. Guards may share an ``Enforcer``: items are then generated and
     classified concurrently.
 
-    Args:
+    Attributes:
         enforcer: Store that decides, such as an ``Enforcer``.
         generator: Generator of items.
         classifier: Classifier of items.
@@ -164,27 +149,18 @@ class Guard:
         when_unsure: ``refuse``: if the judge fails, no item is generated, and if the classifier fails, none is
             delivered; ``pass``: the item is delivered, and counts as showing nothing.
         instruct: Function that adds the required values to a prompt. It is not called if there are none.
-        limits: Limits of the attempts and of their cost.
+        limits: Limits of the attempts and of their cost. By default, every item is requested separately.
     """
 
-    def __init__(
-        self,
-        enforcer: AdmissionStore,
-        generator: Generator,
-        classifier: Classifier,
-        judge: Judge,
-        *,
-        groups: Mapping[str, Sequence[str]],
-        when_unsure: WhenUnsure = "refuse",
-        instruct: Callable[[str, Instruction], str] = DEFAULT_INSTRUCTION,
-        limits: AttemptLimits = ONE_BY_ONE,
-    ) -> None:
-        self.enforcer = enforcer
-        self.generator, self.classifier, self.judge = generator, classifier, judge
-        self.groups = {group: tuple(values) for group, values in groups.items()}
-        self.when_unsure = when_unsure
-        self.instruct = instruct
-        self.limits = limits
+    enforcer: AdmissionStore
+    generator: Generator
+    classifier: Classifier
+    judge: Judge
+    _: KW_ONLY
+    groups: Mapping[str, Sequence[str]]
+    when_unsure: WhenUnsure = "refuse"
+    instruct: Callable[[str, Instruction], str] = field(default_factory=InstructionWriter)
+    limits: AttemptLimits = field(default_factory=AttemptLimits)
 
     async def answer_async(self, prompt: str, *, generator: Generator | None = None) -> GuardedAnswer:
         """Generate an item for a prompt. See ``answer_several``."""
@@ -223,10 +199,7 @@ class AnswerSeries:
     delivered, and the guarantee is unchanged.
 
     Args:
-        guard: Guard whose parts are used.
-        prompt: Prompt of the user.
-        count: Number of answers.
-        generator: Generator for this prompt. If None, the generator of the guard.
+        guard, prompt, count, generator: See ``Guard.answer_several``.
         watch: Function called with every attempt before it is decided.
 
     Attributes:
@@ -250,11 +223,7 @@ class AnswerSeries:
         self._judged: tuple[frozenset[str], frozenset[str]] | None = None
 
     async def answer(self) -> GuardedAnswer:
-        """Generate the next answer.
-
-        Raises:
-            EvenhandError: See ``Guard.answer_several``.
-        """
+        """Generate the next answer. Raises the errors of ``Guard.answer_several``."""
         judge = self._guard.judge
         try:
             try:

@@ -19,7 +19,7 @@ from evenhand.errors import BudgetError, EvenhandError, FetchError, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
-from evenhand.genai.spec.spending_config import PriceConfig
+from evenhand.genai.spec.pipeline_config import PriceConfig
 from evenhand.models.language.services import ContentRefusedError, may_be_charged
 
 ItemValues: TypeAlias = Mapping[str, str | None]
@@ -145,7 +145,7 @@ class Spending:
         return self.price.cost(calls=calls, items=items, usage={}) + items * self._most_tokens
 
     def settle(self, count: int, items: Sequence[object], *, lost: bool = False) -> list[float]:
-        """Settle a call for several items.
+        """Settle a call for ``count`` reserved items.
 
         Args:
             count: Number of reserved items.
@@ -172,14 +172,7 @@ class Spending:
 
 
 class ItemSupply:
-    """Generated and classified items of one request.
-
-    Args:
-        prompt: Prompt of the user.
-        generator: Generator of items.
-        classifier: Classifier of items.
-        groups: Values of each concept group.
-        spending: Cost of the items, within its limit. None if they are free.
+    """Generated and classified items of one request, whose cost is limited by ``spending`` unless they are free.
 
     Attributes:
         busy_seconds: Time in which at least one call of the generator was running.
@@ -246,10 +239,9 @@ class ItemSupply:
     async def _make(
         self, pool: _Pool, words: str, count: int, look: bool, several: SeveralGenerator | None
     ) -> ItemAttempt | None:
-        """Generate items with one call, and classify the first. The others are added to the pool.
+        """Generate items with one call, classify the first, and add the others to the pool.
 
-        Returns:
-            The first attempt. None if the generator does not offer several items at once.
+        None if the generator does not offer several items at once.
         """
         spending = self._spending
         if not self._calls:

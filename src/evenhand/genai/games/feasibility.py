@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
 from math import prod
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from pydantic import computed_field
+
+from evenhand.core.result_part import ResultPart
 from evenhand.genai.games.game import (
     MAX_GAME_STATES,
     FeasibilityVerdict,
@@ -97,8 +100,7 @@ def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
 
 
-@dataclass(frozen=True)
-class SpecificationFeasibility:
+class SpecificationFeasibility(ResultPart):
     """Feasibility of one specification, together with all others.
 
     Attributes:
@@ -140,14 +142,14 @@ class SpecificationFeasibility:
             faults=faults,
         )
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented use
     @property
     def feasible(self) -> bool:
         """Whether it is known that no deadline ever needs to be missed."""
         return self.verdict == "feasible"
 
 
-@dataclass(frozen=True)
-class Feasibility:
+class Feasibility(ResultPart):
     """Feasibility of a configuration.
 
     Attributes:
@@ -157,11 +159,13 @@ class Feasibility:
         specifications: Feasibility of each specification.
     """
 
+    kind: Literal["genai-check"] = "genai-check"
     verdict: FeasibilityVerdict
     reason: str
     hint: str | None
     specifications: tuple[SpecificationFeasibility, ...]
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented use
     @property
     def feasible(self) -> bool:
         """Whether it is known that all deadlines can be kept."""
@@ -172,13 +176,6 @@ class Feasibility:
         """Reason for not enforcing the configuration."""
         undecided = self.verdict == "undecided"
         return f"{'it is not known whether this can be kept' if undecided else 'this cannot be kept'}: {self.reason}"
-
-    def to_dict(self) -> dict[str, object]:
-        """Convert to plain JSON values."""
-        specifications = [
-            {"feasible": specification.feasible, **asdict(specification)} for specification in self.specifications
-        ]
-        return {"kind": "genai-check", "feasible": self.feasible, **asdict(self), "specifications": specifications}
 
 
 class _Obstacle(NamedTuple):
@@ -227,9 +224,7 @@ def find_components(configuration: GenerationConfig) -> tuple[RequirementCompone
 def check_feasibility(configuration: GenerationConfig, *, slack: int | None = None) -> Feasibility:
     """Check the feasibility of each specification on its own, of all jointly, and with slack.
 
-    Args:
-        configuration: Conditions and specifications.
-        slack: Number of useless items to be tolerated. If None, the value in the configuration is used.
+    If the slack, the number of useless items to be tolerated, is None, that of the configuration is used.
     """
     tolerated = configuration.simulation.slack if slack is None else slack
     verdicts = {
@@ -257,11 +252,13 @@ def check_feasibility(configuration: GenerationConfig, *, slack: int | None = No
                 verdicts[requirement.name] = SpecificationFeasibility.of(requirement, joint, faults)
     ordered = tuple(verdicts[requirement.name] for requirement in configuration.requirements)
     if not obstacles:
-        return Feasibility("feasible", "every deadline can be kept forever, for any generator", None, ordered)
+        reason = "every deadline can be kept forever, for any generator"
+        return Feasibility(verdict="feasible", reason=reason, hint=None, specifications=ordered)
     # Infeasible parts come first, since they remain infeasible for any verdict on the undecided parts.
     obstacles.sort(key=lambda obstacle: obstacle.verdict == "undecided")
     reasons = "; ".join(obstacle.reason for obstacle in obstacles)
-    return Feasibility(obstacles[0].verdict, reasons, obstacles[0].hint, ordered)
+    verdict, _, hint = obstacles[0]
+    return Feasibility(verdict=verdict, reason=reasons, hint=hint, specifications=ordered)
 
 
 def _judge_alone(requirement: Requirement, obstacles: list[_Obstacle]) -> SpecificationFeasibility:

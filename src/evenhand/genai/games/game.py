@@ -112,11 +112,7 @@ class WinningRegion:
         self._axes = tuple(zip(self._shape, strides, strict=True))
 
     def holds(self, left: Sequence[int]) -> bool:
-        """Check whether the region contains a state.
-
-        Args:
-            left: Number of items until each value must have appeared, including the next item.
-        """
+        """Check whether the region contains a state: the number of items left for each value, including the next."""
         if not self.feasible:
             return False
         if (game := self._game) is not None:
@@ -278,11 +274,7 @@ def _transitions(
 
 
 def find_culprits(deadlines: Sequence[int]) -> tuple[int, ...]:
-    """Find a smallest set of values that cannot be kept even on their own. Empty if all values can be kept.
-
-    Args:
-        deadlines: Deadlines of one specification.
-    """
+    """Find a smallest set of values of a specification that cannot be kept on their own. Empty if all can be kept."""
     if solve_game(Game.single(deadlines)).feasible:
         return ()
     # Shorter deadlines are harder: if a set of values cannot be kept, the most urgent set of its size cannot.

@@ -205,7 +205,7 @@ def bound_misses(
     Raises:
         OptionError: A number is out of range.
     """
-    success = success.of(about) if about else success
+    success = success.of(about)
     retries = configuration.simulation.retries if retries is None else retries
     slack = configuration.simulation.slack if slack is None else slack
     requests, tolerated = configuration.tolerated.requests, configuration.tolerated.misses
@@ -251,15 +251,9 @@ def choose_retries(
 ) -> RetrySettings | Unknown:
     """Choose the smallest number of retries for which the probability of a missed deadline is tolerated.
 
-    Args:
-        configuration: Configuration with the deadlines. Its number of retries is ignored.
-        success: Success rate of an attempt.
-        slack, in_flight, about: See ``bound_misses``.
-
-    Returns:
-        The settings, or the reason why there are none.
+    The arguments are those of ``bound_misses``. The result is the settings, or the reason why there are none.
     """
-    success = success.of(about) if about else success
+    success = success.of(about)
     if success.least <= 0:
         return Unknown(reason="the success rate of instructions is unknown or 0")
     settings = (

@@ -96,11 +96,7 @@ class GenerationSimulationResult(Result):
     interrupted: bool = False
 
     def document(self, name: str = "") -> Document:
-        """Describe the missed deadlines, the cost and the longest gaps.
-
-        Args:
-            name: Name of the configuration.
-        """
+        """Describe the missed deadlines, the cost and the longest gaps of the named configuration."""
         requests = self.policies[0].requests
         note = (Note("Interrupted: only the requests answered before the interrupt are included.", "caution"),)
         worst = sorted(self.policies, key=lambda outcome: -outcome.violations)[:5]

@@ -255,10 +255,6 @@ class PublishedCountdown:
     at its deadline, decreases with every item, and is reset when the value appears. If k values have counters of
     exactly k, one of them is requested at random. Equal deadlines are then kept for one request at a time; other
     deadlines may be missed.
-
-    Args:
-        repeated: Deadline of each value.
-        seed: Random seed.
     """
 
     def __init__(self, repeated: Sequence[int], *, seed: int = 0) -> None:
@@ -285,10 +281,6 @@ class PublishedCounters:
 
     If two requirements request different values of one group, the first takes precedence. Without requirements, every
     prompt is left unchanged.
-
-    Args:
-        requirements: Requirements of a configuration.
-        seed: Random seed.
     """
 
     def __init__(self, requirements: Sequence[Requirement], *, seed: int) -> None:

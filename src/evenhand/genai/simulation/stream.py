@@ -13,12 +13,7 @@ SimulatedItem: TypeAlias = dict[str, str | None]
 
 
 def draw_requests(shares: Mapping[str, float], *, seed: int) -> Iterator[frozenset[str]]:
-    """Yield the conditions of successive requests. Conditions are independent.
-
-    Args:
-        shares: Share of requests that meet each condition.
-        seed: Random seed.
-    """
+    """Yield the conditions of successive requests. A request meets each independently, with its share."""
     draw = Random(f"requests {seed}").random
     # Streams contain few distinct sets, so sharing them saves memory.
     shared: dict[frozenset[str], frozenset[str]] = {}
@@ -57,12 +52,7 @@ class SimulatedGenerator:
         self._weights: dict[tuple[str, tuple[str, ...]], list[float]] = {}
 
     def make(self, must: Mapping[str, Sequence[str]] | None = None, *, again: bool = False) -> SimulatedItem:
-        """Generate one item.
-
-        Args:
-            must: Requested values by concept group. Any of them suffices.
-            again: Whether the request already received an item.
-        """
+        """Generate one item with one of the requested values, possibly again for the same request."""
         draw = self._again if again else self._first
         obeyed = must if must and self._obedience() < self._obeys else {}
         if self._unrecognised and draw() < self._unrecognised:

@@ -21,32 +21,13 @@ def list_to_tuple(value: object) -> object:
 
 
 def check_known(name: str, names: Collection[str], kind: str, location: str | None = None) -> None:
-    """Check that a name is known.
-
-    Args:
-        name: The name.
-        names: Known names.
-        kind: Kind of the name, such as ``group``.
-        location: Entry that contains the name.
-
-    Raises:
-        OptionError: The name is unknown.
-    """
+    """Raise an OptionError unless a name of some kind, such as ``group``, is known."""
     if name not in names:
         raise OptionError(f"there is no {kind} {name!r}", location=location, hint=f"one of: {', '.join(names)}")
 
 
 def check_values(stated: Mapping[str, Collection[str]], groups: Mapping[str, Collection[str]], location: str) -> None:
-    """Check that groups and their values are known.
-
-    Args:
-        stated: Stated values by group.
-        groups: Known values by group.
-        location: Entry that contains the groups.
-
-    Raises:
-        OptionError: A group or a value is unknown.
-    """
+    """Raise an OptionError unless all stated values are known values of their groups."""
     for group, values in stated.items():
         check_known(group, groups, "group", f"{location}.{group}")
         for value in values:

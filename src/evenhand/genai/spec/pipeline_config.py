@@ -15,12 +15,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from evenhand.core.config import FileModel
 from evenhand.errors import OptionError
-from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share, check_known, check_values
-from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
+from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share, check_known, check_values, list_to_tuple
 
 WhenUnsure: TypeAlias = Literal["refuse", "pass"]
 PictureLayout: TypeAlias = Literal["nchw", "nhwc"]
@@ -264,6 +263,65 @@ class FunctionJudgeConfig(ConfigPart):
     fixed: dict[Name, FunctionName] = Field(default_factory=dict)
 
 
+Money: TypeAlias = Annotated[float, Field(ge=0)]
+Cap: TypeAlias = Annotated[float, Field(gt=0)]
+
+
+class PriceConfig(ConfigPart):
+    """Prices of a generator, in any currency.
+
+    Attributes:
+        item: Price of each picture or text.
+        call: Price of each call, whether it succeeds or not.
+        tokens: Price of a million input tokens and of a million output tokens.
+    """
+
+    item: Money = 0.0
+    call: Money = 0.0
+    tokens: Annotated[tuple[Money, Money], BeforeValidator(list_to_tuple)] = (0.0, 0.0)
+
+    def cost(self, *, calls: int, items: int, usage: Mapping[str, Any]) -> float:
+        """Compute the cost of calls, of their items and of the tokens that they report."""
+        counts = (
+            next((count for name in names if isinstance(count := usage.get(name), int | float)), 0)
+            for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
+        )
+        tokens = sum(count * price for count, price in zip(counts, self.tokens, strict=True))
+        return calls * self.call + items * self.item + tokens / 1e6
+
+
+class BudgetConfig(ConfigPart):
+    """Maximum cost of a generator, in the currency of the prices.
+
+    Attributes:
+        request: Maximum cost of one requested item, including all attempts and candidates. If it does not allow
+            another attempt, no item is delivered.
+        hour: Maximum cost of a guard of the service per clock hour.
+        day: Maximum cost of a guard of the service in 24 hours, including the current hour.
+    """
+
+    request: Cap | None = None
+    hour: Cap | None = None
+    day: Cap | None = None
+
+    def check(self, price: PriceConfig) -> None:
+        """Raise an OptionError if a budget has no effect or does not allow any item."""
+        cost = price.cost(calls=1, items=1, usage={})
+        for name in ("request", "hour", "day"):
+            cap = getattr(self, name)
+            if cap is None:
+                continue
+            if price == PriceConfig():
+                hint = "write the price of the generator, such as price: {item: 0.04}"
+                raise OptionError("a budget needs a price", location="guard.price", hint=hint)
+            if cap < cost:
+                raise OptionError(
+                    f"{cap:g} does not cover one item, which costs {cost:g}",
+                    location=f"guard.budget.{name}",
+                    hint="raise the budget, or correct the price",
+                )
+
+
 class InstructionConfig(ConfigPart):
     """Instructions added to prompts.
 
@@ -333,11 +391,6 @@ def check_pipeline(
     conditions: Collection[str],
 ) -> None:
     """Check that the parts of a pipeline match the groups, values and conditions of its configuration.
-
-    Args:
-        classifier, judge: Configurations of the parts. None if there is none.
-        groups: Values by group.
-        conditions: Names of the conditions.
 
     Raises:
         OptionError: A part names an unknown group, value or condition, or omits a required one.

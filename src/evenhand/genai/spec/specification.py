@@ -294,11 +294,7 @@ class GenerationConfig(ConfigPart):
 
 
 def expand_deadlines(deadlines: Any, labels: Sequence[str], location: str) -> tuple[int, ...]:
-    """Expand one deadline for all values, one for each value in order, or deadlines by name.
-
-    Raises:
-        OptionError: A deadline is not a positive whole number, or one is missing.
-    """
+    """Expand one deadline for all values, one for each value in order, or deadlines by name, and check them."""
     if isinstance(deadlines, Mapping):
         for name in deadlines:
             check_known(name, labels, "value", f"{location}.{name}")
