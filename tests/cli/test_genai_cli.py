@@ -28,7 +28,7 @@ def config(tmp_path):
 def test_a_configuration_that_can_be_kept(evenhand, config):
     ran = evenhand("genai", "check", "--config", config(), "--json", "-")
     assert (ran.code, ran.err) == (0, "")
-    assert list(ran.json)[:6] == ["kind", "feasible", "verdict", "reason", "hint", "specifications"]
+    assert {"feasible", "verdict", "reason", "hint", "specifications"} <= ran.json.keys()
     assert ran.json["kind"] == "genai-check"
     assert ran.json["feasible"] is True
     (one,) = ran.json["specifications"]

@@ -288,10 +288,7 @@ class Guarded(RuleBasedStateMachine):
                     continue
                 slot = desk.answer.slots[requirement.name]
                 assert slot not in shown, "two items in one slot"
-                value = tuple(
-                    names.index(str(desk.answer.values[group]))
-                    for group, names in zip(requirement.groups, requirement.values, strict=True)
-                )
+                value = tuple(str(desk.answer.values[group]) for group in requirement.groups)
                 shown[slot] = requirement.combinations.index(value) + 1
             missed = misses([shown[slot] for slot in sorted(shown)], requirement.repeated or ())
             reported = self.enforcer.counts[requirement.name]["missed"]

@@ -235,18 +235,9 @@ def _prompt_table(bias: PromptBias, group: str, findings: list[PromptFinding]) -
     for finding in findings:
         more = f"; {finding.unrecognised:,} items not recognised" if finding.unrecognised else ""
         probability = show_quantity(finding.probability, "frequency")
-        rows.append(
-            TableRow(
-                (
-                    finding.prompt,
-                    finding.verdict,
-                    finding.value or "",
-                    probability,
-                    finding.items,
-                    f"{finding.why}{more}",
-                )
-            )
-        )
+        value = finding.value or ""
+        cells = (finding.prompt, finding.verdict, value, probability, finding.items, f"{finding.why}{more}")
+        rows.append(TableRow(cells))
     return Table(
         f"{group} by prompt, {bias.how}: most frequent value of each prompt, estimated with joint "
         f"{format_level(1 - 2 * bias.error)} intervals",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from itertools import product
 from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -291,8 +290,7 @@ def _requirement_success(
     groups = tuple(group for group in requirement.groups if group in samples)
     missing = tuple(group for group in requirement.groups if group not in samples)
     successes = []
-    combinations = product(*requirement.values) if groups else ()
-    for label, values in zip(requirement.labels, combinations, strict=bool(groups)):
+    for label, values in zip(requirement.labels, requirement.combinations, strict=True) if groups else ():
         value_of = dict(zip(requirement.groups, values, strict=True))
         right = _joint_precision({group: (samples[group], value_of[group]) for group in groups})
         successes.append(_deadline_success(label, requirement.deadline_by_label[label], right, tolerated))

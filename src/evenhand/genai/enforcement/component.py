@@ -159,9 +159,9 @@ class SpecificationState:
                 appearances[k] = item
         return [seen + within for seen, within in zip(appearances, self.repeated, strict=True)], item, margin
 
-    def overdue(self) -> list[tuple[int, int]]:
-        """Return the overdue values, each with the item by which it was due."""
-        return [(k, deadline) for k, deadline in enumerate(self.due) if deadline <= self._behind]
+    def overdue(self) -> dict[str, int]:
+        """Return the item by which each overdue value was due."""
+        return {label: item for label, item in zip(self.labels, self.due, strict=False) if item <= self._behind}
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain JSON values."""
@@ -252,16 +252,10 @@ class ComponentSolver:
             selected = [i for i in selected if not any(group in fixed for group in groups[i])]
         return tuple(selected)
 
-    def position(self, i: int, item: Mapping[str, int | None]) -> int:
-        """Compute the position of the value of an item in one requirement. ``VOID_ITEM`` if it is unknown."""
-        requirement = self._component.requirements[i]
-        place = 0
-        for group, values in zip(requirement.groups, requirement.values, strict=True):
-            value = item[group]
-            if value is None:
-                return VOID_ITEM
-            place = place * len(values) + value
-        return place
+    def positions(self, mine: tuple[int, ...], item: Mapping[str, str | None]) -> list[int]:
+        """Compute the position of the value of an item in requirements. ``VOID_ITEM`` if it is unknown."""
+        positions = [self._component.requirements[i].position(item) for i in mine]
+        return [VOID_ITEM if position is None else position for position in positions]
 
     def level(self, left: Sequence[int]) -> int:
         """Compute the number of useless items that a state tolerates, up to the slack. ``LOST_LEVEL`` if it is lost."""
@@ -311,7 +305,7 @@ class ComponentSolver:
             for i in mine
             for k in range(len(game.deadlines[i]))
         )
-        fixed: dict[str, int] = {}
+        fixed: dict[str, str] = {}
         for _, _, i, k in pairs:
             requirement = self._component.requirements[i]
             combination = dict(zip(requirement.groups, requirement.combinations[k], strict=True))
@@ -321,28 +315,20 @@ class ComponentSolver:
             if self._known_level(mine, fixed) >= self._slack:
                 return self._choice_for_groups(mine, fixed)
         # By Hall's condition the earliest deadlines suffice. Exact regions may require other values.
-        best, values = self._known_level(mine, fixed), fixed
-        for assignment in self._component.assignments:
-            candidate = dict(zip(self._component.groups, assignment, strict=True))
+        best, values = self._known_level(mine, fixed), dict(fixed)
+        for candidate in self._component.assignments:
             level = self._known_level(mine, candidate)
             if level > best:
-                best, values = level, candidate
+                best, values = level, dict(candidate)
         return self._choice_for_groups(mine, values)
 
-    def _known_level(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> int:
-        return self.level(self._slots_left(mine, self._kinds(mine, fixed)))
+    def _known_level(self, mine: tuple[int, ...], item: Mapping[str, str]) -> int:
+        return self.level(self._slots_left(mine, self.positions(mine, item)))
 
-    def _kinds(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> list[int]:
-        item: dict[str, int | None] = dict.fromkeys(self._component.groups)
-        item.update(fixed)
-        return [self.position(i, item) for i in mine]
-
-    def _choice_for_groups(self, mine: tuple[int, ...], fixed: Mapping[str, int]) -> ItemChoice:
-        values = dict(zip(self._component.groups, self._component.values, strict=True))
-        kinds = dict(zip(mine, self._kinds(mine, fixed), strict=True))
-        requested = {group: values[group][k] for group, k in fixed.items()}
+    def _choice_for_groups(self, mine: tuple[int, ...], item: Mapping[str, str]) -> ItemChoice:
+        kinds = dict(zip(mine, self.positions(mine, item), strict=True))
         promises = tuple(kinds[i] if kinds.get(i, VOID_ITEM) != VOID_ITEM else OPEN_SLOT for i in self._all)
-        return ItemChoice(promises, requested, {group: (value,) for group, value in requested.items()})
+        return ItemChoice(promises, item, {group: (value,) for group, value in item.items()})
 
     def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
         """Compute the state after another item, which counts for ``mine`` and shows ``kinds``, or nothing."""

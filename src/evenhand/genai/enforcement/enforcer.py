@@ -14,17 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from random import Random
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 
 from evenhand.core.text import format_count
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.classifiers.confusion import specification_success
-from evenhand.genai.enforcement.component import BROKEN_TEXTS, OPEN_SLOT, VOID_ITEM, ComponentSolver
+from evenhand.genai.enforcement.component import BROKEN_TEXTS, OPEN_SLOT, VOID_ITEM, ComponentSolver, SpecificationState
 from evenhand.genai.games.feasibility import check_feasibility, find_components
 from evenhand.genai.games.retries import AttemptSuccess, rate_retries
 from evenhand.genai.spec.entries import check_known
@@ -69,17 +68,15 @@ class Admission:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values."""
-        return {**_admission_adapter().dump_python(self, mode="json"), "reason": self.reason}
+        return {**ADMISSION.dump_python(self, mode="json"), "reason": self.reason}
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Admission:
         """Build from the result of ``to_dict``."""
-        return _admission_adapter().validate_python(entries)
+        return ADMISSION.validate_python(entries)
 
 
-@cache
-def _admission_adapter() -> TypeAdapter[Admission]:
-    return TypeAdapter(Admission)
+ADMISSION = TypeAdapter(Admission)
 
 
 @dataclass(frozen=True)
@@ -117,8 +114,13 @@ class BrokenAssumption:
     reason: str
 
 
-_ComponentItem: TypeAlias = tuple[ComponentSolver, tuple[int, ...], list[int]]
-"""Component, with the positions of the specifications for which an item counts and of the item's values."""
+class _ComponentItem(NamedTuple):
+    """Component, with the specifications for which an item counts, their positions, and those of the item's values."""
+
+    solver: ComponentSolver
+    rows: list[SpecificationState]
+    mine: tuple[int, ...]
+    kinds: list[int]
 
 
 class Enforcer:
@@ -168,7 +170,7 @@ class Enforcer:
         self._lock = RLock()
         self._components = [ComponentSolver(component, self.slack, self._random) for component in find_components(read)]
         self._rows = {row.name: row for solver in self._components for row in solver.rows}
-        self._positions = {group: {name: k for k, name in enumerate(names)} for group, names in read.values.items()}
+        self._values = read.values
         self._conditions = tuple(sorted(condition.name for condition in read.conditions))
 
     # ---- the state machine
@@ -185,11 +187,9 @@ class Enforcer:
         """
         with self._lock:
             for condition in conditions:
-                if condition not in self._conditions:
-                    check_known(condition, self._conditions, "condition")
+                check_known(condition, self._conditions, "condition")
             for group in fixed:
-                if group not in self._positions:
-                    check_known(group, self._positions, "group")
+                check_known(group, self._values, "group")
             counting = [
                 (solver, mine) for solver in self._components if (mine := solver.requirements_for(conditions, fixed))
             ]
@@ -208,53 +208,47 @@ class Enforcer:
             DecisionError: A value does not belong to its group, or the admission is not open. The state is unchanged.
         """
         failed = values is None
-        item: dict[str, int | None] = dict.fromkeys(self._positions)
         for group, value in (values or {}).items():
-            positions = self._positions.get(group)
-            if positions is None:
+            known = self._values.get(group)
+            if known is None:
                 raise DecisionError(
-                    f"there is no group {group!r}", code="label", hint=f"one of: {', '.join(self._positions)}"
+                    f"there is no group {group!r}", code="label", hint=f"one of: {', '.join(self._values)}"
                 )
-            if value is not None and value not in positions:
+            if value is not None and value not in known:
                 raise DecisionError(
-                    f"{group} has no value {value!r}", code="label", hint=f"one of: {', '.join(positions)}, or None"
+                    f"{group} has no value {value!r}", code="label", hint=f"one of: {', '.join(known)}, or None"
                 )
-            item[group] = None if value is None else positions[value]
         items: list[_ComponentItem] = []
         with self._lock:
             for solver in self._components:
-                mine = tuple(i for i, row in enumerate(solver.rows) if row.name in admission.counts)
+                mine = tuple([i for i, row in enumerate(solver.rows) if row.name in admission.counts])
                 if mine:
-                    items.append((solver, mine, [solver.position(i, item) for i in mine]))
+                    rows, kinds = [solver.rows[i] for i in mine], solver.positions(mine, values or {})
+                    items.append(_ComponentItem(solver, rows, mine, kinds))
             if admission.slots or self.mode == "before":
                 return self._judge_promised(admission, items, failed=failed)
             return ItemOutcome("ok") if failed else self._judge_first(admission, items)
 
     def _judge_promised(self, admission: Admission, items: list[_ComponentItem], *, failed: bool) -> ItemOutcome:
         """Decide about an item whose slots, and perhaps values, are fixed."""
-        for solver, mine, _ in items:
-            for i in mine:
-                if solver.rows[i].name not in admission.slots:
-                    raise DecisionError(
-                        "this admission belongs to a different mode", code="unknown-id", location=solver.rows[i].name
-                    )
-        # An item may break its promise if all deadlines can still be kept.
-        wrong = [
-            (solver, mine, kinds)
-            for solver, mine, kinds in items
-            if not solver.may_replace(mine, [admission.slots[solver.rows[i].name] for i in mine], kinds)
-        ]
+        wrong: list[_ComponentItem] = []
+        for item in items:
+            for row in item.rows:
+                if row.name not in admission.slots:
+                    message = "this admission belongs to a different mode"
+                    raise DecisionError(message, code="unknown-id", location=row.name)
+            # An item may break its promise if all deadlines can still be kept.
+            if not item.solver.may_replace(item.mine, [admission.slots[row.name] for row in item.rows], item.kinds):
+                wrong.append(item)
         reason = _explain_retry(wrong, failed) if wrong else ""
         if wrong and admission.attempt < self.retries:
-            for solver, mine, _ in wrong:
-                for i in mine:
-                    solver.rows[i].counts["asked"] += 1
+            for item in wrong:
+                for row in item.rows:
+                    row.counts["asked"] += 1
             return ItemOutcome("retry", replace(admission, attempt=admission.attempt + 1), reason)
         slots: dict[str, int] = {}
         for item in items:
-            solver, mine, kinds = item
-            for i, kind in zip(mine, kinds, strict=True):
-                row = solver.rows[i]
+            for row, kind in zip(item.rows, item.kinds, strict=True):
                 slot = admission.slots[row.name]
                 row.complete(slot, kind, admission.attempt, blamed=item in wrong, failed=failed)
                 if kind != VOID_ITEM:
@@ -265,19 +259,17 @@ class Enforcer:
         """Decide about an item of an unchanged prompt. Either it or its replacement takes the next slots."""
         wrong: list[_ComponentItem] = []
         for item in items:
-            solver, mine, kinds = item
-            shown = [(i, kind) for i, kind in zip(mine, kinds, strict=True) if kind != VOID_ITEM]
-            if shown and not solver.may_count(tuple(i for i, _ in shown), [kind for _, kind in shown]):
+            shown = [(i, kind) for i, kind in zip(item.mine, item.kinds, strict=True) if kind != VOID_ITEM]
+            if shown and not item.solver.may_count(tuple(i for i, _ in shown), [kind for _, kind in shown]):
                 wrong.append(item)
         if wrong:
             # The slots are reserved now, with a promise. Items accepted meanwhile cannot make the next one useless.
-            reserved = self._take(admission.counts, [(solver, mine) for solver, mine, _ in items])
+            reserved = self._take(admission.counts, [(item.solver, item.mine) for item in items])
             return ItemOutcome("retry", reserved, _explain_retry(wrong, failed=False))
         slots: dict[str, int] = {}
-        for solver, mine, kinds in items:
-            for i, kind in zip(mine, kinds, strict=True):
+        for item in items:
+            for row, kind in zip(item.rows, item.kinds, strict=True):
                 if kind != VOID_ITEM:
-                    row = solver.rows[i]
                     slots[row.name] = slot = row.admit()
                     row.complete(slot, kind)
         return ItemOutcome("ok", slots=slots)
@@ -336,7 +328,7 @@ class Enforcer:
 
     def overdue(self) -> dict[str, dict[str, int]]:
         """Return the overdue values by specification, with the item by which each was due."""
-        return {name: {row.labels[k]: due for k, due in row.overdue()} for name, row in self._rows.items()}
+        return {name: row.overdue() for name, row in self._rows.items()}
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -428,8 +420,8 @@ def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
     if failed:
         return "there is no item, but one is required"
     reasons = []
-    for solver, mine, kinds in wrong:
-        for i, kind in zip(mine, kinds, strict=True):
-            value = "no recognisable value" if kind == VOID_ITEM else repr(solver.rows[i].labels[kind])
-            reasons.append(f"{solver.rows[i].name}: {value} would cause a missed deadline")
+    for item in wrong:
+        for row, kind in zip(item.rows, item.kinds, strict=True):
+            value = "no recognisable value" if kind == VOID_ITEM else repr(row.labels[kind])
+            reasons.append(f"{row.name}: {value} would cause a missed deadline")
     return "; ".join(reasons)

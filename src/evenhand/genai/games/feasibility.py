@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
@@ -49,20 +49,11 @@ class RequirementComponent:
     values: tuple[tuple[str, ...], ...]
 
     @cached_property
-    def assignments(self) -> tuple[tuple[int, ...], ...]:
-        """Combinations of positions of values that an item may show. Empty if there are too many."""
-        sizes = [len(values) for values in self.values]
-        return tuple(product(*map(range, sizes))) if prod(sizes) <= MAX_ASSIGNMENTS else ()
-
-    def combinations_in(self, assignment: tuple[int, ...]) -> tuple[int, ...]:
-        """Compute the position of the combination of each requirement in an assignment."""
-        positions = []
-        for requirement in self.requirements:
-            place = 0
-            for group, values in zip(requirement.groups, requirement.values, strict=True):
-                place = place * len(values) + assignment[self.groups.index(group)]
-            positions.append(place)
-        return tuple(positions)
+    def assignments(self) -> tuple[Mapping[str, str], ...]:
+        """Values of each group that an item may show. Empty if there are too many."""
+        if prod(map(len, self.values)) > MAX_ASSIGNMENTS:
+            return ()
+        return tuple(dict(zip(self.groups, values, strict=True)) for values in product(*self.values))
 
     @cached_property
     def moves(self) -> tuple[tuple[int, ...], ...]:
@@ -90,7 +81,10 @@ class RequirementComponent:
         """Joint game of all requirements."""
         return Game(
             tuple(requirement.repeated or () for requirement in self.requirements),
-            tuple(self.combinations_in(assignment) for assignment in self.assignments),
+            tuple(
+                tuple([requirement.position(item) or 0 for requirement in self.requirements])
+                for item in self.assignments
+            ),
             self.moves,
         )
 

@@ -102,14 +102,9 @@ class WinningRegion:
         self.states = 0 if table is None else table.size
         self._game = game
         self._least = 0 if game is None else min(game.flat)
-        self._table = table
-        self._shape = () if table is None else table.shape
         # Reading one entry of bytes is several times as fast as reading one of an array.
         self._flat = b"" if table is None else table.tobytes()
-        strides = [1] * len(self._shape)
-        for axis in range(len(strides) - 2, -1, -1):
-            strides[axis] = strides[axis + 1] * self._shape[axis + 1]
-        self._axes = tuple(zip(self._shape, strides, strict=True))
+        self._axes = () if table is None else tuple(zip(table.shape, table.strides, strict=True))
 
     def holds(self, left: Sequence[int]) -> bool:
         """Check whether the region contains a state: the number of items left for each value, including the next."""

@@ -301,16 +301,13 @@ class PublishedCounters:
             position = countdown.value_to_ask()
             if position is None:
                 continue
-            places = requirement.combinations[position]
-            for group, values, place in zip(requirement.groups, requirement.values, places, strict=True):
-                must.setdefault(group, (values[place],))
+            for group, value in zip(requirement.groups, requirement.combinations[position], strict=True):
+                must.setdefault(group, (value,))
         return Admission(tuple(counts), {}, must, must, 0)
 
     def complete(self, admission: Admission, item: SimulatedItem) -> ItemOutcome:
         """Count an item, which is always delivered."""
         for requirement, countdown in self._counters:
             if requirement.name in admission.counts:
-                recognised = [value for group in requirement.groups if (value := item[group]) is not None]
-                complete = len(recognised) == len(requirement.groups)
-                countdown.record_value(requirement.labels.index(" + ".join(recognised)) if complete else None)
+                countdown.record_value(requirement.position(item))
         return ItemOutcome("ok")

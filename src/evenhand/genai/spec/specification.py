@@ -126,14 +126,22 @@ class Requirement:
     repeated: tuple[int, ...] | None
 
     @cached_property
-    def combinations(self) -> tuple[tuple[int, ...], ...]:
-        """Positions of the values of each combination."""
-        return tuple(product(*(range(len(values)) for values in self.values)))
+    def combinations(self) -> tuple[tuple[str, ...], ...]:
+        """Combinations of values. The values of the last group vary fastest."""
+        return tuple(product(*self.values))
+
+    @cached_property
+    def _positions(self) -> dict[tuple[str | None, ...], int]:
+        return {values: k for k, values in enumerate(self.combinations)}
+
+    def position(self, item: Mapping[str, str | None]) -> int | None:
+        """Return the position of the combination that an item shows. None if one of its values is unknown."""
+        return self._positions.get(tuple([item.get(group) for group in self.groups]))
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the combinations, whose values are joined with `` + ``."""
-        return tuple(map(" + ".join, product(*self.values)))
+        return tuple(map(" + ".join, self.combinations))
 
     @property
     def deadline_by_label(self) -> dict[str, int]:
