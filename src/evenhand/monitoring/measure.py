@@ -97,14 +97,7 @@ class MeasureState:
 
 
 class WatchedMeasure(MeasureState):
-    """Bets on the comparisons of one measure.
-
-    Args:
-        config: Configuration of the monitor.
-        watch: The measure.
-        comparisons: Comparisons of this measure.
-        total: Number of comparisons in the whole monitor, which share the probability of a false alarm.
-    """
+    """Bets on the comparisons of one measure, which share the probability of a false alarm with the whole monitor."""
 
     def __init__(
         self, config: MonitorConfig, watch: Watch, comparisons: Sequence[MonitoredComparison], total: int

@@ -195,13 +195,10 @@ def list_cautions(result: MonitorResult) -> list[str]:
     for watch, gaps in zip(result.config["watch"], result.watched, strict=True):
         if result.compared and not any(gap.first_count and gap.second_count for gap in gaps):
             cautions.append(f"{watch['gap'] or watch['ratio']}: no groups were compared.")
+    unmatched = "Ignored {}: the decision is unknown, was not selected for an audit, or already has a label."
     counted = (
         (result.skipped, "Ignored {} that could not be read.", "line"),
-        (
-            result.unmatched,
-            "Ignored {}: the decision is unknown, was not selected for an audit, or already has a label.",
-            "label",
-        ),
+        (result.unmatched, unmatched, "label"),
         (result.given_up, "{} expired without a label.", "decision"),
         (result.awaited, "{} awaited.", "audit"),
     )
@@ -213,9 +210,8 @@ def format_ends(gap: MonitoredGap) -> str:
     """Format the interval, in points for a gap. Empty if there is none."""
     if gap.low is None or (gap.high is None and gap.form == "gap"):
         return ""
-    return (
-        f"{format_gap(gap.low, gap.form)} {'and more' if gap.high is None else f'to {format_gap(gap.high, gap.form)}'}"
-    )
+    end = "and more" if gap.high is None else f"to {format_gap(gap.high, gap.form)}"
+    return f"{format_gap(gap.low, gap.form)} {end}"
 
 
 def format_gap(value: float | None, form: str) -> str:

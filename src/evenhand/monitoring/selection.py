@@ -50,8 +50,7 @@ class SelectionTest:
     Attributes:
         probability: Probability of a false detection at any time.
         wait: Maximum number of decisions that await a label.
-        counts: Rejected and accepted decisions.
-        labelled: Rejected and accepted decisions with a label.
+        counts, labelled: Rejected and accepted decisions, and those with a label.
         shown: See `LabelSelection`.
         wealth: Wealth of the bet at each stake.
         left: Rejected and accepted decisions without a label, by block.

@@ -23,21 +23,15 @@ STATE = TypeAdapter(MonitorState)
 
 def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> bytes:
     """Encode a monitor as bytes, together with further JSON values (``more``), such as the position in a file."""
-    stored = {
-        "config": monitor.config.model_dump(mode="json", exclude=CHANGEABLE),
-        "state": monitor_to_dict(monitor),
-        "more": dict(more or {}),
-    }
-    body = _encode(stored)
-    return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{_digest(body)}","body":{body}}}\n'.encode()
+    config = monitor.config.model_dump(mode="json", exclude=CHANGEABLE)
+    body, digest = _encode({"config": config, "state": monitor_to_dict(monitor), "more": dict(more or {})})
+    return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'.encode()
 
 
-def _encode(body: Any) -> str:
-    return json.dumps(body, separators=(",", ":"))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _encode(body: Any) -> tuple[str, str]:
+    """Encode the body of a state, and compute its digest."""
+    text = json.dumps(body, separators=(",", ":"))
+    return text, hashlib.sha256(text.encode()).hexdigest()
 
 
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
@@ -59,7 +53,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
             raise ValueError
         if version != VERSION:
             raise DataError(f"expected a state of version {VERSION}, got version {version!r}")
-        if _digest(_encode(body)) != read.get("sha256"):
+        if _encode(body)[1] != read.get("sha256"):
             raise DataError("the state was changed after it was written")
         expected = config.model_dump(mode="json", exclude=CHANGEABLE)
         changed = [name for name in expected if expected[name] != body["config"].get(name)]

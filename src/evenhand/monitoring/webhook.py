@@ -50,8 +50,7 @@ class AlarmPoster:
 
     def __init__(self, url: str | None, monitor: str, *, steady: Callable[[], float] = time.monotonic) -> None:
         self._url, self._monitor, self._steady = url, monitor, steady
-        self._pause = 0.0
-        self._next = -float("inf")
+        self._pause, self._next = 0.0, -float("inf")
 
     def post(self, alarms: Sequence[Alarm], posted: int, keep: Callable[[int], object], *, last: bool = False) -> None:
         """Post the remaining alarms, unless the pause after a failure is still in effect.

@@ -49,10 +49,9 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         title = MEASURES[measure] if measure == "calibration" else f"{MEASURES[measure]}, {form} between groups"
         blocks.append(Heading(title.capitalize()))
         if measure != "selection_rate" and describe_selection(result.selection):
-            blocks.append(
-                Text("Only decisions with a label, mostly accepted ones, are counted here (see above).", role="small")
-            )
-        blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
+            note = "Only decisions with a label, mostly accepted ones, are counted here (see above)."
+            blocks.append(Text(note, role="small"))
+        blocks.append(_tabulate(gaps, measure, form, watch["tolerance"], level))
         drawable = [k for k in range(len(gaps)) if gaps[k].estimate is not None]
         order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
         blocks += [
@@ -65,9 +64,8 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
             for k in order[:DRAWN]
         ]
         if len(order) > DRAWN:
-            blocks.append(
-                Text(f"The JSON contains the histories of {len(order) - DRAWN} more comparisons.", role="small")
-            )
+            note = f"The JSON contains the histories of {len(order) - DRAWN} more comparisons."
+            blocks.append(Text(note, role="small"))
     blocks += _explain(level)
     lead = format_count(result.decisions, "decision", "decisions")
     if result.labels:
@@ -90,15 +88,8 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     rows = []
     for gap in gaps:
         counts = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
-        number = ReportedNumber(
-            format_gap(gap.estimate, form),
-            gap.estimate,
-            "estimated",
-            gap.low,
-            gap.high,
-            format_ends(gap),
-            level,
-        )
+        text, ends = format_gap(gap.estimate, form), format_ends(gap)
+        number = ReportedNumber(text, gap.estimate, "estimated", gap.low, gap.high, ends, level)
         rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
         if gap.alarm is not None:
             counts += f"; alarm at {gap.alarm:,}"
@@ -112,13 +103,7 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
         f"{tolerated}; {against}small print: {counted} compared; "
         f"{format_level(level)} intervals, jointly valid at all times; "
         "recent: observed, with most weight on recent decisions",
-        (
-            Column("compared"),
-            Column(headings[0], numeric=True),
-            Column(headings[1], numeric=True),
-            Column(f"{form}{unit}", numeric=True),
-            Column("recent", numeric=True),
-        ),
+        (Column("compared"), *(Column(name, numeric=True) for name in (*headings, f"{form}{unit}", "recent"))),
         tuple(rows),
         usual="estimated",
     )

@@ -240,17 +240,19 @@ class ComponentSolver:
         self._random = random
         self._regions = [solve_cached(component.game.shift_deadlines(by)) for by in range(slack + 1)]
         self._all = tuple(range(len(self.rows)))
-        self._conditions = tuple(requirement.condition for requirement in component.requirements)
         self._single = len(component.groups) == 1
         self._starts = component.game.starts
 
     def requirements_for(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:
         """Select the requirements for which an item counts."""
-        selected = [i for i, condition in enumerate(self._conditions) if condition in conditions]
-        if fixed:
-            groups = [requirement.groups for requirement in self._component.requirements]
-            selected = [i for i in selected if not any(group in fixed for group in groups[i])]
-        return tuple(selected)
+        return tuple(
+            [
+                i
+                for i, requirement in enumerate(self._component.requirements)
+                if requirement.condition in conditions
+                and not (fixed and any(group in fixed for group in requirement.groups))
+            ]
+        )
 
     def positions(self, mine: tuple[int, ...], item: Mapping[str, str | None]) -> list[int]:
         """Compute the position of the value of an item in requirements. ``VOID_ITEM`` if it is unknown."""

@@ -127,7 +127,7 @@ class Enforcer:
     """State machine that keeps every deadline of a configuration while its stated assumptions hold.
 
     Args:
-        configuration: A ``GenerationConfig``, or the argument of ``GenerationConfig.read``.
+        configuration: Argument of ``GenerationConfig.read``.
         mode: ``before``: request values in the prompt where necessary; ``after``: classify items first, and repeat
             those that do not fit.
         seed: Seed of the choice among equally urgent values.
@@ -152,7 +152,7 @@ class Enforcer:
         slack: int | None = None,
         in_flight: int | None = None,
     ) -> None:
-        read = configuration if isinstance(configuration, GenerationConfig) else GenerationConfig.read(configuration)
+        read = GenerationConfig.read(configuration)
         check_known(mode, get_args(EnforcerMode), "mode", "mode")
         self.configuration = read
         self.mode: EnforcerMode = mode

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from itertools import count
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -278,7 +279,7 @@ def _answer_together(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     # Requests that were never admitted have no slot, and come last.
-    order = sorted(range(len(prompts)), key=lambda k: (recorders[k].place is None, recorders[k].place or 0))
+    order = sorted(range(len(prompts)), key=lambda k: recorders[k].place)
     return [(prompts[k], answers[k]) for k in order]
 
 
@@ -286,12 +287,12 @@ class _SlotRecorder:
     """Admission store that records the order of the slots of concurrent requests.
 
     Attributes:
-        place: Position of the slot of the request. None if it has none yet.
+        place: Position of the slot of the request. Infinite if it has none yet.
     """
 
     def __init__(self, enforcer: Enforcer, lock: Lock, places: Iterator[int]) -> None:
         self._enforcer, self._lock, self._places = enforcer, lock, places
-        self.place: int | None = None
+        self.place = inf
 
     def admit(self, conditions: Collection[str], *, fixed: Collection[str] = ()) -> Admission:
         with self._lock:
@@ -302,7 +303,7 @@ class _SlotRecorder:
 
     def complete(self, admission: Admission, values: ItemValues | None) -> ItemOutcome:
         with self._lock:
-            self.place = next(self._places) if self.place is None else self.place
+            self.place = next(self._places) if self.place == inf else self.place
             return self._enforcer.complete(admission, values)
 
 

@@ -47,7 +47,7 @@ def simulate_requests(
     Requests, items and the order in which they finish are drawn as configured under ``simulation``.
 
     Args:
-        configuration: A ``GenerationConfig``, or the argument of ``GenerationConfig.read``.
+        configuration: Argument of ``GenerationConfig.read``.
         requests: Number of requests.
         in_flight: Number of concurrent requests. If None, the value in the configuration is used.
         policies: Names of policies; all of them if empty. ``free`` leaves prompts unchanged, ``published`` uses the
@@ -60,7 +60,7 @@ def simulate_requests(
         LimitError: The simulation was interrupted before any request was answered.
     """
     started = time.perf_counter()
-    read = configuration if isinstance(configuration, GenerationConfig) else GenerationConfig.read(configuration)
+    read = GenerationConfig.read(configuration)
     concurrent = read.simulated.in_flight if in_flight is None else in_flight
     names = _check_options(read, requests, concurrent, policies)
     outcomes: list[PolicyOutcome] = []

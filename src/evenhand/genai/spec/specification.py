@@ -177,8 +177,8 @@ class GenerationConfig(ConfigPart):
     tolerated: ToleranceConfig = Field(default_factory=ToleranceConfig)
 
     @classmethod
-    def read(cls, source: Mapping[str, Any] | str | Path) -> GenerationConfig:
-        """Read and check a configuration.
+    def read(cls, source: GenerationConfig | Mapping[str, Any] | str | Path) -> GenerationConfig:
+        """Read and check a configuration. A ``GenerationConfig`` is returned unchanged.
 
         Args:
             source: Mapping, or file in YAML, JSON or TOML (``.toml``). Paths of samples are relative to the file.
@@ -186,6 +186,8 @@ class GenerationConfig(ConfigPart):
         Raises:
             OptionError: The file is unreadable, or an entry is missing, unknown or invalid.
         """
+        if isinstance(source, GenerationConfig):
+            return source
         entries = read_configuration(source, example="genai.yaml", entries="conditions: and specifications:")
 
         def build() -> GenerationConfig:
