@@ -167,9 +167,7 @@ def specified(how="judged"):
     found = read_condition_sequences(TABLE, CONFIGURATION)
     answered = answers_by_prompt(found)
     values = CONFIGURATION.values
-    bias = (
-        estimate_prompt_bias(answered, values, fixed=read_fixed_groups(TABLE) if how == "judged" else None)
-    )
+    bias = estimate_prompt_bias(answered, values, fixed=read_fixed_groups(TABLE) if how == "judged" else None)
     return evaluate_config(found, CONFIGURATION, prompts=bias)
 
 
