@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import math
 import tracemalloc
 import zlib
@@ -22,6 +23,7 @@ from test_forgeries import small_network
 from test_tree_certificate_files import by_hand
 
 from evenhand import certification, checker
+from evenhand.checker import reading
 from evenhand.checker.question import AskedQuestion
 from evenhand.models import AdditiveNetwork, TreeEnsemble
 from evenhand.models.additive.network import network_from_dense
@@ -185,11 +187,14 @@ def test_certificates_that_name_no_question_are_rejected(
     assert check(changed_file(folder, kind, "head", place, new), kind).verdict == "rejected"
 
 
+def section(tag: bytes, payload: bytes) -> bytes:
+    body = tag + len(payload).to_bytes(8, "little") + payload
+    return body + hashlib.sha256(body).digest()
+
+
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"nothing", b'{"a": ' * 50_000, b"\xff\xfe", b""])
 def test_headers_that_cannot_be_parsed_are_rejected(tmp_path: Path, text: bytes) -> None:
-    payload = zlib.compress(text)
-    section = b"HEAD" + len(payload).to_bytes(8, "little") + payload
-    (tmp_path / "c.cert").write_bytes(MAGIC + section + hashlib.sha256(section).digest())
+    (tmp_path / "c.cert").write_bytes(MAGIC + section(b"HEAD", zlib.compress(text)))
     assert check(tmp_path / "c.cert", "trees").verdict == "rejected"
 
 
@@ -217,4 +222,23 @@ def test_billions_of_cells_are_rejected_before_they_are_listed(tmp_path: Path, c
     tracemalloc.stop()
     assert found.verdict == "rejected"
     assert "too many" in str(found.fault)
+    assert peak < 5e7
+
+
+def test_blocks_that_unpack_to_too_much_are_rejected_before_they_fill_the_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = opened(folder / "1.cert")
+    head = section(b"HEAD", zlib.compress(json.dumps(it.head).encode()))
+    boxes = (60_000).to_bytes(4, "little") + bytes(60_000 * (2 * len(it.kinds) + 8))
+    data = MAGIC + head + 500 * section(b"BOXS", zlib.compress(boxes))
+    assert len(data) < 1e6
+    (tmp_path / "c.cert").write_bytes(data)
+    monkeypatch.setattr(reading, "MAX_UNPACKED", 2**23)
+    tracemalloc.start()
+    found = check(tmp_path / "c.cert", "tolerance of a score")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.verdict == "rejected"
+    assert "8,388,608 bytes" in str(found.fault)
     assert peak < 5e7

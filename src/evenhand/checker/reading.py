@@ -27,6 +27,8 @@ WHOLE = 4294967295
 """Shares are multiples of 1 / ``WHOLE``."""
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
+MAX_UNPACKED = 2**31
+"""Maximum number of bytes of all sections of a file together, after decompression."""
 MAX_CELLS = 2**21
 """Maximum number of cells of an attribute that list their values or weights, or are compared with a population."""
 MAX_BOXES = 65_536
@@ -244,6 +246,7 @@ class _SectionReader:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._digest = hashlib.sha256(MAGIC + FORMAT)
+        self._unpacked = 0
 
     def next(self) -> tuple[bytes, bytes]:
         """Return the tag and payload of the next section.
@@ -281,10 +284,30 @@ class _SectionReader:
             raise CertificateError(f"expected section {tag!r}, got {received!r}")
         return payload
 
+    def decompress(self, payload: bytes, limit: int) -> bytes:
+        """Decompress a payload to at most ``limit`` bytes.
+
+        Raises:
+            CertificateError: The payload is invalid or too long, or the file exceeds ``MAX_UNPACKED``.
+        """
+        machine = zlib.decompressobj()
+        try:
+            unpacked = machine.decompress(payload, limit + 1)
+        except zlib.error as error:
+            raise CertificateError(f"packed data cannot be read: {error}") from None
+        if len(unpacked) > limit or not machine.eof or machine.unused_data:
+            raise CertificateError("packed data has the wrong length")
+        self._unpacked += len(unpacked)
+        if self._unpacked > MAX_UNPACKED:
+            raise CertificateError(
+                f"the certificate holds more than {MAX_UNPACKED:,} bytes of unpacked data, too many to check"
+            )
+        return unpacked
+
 
 @reject_malformed("the certificate")
 def _read_claim(sections: _SectionReader) -> CertificateClaim:
-    header = CertificateHeader.model_validate_json(_decompress(sections.expect_section(b"HEAD"), MAX_TEXT))
+    header = CertificateHeader.model_validate_json(sections.decompress(sections.expect_section(b"HEAD"), MAX_TEXT))
     _check_comparison(header)
     cells = tuple(_read_cells(described, sections) for described in header.attributes)
     partitions = tuple(_read_partition(cells, sections, least) for least in header.outcomes)
@@ -326,25 +349,13 @@ def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, 
     return ClaimedPartition(least, boxes, *(int(totals[name]) for name in ("certified", "falsified", "of")))
 
 
-def _decompress(data: bytes, limit: int) -> bytes:
-    """Decompress data to at most ``most`` bytes."""
-    machine = zlib.decompressobj()
-    try:
-        unpacked = machine.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise CertificateError(f"packed data cannot be read: {error}") from None
-    if len(unpacked) > limit or not machine.eof or machine.unused_data:
-        raise CertificateError("packed data has the wrong length")
-    return unpacked
-
-
 def _read_cells(described: CellsClaim, sections: _SectionReader) -> RecordedCells:
     name, count, form = described.name, described.cells, described.form
     if count > MAX_CELLS and (form in ("listed", "bins") or described.weights == "listed"):
         raise CertificateError(f"{count:,} listed cells of {name!r} are too many to be checked")
 
     def read_entries(kind: str) -> NDArray[Any]:
-        data = _decompress(sections.expect_section(b"CELL"), 8 * count)
+        data = sections.decompress(sections.expect_section(b"CELL"), 8 * count)
         if len(data) != 8 * count:
             raise CertificateError(f"{name!r} lists fewer numbers than it has cells")
         return np.frombuffer(data, dtype=kind)
@@ -374,7 +385,7 @@ def _read_blocks(
             break
         if tag != b"BOXS":
             raise CertificateError(f"section {tag!r} was found instead of boxes")
-        raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 8))
+        raw = sections.decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 8))
         n = int.from_bytes(raw[:4], "little")
         if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
             raise CertificateError("a block of boxes has the wrong length")
@@ -391,7 +402,7 @@ def _read_blocks(
         if (fair.astype(np.int64) + unfair > WHOLE).any():
             raise CertificateError("the shares of a box add up to more than 1")
         blocks.append((low, low + extent, fair, unfair))
-    totals = json.loads(_decompress(payload, MAX_TEXT))
+    totals = json.loads(sections.decompress(payload, MAX_TEXT))
     if not blocks:
         raise CertificateError("the certificate has no boxes")
     return blocks, totals
