@@ -13,11 +13,12 @@ from __future__ import annotations
 import gc
 import hashlib
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
 import numba
 import numpy as np
@@ -32,8 +33,6 @@ from evenhand.errors import KernelCacheWarning
 
 COLLECTION_THRESHOLD = 20_000
 """Number of new objects after which garbage is collected during a compilation."""
-
-Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class _InternalLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
@@ -98,24 +97,32 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
     return compile_function
 
 
-def new_arrays(kind: type[Arrays], shapes: Mapping[str, int | tuple[int, ...]], **others: Any) -> Arrays:
-    """Allocate the work arrays of a kernel, filled with zeros.
+def array_table(name: str, module: str, table: Mapping[str, str]) -> Any:
+    """Build the named tuple type of a kernel's work arrays from their data types and shapes; see ``new_arrays``.
 
     Args:
-        kind: ``NamedTuple`` class whose annotations give the data types of the arrays.
-        shapes: Shapes of the arrays. A key contains one or more field names, separated by spaces.
-        others: Values of the other fields.
+        name, module: Variable that holds the type, and its module. The cache of compiled kernels refers to them.
+        table: Data type and dimensions, separated by spaces; empty for a field that is no array of its own. A dimension
+            is a number or a name. A key contains one or more field names.
     """
-    types = _entry_types(kind)
-    arrays = {name: np.zeros(shape, types[name]) for names, shape in shapes.items() for name in names.split()}
-    return kind(**arrays, **others)
+    shapes = {field: words.split() for names, words in table.items() for field in names.split()}
+    kind = namedtuple(name, shapes, module=module)  # type: ignore[misc]  # the names are not literals
+    kind.shapes = shapes  # type: ignore[attr-defined]
+    return kind
 
 
-@cache
-def _entry_types(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
-    """Return the data type of each array field of a named tuple: the argument of ``NDArray``."""
-    hints = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
-    return {name: get_args(parts[1])[0] for name, parts in hints.items() if len(parts) == 2}
+def new_arrays(kind: Any, **values: Any) -> Any:
+    """Allocate work arrays, filled with zeros.
+
+    Args:
+        kind: Result of ``array_table``.
+        values: Values of its dimensions, and of its other fields.
+    """
+    arrays = {
+        name: np.zeros([int(values.get(size, size)) for size in words[1:]], words[0]) if words else values[name]
+        for name, words in kind.shapes.items()
+    }
+    return kind(**arrays)
 
 
 def _warn_uncached(reason: str) -> None:

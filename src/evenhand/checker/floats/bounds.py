@@ -6,74 +6,55 @@ integers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from evenhand.checker.floats.network import FloatNetwork, entry_range
 from evenhand.checker.kernels import jit
-from evenhand.core.kernels import new_arrays
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.kernels import array_table, new_arrays
 
 OFF, ON, MIXED = 0, 1, 2
 
 
-class BoundArrays(NamedTuple):
-    """Work arrays of one thread.
-
-    Attributes:
-        low, high: Bounds of units before ReLU, shape (layers, units).
-        state, chord: OFF, ON or MIXED, and the slope of the line through both ends of ReLU, shape (layers, units).
-        error: Float32 errors of units, shape (layers, units).
-        near, far: Smallest and largest entry of each attribute in the box.
-        coefficient, following: Coefficients of a layer and of the layer before, in the backward pass.
-        unit, column: Coefficients of the first units at the end of the backward pass, and of the columns.
-        function: Final coefficients, shape (functions, slopes, columns).
-        constant: Final constants, shape (functions, slopes).
-        least: Minima over the box, shape (functions, slopes).
-        offset: Constants under each assignment if all are bounded together, shape (signs, slopes, assignments).
-        sets: Possible labels under each assignment, as bits, shape (assignments,).
-        weight, spread: Sum of the absolute final coefficients of the first units, and width of the first units by
-            attribute.
-    """
-
-    low: Floats
-    high: Floats
-    state: Integers
-    chord: Floats
-    error: Floats
-    near: Floats
-    far: Floats
-    coefficient: Floats
-    following: Floats
-    unit: Floats
-    column: Floats
-    function: Floats
-    constant: Floats
-    least: Floats
-    offset: Floats
-    sets: Integers
-    weight: Floats
-    spread: Floats
+BoundArrays = array_table(
+    "BoundArrays",
+    __name__,
+    {
+        # Bounds of units before ReLU; slope of the line through both ends of ReLU; float32 errors.
+        "low high chord error": "float64 layers units",
+        # OFF, ON or MIXED.
+        "state": "int64 layers units",
+        # Smallest and largest entry of each attribute in the box.
+        "near far": "float64 axes",
+        # Coefficients of a layer and of the layer before, in the backward pass; of the first units at its end; and the
+        # sum of the absolute final coefficients of the first units.
+        "coefficient following unit weight": "float64 units",
+        # Coefficients of the columns, and final coefficients with final constants and minima over the box.
+        "column": "float64 columns",
+        "function": "float64 functions 2 columns",
+        "constant least": "float64 functions 2",
+        # Constants under each assignment if all are bounded together, by sign and slope.
+        "offset": "float64 2 2 assignments",
+        # Possible labels under each assignment, as bits.
+        "sets": "int64 assignments",
+        # Width of the first units by attribute.
+        "spread": "float64 axes units",
+    },
+)
+"""Work arrays of one thread. The second axis of ``function``, ``constant`` and ``least`` is the choice of slopes."""
 
 
-def bound_arrays(net: FloatNetwork, functions: int) -> BoundArrays:
+def bound_arrays(net: FloatNetwork, functions: int) -> Any:
     """Allocate the work arrays."""
-    layers, widest = len(net.sizes), net.pads.shape[1]
-    axes, columns = len(net.line), net.columns.shape[1]
     return new_arrays(
         BoundArrays,
-        {
-            "low high state chord error": (layers, widest),
-            "near far": axes,
-            "coefficient following unit weight": widest,
-            "column": max(1, columns),
-            "function": (functions, 2, max(1, columns)),
-            "constant least": (functions, 2),
-            "offset": (2, 2, len(net.bases)),
-            "sets": len(net.bases),
-            "spread": (max(1, axes), widest),
-        },
+        layers=len(net.sizes),
+        units=net.pads.shape[1],
+        axes=max(1, len(net.line)),
+        columns=max(1, net.columns.shape[1]),
+        functions=functions,
+        assignments=len(net.bases),
     )
 
 

@@ -15,14 +15,13 @@ terms and listed values together.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from evenhand.checker.floats.network import entry_range, mass_before
 from evenhand.checker.kernels import jit
-from evenhand.core.kernels import new_arrays
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import array_table, new_arrays
 
 LEVELS = ((512, 64), (1024, 512), (4096, 4096))
 """Numbers of grid steps and of listed joint values, in the order in which they are tried."""
@@ -34,66 +33,46 @@ HOPELESS = -6.0
 """Score of a function below which its event is not counted."""
 
 
-class CountArrays(NamedTuple):
-    """Work arrays of one thread.
-
-    Attributes:
-        runs, step: Number of runs of each attribute of the box, and of cells of a run.
-        at: Index of its first run in ``chance`` and ``term``.
-        chance: Probability of each run.
-        term: Lower bound on the term of each run in each function, (functions, runs).
-        low, high: Smallest and largest term of each function and attribute.
-        constant, least, most, score: Constant of each function, lowered; its extremes over the box; mean over
-            deviation.
-        middle, deviation: Mean and deviation of the terms for both choices of slopes, (functions, slopes).
-        listed: Mask of the listed attributes.
-        size, member, unfair: Number of functions of each event; their indices, (events, most); and whether its people
-            are treated unfairly.
-        used: Mask of the functions of live events.
-        live, lead: Whether an event is counted, and its leading function.
-        partial, weight: Sums (functions, joint values) and probabilities of the joint values.
-        needed: Number that the tabled attributes must exceed in the lead, for each joint value.
-        table, tabled: Tails of each function, (functions, steps + 2), and whether they are computed.
-        bottom, inverse: Least sum of a table, and one over its step.
-        waiting, value, chances, here, there, hits: Buffers for computing a table.
-    """
-
-    runs: Integers
-    step: Integers
-    at: Integers
-    chance: Floats
-    term: Floats
-    low: Floats
-    high: Floats
-    constant: Floats
-    least: Floats
-    most: Floats
-    score: Floats
-    middle: Floats
-    deviation: Floats
-    listed: Booleans
-    size: Integers
-    member: Integers
-    unfair: Booleans
-    used: Booleans
-    live: Booleans
-    lead: Integers
-    partial: Floats
-    weight: Floats
-    needed: Floats
-    table: Floats
-    tabled: Booleans
-    bottom: Floats
-    inverse: Floats
-    waiting: Booleans
-    value: Floats
-    chances: Floats
-    here: Floats
-    there: Floats
-    hits: Floats
+CountArrays = array_table(
+    "CountArrays",
+    __name__,
+    {
+        # Number of runs of each attribute of the box, and of cells of a run; index of its first run.
+        "runs step at": "int64 axes",
+        # Whether an attribute is listed, and whether it is not in a table yet.
+        "listed waiting": "bool axes",
+        # Probability of each run, and lower bound on its term in each function.
+        "chance": "float64 runs",
+        "term": "float64 functions runs",
+        # Smallest and largest term of each function and attribute.
+        "low high": "float64 functions axes",
+        # Constant of each function, lowered; its extremes over the box; mean over deviation.
+        "constant least most score": "float64 functions",
+        # Mean and deviation of the terms for both choices of slopes.
+        "middle deviation": "float64 functions 2",
+        # Whether a function belongs to a live event, and whether its tails are computed.
+        "used tabled": "bool functions",
+        # Least sum of a table, one over its step, and the tails.
+        "bottom inverse": "float64 functions",
+        "table": "float64 functions bins",
+        # Whether an event is counted, and whether its people are treated unfairly.
+        "live unfair": "bool events",
+        # Leading function of an event, number of its functions, and their indices.
+        "lead size": "int64 events",
+        "member": "int64 events members",
+        # Sums and probabilities of the joint values; number that the tabled attributes must exceed in the lead.
+        "partial": "float64 functions values",
+        "weight needed": "float64 values",
+        # Buffers for computing a table.
+        "value chances": "float64 atoms",
+        "here there": "float64 sums",
+        "hits": "float64 bins",
+    },
+)
+"""Work arrays of one thread."""
 
 
-def count_arrays(axes: int, functions: int, events: tuple[int, int], cells: int, level: tuple[int, int]) -> CountArrays:
+def count_arrays(axes: int, functions: int, events: tuple[int, int], cells: int, level: tuple[int, int]) -> Any:
     """Allocate work arrays.
 
     Args:
@@ -102,27 +81,9 @@ def count_arrays(axes: int, functions: int, events: tuple[int, int], cells: int,
         cells: Maximum number of runs of all attributes.
         level: Maximum numbers of grid steps and of listed joint values.
     """
-    axes, (steps, listed) = max(1, axes), level
-    work = new_arrays(
-        CountArrays,
-        {
-            "runs step listed waiting": axes,
-            "at": axes + 1,
-            "chance": cells,
-            "term": (functions, cells),
-            "low high": (functions, axes),
-            "constant least most score used tabled bottom inverse": functions,
-            "middle deviation": (functions, 2),
-            "live lead size unfair": events[0],
-            "member": events,
-            "partial": (functions, listed),
-            "weight needed": listed,
-            "table": (functions, steps + 2),
-            "value chances": MOST_ATOMS,
-            "here there": 2 * steps + 8,
-            "hits": steps + 2,
-        },
-    )
+    steps, values = level
+    sizes = {"runs": cells, "values": values, "atoms": MOST_ATOMS, "bins": steps + 2, "sums": 2 * steps + 8}
+    work = new_arrays(CountArrays, axes=max(1, axes), functions=functions, events=events[0], members=events[1], **sizes)
     work.step[:] = work.runs[:] = 1
     return work
 

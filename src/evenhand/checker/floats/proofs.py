@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evenhand.checker.floats.bounds import (
-    BoundArrays,
     bound_arrays,
     bound_box,
     bound_functions,
@@ -17,7 +16,6 @@ from evenhand.checker.floats.bounds import (
 from evenhand.checker.floats.counting import (
     LEVELS,
     MOST_LISTED,
-    CountArrays,
     count_arrays,
     count_shares,
     lay_out_box,
@@ -39,8 +37,6 @@ MANY_FUNCTIONS = 256
 """Number of functions above which only the coarsest level is used, because each function takes memory."""
 MAX_ASSIGNMENTS = 64
 """Maximum number of assignments that are bounded one by one after being bounded together."""
-
-Workspace: TypeAlias = tuple[BoundArrays, CountArrays]
 
 
 class NetworkProver(Prover):
@@ -67,12 +63,12 @@ class NetworkProver(Prover):
         self.quick, self.compiled = functions <= QUICK_FUNCTIONS, is_compiled(bound_parts)
         self.levels = 1 if functions > MANY_FUNCTIONS else len(LEVELS)
 
-    def workspace(self) -> dict[bool, Workspace]:
+    def workspace(self) -> dict[bool, Any]:
         """Return the work arrays of one thread by whether assignments are bounded together, allocated on first use."""
         return {}
 
     def bound_parts(
-        self, low: Integers, high: Integers, level: Integers, work: dict[bool, Workspace], *, quickly: bool
+        self, low: Integers, high: Integers, level: Integers, work: dict[bool, Any], *, quickly: bool
     ) -> PartBounds:
         """Bound parts of boxes; see ``Prover``."""
         n = len(low)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.checker.trees.question import RecordedTrees
-from evenhand.core.kernels import new_arrays
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import array_table, new_arrays
+from evenhand.core.typing import Booleans, Integers
 
 MAX_LEAVES = 1 << 13
 """Maximum number of parts of a box that a tree distinguishes; a box with more parts is cut first."""
@@ -71,63 +71,49 @@ class WholeForest(NamedTuple):
     least: int
 
 
-class TreeArrays(NamedTuple):
-    """Work arrays of one thread.
-
-    Attributes:
-        low, high: Current box.
-        slot, cut: Index of each axis in the current tree, and whether an axis of the tree is cut in the box.
-        at, at_low, at_high, at_share: Pending parts: a node for each kind, ranges of the tree's axes, and share of the
-            mass.
-        leaf, leaf_low, leaf_high, leaf_share: Parts in which every kind has reached a leaf.
-        visit, visit_share: Axis and first cell above of every cut, and share of the mass that is cut.
-        term, ends: Term of each cell of the tree's axes in the additive function, and the extremes of the function.
-        chance, effect: Share of each cell of a range, and the additive function of all trees, shape (margins, cells).
-        least, most: Bounds on the excess of margins over this function, shape (margins, assignments). plain_least,
-            plain_most: Bounds on the margins.
-        score: Score of a cut before each cell.
-        value, mass: Distinct terms of each axis, and their masses. start, number: First term of each axis, and number
-            of its terms. bottom, span: Smallest term of each axis, and its distance to the largest.
-        joint, weight: Sums of the listed terms, and their masses.
-        grid, other: Masses of the sums of the other terms, in steps.
-        sets, wins: Possible labels under each assignment, as bits, and proved share of each label.
-    """
-
-    low: Integers
-    high: Integers
-    slot: Integers
-    cut: Integers
-    at: Integers
-    at_low: Integers
-    at_high: Integers
-    at_share: Floats
-    leaf: Integers
-    leaf_low: Integers
-    leaf_high: Integers
-    leaf_share: Floats
-    visit: Integers
-    visit_share: Floats
-    term: Integers
-    ends: Integers
-    chance: Floats
-    effect: Integers
-    least: Integers
-    most: Integers
-    plain_least: Integers
-    plain_most: Integers
-    score: Floats
-    value: Integers
-    mass: Integers
-    start: Integers
-    number: Integers
-    bottom: Integers
-    span: Integers
-    joint: Integers
-    weight: Integers
-    grid: Integers
-    other: Integers
-    sets: Integers
-    wins: Integers
+TreeArrays = array_table(
+    "TreeArrays",
+    __name__,
+    {
+        # Current box.
+        "low high": "int64 axes",
+        # Index of each axis in the current tree, and whether an axis of the tree is cut in the box.
+        "slot": "int64 places",
+        "cut": "int64 slots",
+        # Pending parts: a node for each kind, ranges of the tree's axes, and share of the mass.
+        "at": "int64 waiting kinds",
+        "at_low at_high": "int64 waiting slots",
+        "at_share": "float64 waiting",
+        # Parts in which every kind has reached a leaf.
+        "leaf": "int64 leaves kinds",
+        "leaf_low leaf_high": "int64 leaves slots",
+        "leaf_share": "float64 leaves",
+        # Axis and first cell above of every cut, and share of the mass that is cut.
+        "visit": "int64 leaves 2",
+        "visit_share": "float64 leaves",
+        # Term of each cell of the tree's axes in the additive function, and its extremes.
+        "term": "int64 slots widest",
+        "ends": "int64 slots 2",
+        # Share of each cell of a range, and the additive function of all trees.
+        "chance": "float64 widest",
+        "effect": "int64 margins cells",
+        # Bounds on the excess of margins over this function, and on the margins.
+        "least most plain_least plain_most": "int64 margins assignments",
+        # Score of a cut before each cell.
+        "score": "float64 cells",
+        # Distinct terms of each axis, and their masses; first term and number of terms of each axis; smallest term, and
+        # its distance to the largest.
+        "value mass": "int64 cells",
+        "start number bottom span": "int64 places",
+        # Sums of the listed terms, and their masses; masses of the sums of the other terms, in steps.
+        "joint weight": "int64 listed",
+        "grid other": "int64 bins",
+        # Possible labels under each assignment, as bits, and proved share of each label.
+        "sets": "int64 assignments",
+        "wins": "int64 labels",
+    },
+)
+"""Work arrays of one thread."""
 
 
 def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
@@ -203,34 +189,22 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
     )
 
 
-def tree_arrays_for(forest: WholeForest) -> TreeArrays:
+def tree_arrays_for(forest: WholeForest) -> Any:
     """Allocate the work arrays for the boxes of a forest."""
-    margins, assignments, axes = len(forest.base_low), forest.kind.shape[1], len(forest.cell) - 1
-    cells, kinds = int(forest.cell[-1]), int(forest.kinds.max())
-    slots = int(np.diff(forest.place).max(initial=0)) + 1
-    widest = int(np.diff(forest.cell).max(initial=1)) + 2
+    axes, cells = len(forest.cell) - 1, np.diff(forest.cell)
     return new_arrays(
         TreeArrays,
-        {
-            "low high": axes,
-            "slot start number bottom span": axes + 1,
-            "cut": slots,
-            "at": (MAX_WAITING, kinds),
-            "at_low at_high": (MAX_WAITING, slots),
-            "at_share": MAX_WAITING,
-            "leaf": (MAX_LEAVES, kinds),
-            "leaf_low leaf_high": (MAX_LEAVES, slots),
-            "leaf_share visit_share": MAX_LEAVES,
-            "visit": (MAX_LEAVES, 2),
-            "term": (slots, widest),
-            "ends": (slots, 2),
-            "chance": widest,
-            "effect": (margins, cells + 1),
-            "least most plain_least plain_most": (margins, assignments),
-            "score value mass": cells + 1,
-            "joint weight": LISTED,
-            "grid other": 2 * STEPS + 2,
-            "sets": assignments,
-            "wins": forest.labels,
-        },
+        axes=axes,
+        places=axes + 1,
+        slots=int(np.diff(forest.place).max(initial=0)) + 1,
+        kinds=int(forest.kinds.max()),
+        margins=len(forest.base_low),
+        assignments=forest.kind.shape[1],
+        labels=forest.labels,
+        cells=int(cells.sum()) + 1,
+        widest=int(cells.max(initial=1)) + 2,
+        waiting=MAX_WAITING,
+        leaves=MAX_LEAVES,
+        listed=LISTED,
+        bins=2 * STEPS + 2,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from evenhand.checker.kernels import FAIR, UNFAIR, compile_entry, jit
 from evenhand.checker.reprove import PartBounds, Prover
 from evenhand.checker.trees.bounds import bound_box, choose_cut, copy_row, decide_box
 from evenhand.checker.trees.counting import ALL, count_shares
-from evenhand.checker.trees.forest import TreeArrays, tree_arrays_for, whole_forest_of
+from evenhand.checker.trees.forest import tree_arrays_for, whole_forest_of
 from evenhand.checker.trees.question import RecordedTrees
 from evenhand.core.kernels import is_compiled
 from evenhand.core.typing import Integers
@@ -31,13 +31,11 @@ class TreeProver(Prover):
         self._forest = whole_forest_of(question, least)
         self.compiled = is_compiled(bound_parts)
 
-    def workspace(self) -> TreeArrays:
+    def workspace(self) -> Any:
         """Allocate the work arrays of one thread."""
         return tree_arrays_for(self._forest)
 
-    def bound_parts(
-        self, low: Integers, high: Integers, level: Integers, work: TreeArrays, *, quickly: bool
-    ) -> PartBounds:
+    def bound_parts(self, low: Integers, high: Integers, level: Integers, work: Any, *, quickly: bool) -> PartBounds:
         """Bound and count parts of boxes; see ``Prover``. There is one method."""
         parts = np.empty((4, len(low)), dtype=np.int64)
         bound_parts(self._forest, work, low, high, parts)

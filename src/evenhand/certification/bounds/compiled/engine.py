@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,12 @@ from evenhand.certification.bounds.compiled.problem import (
     BoundOrder,
     BoxArrays,
     CompiledProblem,
-    KernelWorkspace,
     _attribute_axes,
     compiled_problem_of,
     kernel_workspace,
     state_bytes,
 )
-from evenhand.certification.bounds.compiled.shares import AttributeAxes, ScratchBuffers
+from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.bounds.frontier import (
     MAX_SPLITS,
     BoxFrontier,
@@ -79,12 +79,12 @@ class CompiledBounder:
             other._own = self._own
         return other
 
-    def _work(self) -> tuple[KernelWorkspace, ScratchBuffers, BoxArrays, BoxArrays]:
+    def _work(self) -> tuple[Any, ...]:
         """Return the work arrays of this thread, allocated on first use; the last two are a stack and an output."""
         if not hasattr(self._own, "work"):
-            rooms = (_box_room(self.problem, rows) for rows in (CALL_BOXES + 4096, OUTPUT_BOXES))
+            rooms = (_box_room(self.problem, boxes) for boxes in (CALL_BOXES + 4096, OUTPUT_BOXES))
             self._own.work = (*kernel_workspace(self.problem), *rooms)
-        work: tuple[KernelWorkspace, ScratchBuffers, BoxArrays, BoxArrays] = self._own.work
+        work: tuple[Any, ...] = self._own.work
         return work
 
     def root(self) -> BoxFrontier:
@@ -139,17 +139,10 @@ class CompiledBounder:
         return shares
 
 
-def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
-    """Allocate arrays for ``rows`` boxes."""
+def _box_room(problem: CompiledProblem, boxes: int) -> Any:
+    """Allocate arrays for boxes."""
     return new_arrays(
-        BoxArrays,
-        {
-            "low high": (rows, len(problem.counts)),
-            "state": (rows, state_bytes(problem)),
-            "plan": (rows, MAX_SPLITS),
-            "open mass kind": rows,
-            "share": (rows, 2),
-        },
+        BoxArrays, boxes=boxes, attributes=len(problem.counts), states=state_bytes(problem), splits=MAX_SPLITS
     )
 
 

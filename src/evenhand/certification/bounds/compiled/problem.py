@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.compiled.lanes import LANES
-from evenhand.certification.bounds.compiled.relaxation import FlatNetwork, RelaxationBuffers, relaxation_buffers
+from evenhand.certification.bounds.compiled.relaxation import FlatNetwork, relaxation_buffers
 from evenhand.certification.bounds.compiled.shares import (
     AttributeAxes,
     BoxFunctions,
     ProofEvents,
-    ScratchBuffers,
-    box_functions,
-    proof_events,
     scratch_buffers,
 )
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.certification.query.rounding import BINARY64_UNIT
-from evenhand.core.kernels import new_arrays
+from evenhand.core.kernels import array_table, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_CELLS = 2_000_000
@@ -288,62 +285,62 @@ def _attribute_axes(cells: Sequence[Cells], start: Integers, line: Booleans, rea
 # Work arrays.
 
 
-class LaneBuffers(NamedTuple):
-    """Work arrays of one thread.
-
-    Lanes come last in ``lo``, ``hi`` (held attributes), ``mean``, ``variance`` (attributes), ``mass``, ``score``, ``g``
-    (forms, 2 pieces, columns), ``constant``, ``least``, ``zscore`` (functions * 2 pieces),
-    ``pieces`` (forms), which is above 0 where the two pieces differ, ``work`` (4). A form is the part of a function
-    that all assignments share if they are bounded together. With ``plain`` (1,) no function has two pieces.
-    """
-
-    lo: Floats
-    hi: Floats
-    low: Integers
-    high: Integers
-    mean: Floats
-    variance: Floats
-    mass: Floats
-    score: Floats
-    left: Floats
-    width: Integers
-    g: Floats
-    constant: Floats
-    least: Floats
-    zscore: Floats
-    pieces: Floats
-    plain: Booleans
-    work: Floats
-    chosen: BoxFunctions
-    wins: Floats
-    sure: Booleans
-    unit: Floats
-    following: Floats
-    miss: Floats
-    missing: Floats
-    known: NDArray[np.int8]
-    states: NDArray[np.int8]
+LaneBuffers = array_table(
+    "LaneBuffers",
+    __name__,
+    {
+        # Range of each attribute that is bounded over, and scores of its splits.
+        "lo hi score": "float64 held lanes",
+        # Cells of one lane's box; scores and widths while its splits are planned.
+        "low high width": "int64 attributes",
+        "left": "float64 attributes",
+        # Mass of each box, and mean and variance of the position in each attribute.
+        "mass": "float64 lanes",
+        "mean variance": "float64 attributes lanes",
+        # Coefficients of each form in two pieces. A form is the part of a function that all assignments share if they
+        # are bounded together.
+        "g": "float64 forms 2 columns lanes",
+        # Above 0 where the two pieces of a form differ. With ``plain`` no function has two pieces.
+        "pieces": "float64 forms lanes",
+        "plain": "bool 1",
+        # Constant, minimum and score of both pieces of each function.
+        "constant least zscore": "float64 rows lanes",
+        "work": "float64 4 lanes",
+        # Functions of one lane, scores of each label, and whether it certainly wins.
+        "chosen": "",
+        "wins": "float64 labels assignments",
+        "sure": "bool labels assignments",
+        # Units of one person and their errors, in two layers.
+        "unit following miss missing": "float64 units",
+        # States of the units in a box that contains those of all lanes, and in each lane.
+        "known": "int8 passes layers units",
+        "states": "int8 passes layers units lanes",
+    },
+)
+"""Work arrays of one thread. Lanes come last."""
 
 
 class KernelWorkspace(NamedTuple):
-    """All work arrays of one thread except those of proofs."""
+    """All work arrays of one thread except those of proofs: ``LaneBuffers``, ``RelaxationBuffers``, ``ProofEvents``."""
 
-    lanes: LaneBuffers
-    relaxation: RelaxationBuffers
-    events: ProofEvents
+    lanes: Any
+    relaxation: Any
+    events: Any
 
 
-class BoxArrays(NamedTuple):
-    """Boxes in rows, as a stack or as output; see ``BoxFrontier``. ``share`` are the fair and unfair shares proved."""
-
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
-    state: NDArray[np.int8]
-    plan: NDArray[np.int8]
-    open: Floats
-    mass: Floats
-    kind: NDArray[np.int8]
-    share: Floats
+BoxArrays = array_table(
+    "BoxArrays",
+    __name__,
+    {
+        "low high": "int32 boxes attributes",
+        "state": "int8 boxes states",
+        "plan": "int8 boxes splits",
+        "open mass": "float64 boxes",
+        "kind": "int8 boxes",
+        "share": "float64 boxes 2",
+    },
+)
+"""Boxes in rows, as a stack or as output; see ``BoxFrontier``. ``share`` are the fair and unfair shares proved."""
 
 
 class BoundOrder(NamedTuple):
@@ -363,35 +360,31 @@ class BoundOrder(NamedTuple):
     precision: tuple[int, int] = (0, 0)
 
 
-def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, ScratchBuffers]:
+def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Any]:
     """Allocate the work arrays of a problem, and those of its proofs."""
     net, roles, axes = problem.network, problem.roles, problem.axes
-    attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
-    labels, outputs = len(roles.beats), int(net.sizes[-1])
-    functions = 2 * outputs * roles.assignments
-    forms, depth = 2 * outputs * len(roles.biases), len(net.sizes) - 1
-    states = (len(roles.biases), depth, widest)
+    attributes, columns, units = len(axes.first), len(net.columns), net.weights.shape[1]
+    labels, assignments, outputs, passes = len(roles.beats), roles.assignments, int(net.sizes[-1]), len(roles.biases)
+    functions = 4 * outputs * assignments
+    chosen = new_arrays(BoxFunctions, functions=functions, columns=columns)
+    chosen.second[:] = -1
     lanes = new_arrays(
         LaneBuffers,
-        {
-            "lo hi score": (held, LANES),
-            "low high left width": attributes,
-            "mean variance": (attributes, LANES),
-            "mass": LANES,
-            "g": (forms, 2, columns, LANES),
-            "constant least zscore": (2 * functions, LANES),
-            "pieces": (forms, LANES),
-            "plain": 1,
-            "work": (4, LANES),
-            "wins sure": (labels, roles.assignments),
-            "unit following miss missing": widest,
-            "known": states,
-            "states": (*states, LANES),
-        },
-        chosen=box_functions(2 * functions, columns, 2 * functions),
+        held=len(net.start),
+        attributes=attributes,
+        columns=columns,
+        units=units,
+        layers=len(net.sizes) - 1,
+        passes=passes,
+        forms=2 * outputs * passes,
+        rows=functions,
+        labels=labels,
+        assignments=assignments,
+        lanes=LANES,
+        chosen=chosen,
     )
-    events = proof_events(labels, roles.assignments)
-    scratch = scratch_buffers(2 * functions, attributes, len(axes.weight) - attributes, *events.member.shape)
+    events = new_arrays(ProofEvents, events=labels + 2, members=max(2, (labels - 1) * assignments))
+    scratch = scratch_buffers(functions, attributes, len(axes.weight) - attributes, *events.member.shape)
     return KernelWorkspace(lanes, relaxation_buffers(net), events), scratch
 
 

@@ -10,7 +10,7 @@ Layout. ``columns`` holds what attributes add to the first units: one row for an
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evenhand.certification.bounds.compiled.lanes import (
     LANES,
@@ -28,7 +28,7 @@ from evenhand.certification.bounds.compiled.lanes import (
     store_row,
     subtract,
 )
-from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.kernels import array_table, compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
 # Without reference counts on views (``_nrt``), which would cost several times the arithmetic, so kernels allocate
@@ -85,67 +85,51 @@ class FlatNetwork(NamedTuple):
     capping: Booleans
 
 
-class RelaxationBuffers(NamedTuple):
-    """Work arrays of one thread.
-
-    By hidden layer and unit: ``zl``, ``zu``, its interval; ``slope`` and ``shift`` of the chord above its ReLU;
-    ``least``, the slope of the line below; ``floor``, the constant of that line in the second layer; ``gaps``.
-    ``error`` (K + 1, m): float32 errors. ``flat`` (1,): positive in lanes whose lines below have slope 0 wherever
-    possible. ``bend``: for each lane, the unit with the largest loss by its chord, and the loss; ``other``: the same
-    with other lines below; ``kept``: its line while it is replaced. ``on`` and ``live``: units that are on in
-    every lane, and mixed units; ``always`` and ``mixed``: their numbers. ``held_low`` and ``held_high``: range of the
-    cells of each attribute in the boxes of all lanes.
-    """
-
-    zl: Floats
-    zu: Floats
-    error: Floats
-    slope: Floats
-    shift: Floats
-    least: Floats
-    floor: Floats
-    gaps: Floats
-    flat: Floats
-    bend: Floats
-    other: Floats
-    kept: Floats
-    live: Integers
-    on: Integers
-    mixed: Integers
-    always: Integers
-    wa: Floats
-    wb: Floats
-    coef: Floats
-    const: Floats
-    out: Floats
-    middle: Floats
-    half: Floats
-    base_low: Floats
-    base_high: Floats
-    sum_low: Floats
-    sum_high: Floats
-    held_low: Integers
-    held_high: Integers
+RelaxationBuffers = array_table(
+    "RelaxationBuffers",
+    __name__,
+    {
+        # Interval of each unit, slope and shift of the chord above its ReLU, slope of the line below, and the gap per
+        # unit of width.
+        "zl zu slope shift least gaps": "float64 layers units lanes",
+        # Constant of the line below, in the second layer.
+        "floor": "float64 units lanes",
+        # Float32 errors, of the outputs too.
+        "error": "float64 depths units lanes",
+        # Positive in lanes whose lines below have slope 0 wherever possible.
+        "flat": "float64 1 lanes",
+        # The unit with the largest loss by its chord, and the loss; the same with other lines below; and its line while
+        # it is replaced.
+        "bend other kept": "float64 2 lanes",
+        # Mixed units, and units that are on in every lane; their numbers.
+        "live on": "int64 layers units",
+        "mixed always": "int64 layers",
+        # Weights in the backward pass; coefficients of the columns, the constant, and an extreme value.
+        "wa wb": "float64 units lanes",
+        "coef": "float64 columns lanes",
+        "const out": "float64 1 lanes",
+        # Range of each attribute, and of the first units without their biases.
+        "middle half": "float64 attributes lanes",
+        "base_low base_high": "float64 units lanes",
+        "sum_low sum_high": "float64 units",
+        # Range of the cells of each attribute in the boxes of all lanes.
+        "held_low held_high": "int64 attributes",
+    },
+)
+"""Work arrays of one thread."""
 
 
-def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
+def relaxation_buffers(net: FlatNetwork) -> Any:
     """Allocate the work arrays of a network."""
-    k, m = len(net.sizes) - 1, net.weights.shape[1]
+    depth, units = len(net.sizes), net.weights.shape[1]
     room = new_arrays(
         RelaxationBuffers,
-        {
-            "zl zu slope shift least gaps": (k, m, LANES),
-            "error": (k + 1, m, LANES),
-            "floor wa wb base_low base_high": (m, LANES),
-            "flat const out": (1, LANES),
-            "bend other kept": (2, LANES),
-            "live on": (k, m),
-            "mixed always": k,
-            "coef": (len(net.columns), LANES),
-            "middle half": (len(net.start), LANES),
-            "sum_low sum_high": m,
-            "held_low held_high": len(net.start),
-        },
+        layers=depth - 1,
+        depths=depth,
+        units=units,
+        columns=len(net.columns),
+        attributes=len(net.start),
+        lanes=LANES,
     )
     room.bend[:] = room.other[:] = -1.0
     return room

@@ -14,11 +14,12 @@ relative error.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.certification.bounds.compiled.tails import (
+    MARGIN,
     MAX_ATOMS,
     MAX_GRID_STEPS,
     UNIT_ROUNDOFF,
@@ -26,9 +27,8 @@ from evenhand.certification.bounds.compiled.tails import (
     TailBuffers,
     fill_table,
     sort_by_width,
-    tail_buffers,
 )
-from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.kernels import array_table, compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
 # Nothing is allocated, so that views need no reference counts (see ``relaxation``).
@@ -65,103 +65,88 @@ class AttributeAxes(NamedTuple):
     total: Floats
 
 
-class ProofEvents(NamedTuple):
-    """Events to prove about a box: disjoint, each a set of functions that must all be positive.
-
-    Attributes:
-        number: Number of events, shape (1,).
-        size: Number of functions of each.
-        member: Their indices, shape (events, most).
-        unfair: Whether an event means unfair treatment.
-        apart: Whether its functions may conflict. Then each is proved separately, and their probabilities of failure
-            are added up (Bonferroni). Otherwise the event is proved by a leading function.
-    """
-
-    number: Integers
-    size: Integers
-    member: Integers
-    unfair: Booleans
-    apart: Booleans
-
-
-def proof_events(labels: int, assignments: int) -> ProofEvents:
-    """Allocate the events of a box."""
-    events, members = labels + 2, max(2, (labels - 1) * assignments)
-    return new_arrays(ProofEvents, {"number": 1, "size unfair apart": events, "member": (events, members)})
+ProofEvents = array_table(
+    "ProofEvents",
+    __name__,
+    {
+        # Number of events, number of functions of each, and their indices.
+        "number": "int64 1",
+        "size": "int64 events",
+        "member": "int64 events members",
+        # Whether an event means unfair treatment.
+        "unfair": "bool events",
+        # Whether its functions may conflict. Then each is proved separately, and their probabilities of failure are
+        # added up (Bonferroni). Otherwise the event is proved by a leading function.
+        "apart": "bool events",
+    },
+)
+"""Events to prove about a box: disjoint, each a set of functions that must all be positive."""
 
 
-class BoxFunctions(NamedTuple):
-    """Functions of one box. In an event, some of them are all positive.
-
-    Attributes:
-        g: Coefficients, shape (functions, columns).
-        constant: Constants, shape (functions,).
-        zscore: Mean over standard deviation, used to select proofs only.
-        second: Index of the second piece, which must be positive too, -1 if there is none.
-    """
-
-    g: Floats
-    constant: Floats
-    zscore: Floats
-    second: Integers
-
-
-def box_functions(functions: int, columns: int, kept: int) -> BoxFunctions:
-    """Allocate functions without second pieces, with coefficients for the first ``kept`` of them."""
-    room = new_arrays(BoxFunctions, {"g": (kept, columns), "constant": kept, "zscore second": functions})
-    room.second[:] = -1
-    return room
+BoxFunctions = array_table(
+    "BoxFunctions",
+    __name__,
+    {
+        # Coefficients and constants.
+        "g": "float64 functions columns",
+        "constant": "float64 functions",
+        # Mean over standard deviation, used to select proofs only.
+        "zscore": "float64 functions",
+        # Index of the second piece, which must be positive too, -1 if there is none.
+        "second": "int64 functions",
+    },
+)
+"""Functions of one box. In an event, some of them are all positive."""
 
 
-class ScratchBuffers(NamedTuple):
-    """Work arrays of one thread for proofs: attribute i is divided into ``n[i]`` runs of ``step[i]`` neighbouring
-    cells, and ``share`` (events,) receives the proved shares.
-    """
+ScratchBuffers = array_table(
+    "ScratchBuffers",
+    __name__,
+    {
+        # Proved share of each event, whether it is proved, and its leading functions.
+        "share": "float64 events",
+        "live": "bool events",
+        "lead": "int64 events 2",
+        # Attribute i is divided into ``n[i]`` runs of ``step[i]`` neighbouring cells, the first of which is ``at[i]``.
+        "n step at": "int64 attributes",
+        # Probability of each run, and its terms in one function.
+        "chance term": "float64 runs",
+        # Enumerated attributes, as a mask and as a list, their values, and the attributes by increasing ``n``.
+        "enumerated chosen position order": "int64 attributes",
+        "worth": "float64 attributes",
+        # Smallest and largest term of each function and attribute, and largest value of each function.
+        "lows highs": "float64 functions attributes",
+        "most": "float64 functions",
+        # Functions whose sums are tracked, and whether a function needs a table.
+        "needed": "int64 functions",
+        "wanted": "bool functions",
+        # Tables of tails, with their minima, and one over their steps.
+        "tables": "float64 functions bins",
+        "least inverse": "float64 functions",
+        # Minimum excess of a piece of a member over a lead on the tabled attributes.
+        "drop": "float64 events members 2 2",
+        # Sums and weights of the first values of the enumerated attributes.
+        "partial": "float64 depths functions",
+        "weight": "float64 depths",
+        "tails": "",
+    },
+)
+"""Work arrays of one thread for proofs."""
 
-    share: Floats
-    n: Integers
-    step: Integers
-    at: Integers
-    lows: Floats
-    highs: Floats
-    most: Floats
-    needed: Integers
-    wanted: Booleans
-    live: Booleans
-    lead: Integers
-    chance: Floats
-    enumerated: Integers
-    worth: Floats
-    chosen: Integers
-    order: Integers
-    tables: Floats
-    term: Floats
-    tails: TailBuffers
-    least: Floats
-    inverse: Floats
-    drop: Floats
-    position: Integers
-    partial: Floats
-    weight: Floats
 
-
-def scratch_buffers(functions: int, attributes: int, cells: int, events: int, most: int) -> ScratchBuffers:
-    """Allocate work arrays for attributes with ``cells`` cells in total, and events of ``most`` functions."""
+def scratch_buffers(functions: int, attributes: int, cells: int, events: int, members: int) -> Any:
+    """Allocate work arrays for attributes with ``cells`` cells in total, and events of up to ``members`` functions."""
+    tails = new_arrays(TailBuffers, sums=2 * MARGIN + MAX_GRID_STEPS, atoms=MAX_ATOMS, shifts=MAX_GRID_STEPS + 2)
     work = new_arrays(
         ScratchBuffers,
-        {
-            "share live": events,
-            "n step at enumerated worth chosen order position": attributes,
-            "lows highs": (functions, attributes),
-            "most needed wanted least inverse": functions,
-            "lead": (events, 2),
-            "chance term": cells,
-            "tables": (functions, MAX_GRID_STEPS + 8),
-            "drop": (events, most, 2, 2),
-            "partial": (attributes + 1, functions),
-            "weight": attributes + 1,
-        },
-        tails=tail_buffers(),
+        functions=functions,
+        attributes=attributes,
+        runs=cells,
+        events=events,
+        members=members,
+        bins=MAX_GRID_STEPS + 8,
+        depths=attributes + 1,
+        tails=tails,
     )
     work.step[:] = 1
     return work

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
-from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.kernels import array_table, compile_kernel
 from evenhand.core.typing import Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -24,34 +24,20 @@ MARGIN = MAX_GRID_STEPS + 64
 """Number of zeros before and after a distribution on the grid, so that shifted reads stay in bounds."""
 
 
-class TailBuffers(NamedTuple):
-    """Work arrays of one thread.
-
-    Attributes:
-        here, there: Distribution on the grid, and the next one, after ``MARGIN`` zeros.
-        values, odds: Joint values and their probabilities.
-        hits, jump, chance: Probability of each shift of a term, by position; and different shifts with probabilities.
-    """
-
-    here: Floats
-    there: Floats
-    values: Floats
-    odds: Floats
-    hits: Floats
-    jump: Integers
-    chance: Floats
-
-
-def tail_buffers() -> TailBuffers:
-    """Return fresh work arrays."""
-    return new_arrays(
-        TailBuffers,
-        {
-            "here there": 2 * MARGIN + MAX_GRID_STEPS,
-            "values odds": MAX_ATOMS,
-            "hits jump chance": MAX_GRID_STEPS + 2,
-        },
-    )
+TailBuffers = array_table(
+    "TailBuffers",
+    __name__,
+    {
+        # Distribution on the grid, and the next one, after ``MARGIN`` zeros.
+        "here there": "float64 sums",
+        # Joint values and their probabilities.
+        "values odds": "float64 atoms",
+        # Probability of each shift of a term, by position; and different shifts with probabilities.
+        "hits chance": "float64 shifts",
+        "jump": "int64 shifts",
+    },
+)
+"""Work arrays of one thread."""
 
 
 class IndependentTerms(NamedTuple):

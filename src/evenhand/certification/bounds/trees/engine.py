@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.leaves import leaf_table_of
-from evenhand.certification.bounds.trees.lists import TreeWorkspace, tree_workspace_for
+from evenhand.certification.bounds.trees.lists import tree_workspace_for
 from evenhand.certification.bounds.trees.question import TreeQuery
 from evenhand.certification.bounds.trees.search import COUNTED, SETTLED, WAITING, TreeBoxArrays, refine_tree_boxes
 from evenhand.certification.bounds.trees.tails import TAILS
@@ -122,16 +122,16 @@ class TreeEngine:
         """
         if not hasattr(self._own, "work"):
             self._own.work = tree_workspace_for(self.table, len(TAILS))
-        work: TreeWorkspace = self._own.work
+        work = self._own.work
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
-        out = new_arrays(TreeBoxArrays, {"low high": (room, n), "known": (room, 3), "state": room})
+        out = new_arrays(TreeBoxArrays, boxes=room, attributes=n)
         totals = np.zeros(3)
         inputs = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.state)
         settings = (float(threshold), float(limit), self._points, put_settled or self.recording, self.recording)
         count = refine_tree_boxes(self.table, work, inputs, self._tails, settings, out, totals)
         region = np.full(count, boxes.region[0], dtype=np.int16)
         low, high, known, state = (column[:count].copy() for column in out)
-        return TreeFrontier(low, high, known, state, region), totals  # type: ignore[arg-type]
+        return TreeFrontier(low, high, known, state, region), totals
 
 
 def compile_tree_engine(query: TreeQuery, jobs: int, *, recording: bool = False) -> TreeEngine:

@@ -7,14 +7,12 @@ a ratio. A tree with one value left for each assignment leaves the list, and its
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.leaves import SET_CELLS, LeafTable, leaf_chances
-from evenhand.core.kernels import compile_kernel, new_arrays
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import array_table, compile_kernel, new_arrays
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy")
 
@@ -31,104 +29,69 @@ SPARE_ROOM = 1 << 16
 """Capacity for lists, in addition to four times the number of leaves."""
 
 
-class TreeWorkspace(NamedTuple):
-    """Work arrays of one thread.
-
-    Attributes:
-        leaf, chance: Concatenated lists of leaves, and their probability in the box; the list of the whole domain is
-            the first, with ``length[0]`` entries.
-        start, length: Start and length of the list at each depth.
-        base: Sums of the trees without a list entry, shape (depth, margins, assignments).
-        differs: Whether these differ between the assignments.
-        split, cut, old_low, old_high, side: Attribute and cell of each split, its cells before, and the next part.
-        low, high: Bounds on the margins of the last list, shape (margins, assignments).
-        rise: Bound on the number under one assignment minus that under another, shape (assignments, assignments).
-        lo, hi: Cells of the current box.
-        inner, outer: First and last cells of the part that is entered, and of the boxes around it.
-        effect, gap: Effect of each cell on the margin, and gain of a cut before it.
-        single: Whether a cell of a set has a separate row in a table.
-        total: Gain of all cuts of each attribute.
-        place, weight: Row of each cell in a table, and weight of the rows.
-        table: Sums at the points.
-        group, member: Group of assignments that reach the same leaves, and an assignment of each group.
-        corner, sign: Corners of a leaf, in two buffers.
-        move, turn: Rows and signs of the corners along one attribute.
-        tails, worst: Sums of tail means, and the tail means of a tree under its worst assignment.
-    """
-
-    leaf: NDArray[np.int32]
-    chance: Floats
-    start: Integers
-    length: Integers
-    base: Integers
-    differs: Booleans
-    split: Integers
-    old_low: Integers
-    old_high: Integers
-    cut: Integers
-    side: Integers
-    low: Integers
-    high: Integers
-    tree_low: Integers
-    tree_high: Integers
-    whole: Integers
-    rise: Integers
-    lo: Integers
-    hi: Integers
-    inner: Integers
-    outer: Integers
-    effect: Floats
-    gap: Floats
-    single: Booleans
-    total: Floats
-    axis: Integers
-    size: Integers
-    stride: Integers
-    place: Integers
-    weight: Floats
-    table: Integers
-    group: Integers
-    member: Integers
-    size_of: Integers
-    inside: Integers
-    labels: Integers
-    corner: Integers
-    sign: Integers
-    move: Integers
-    turn: Integers
-    tails: Floats
-    worst: Floats
-    low_tail: Floats
-    high_tail: Floats
+TreeWorkspace = array_table(
+    "TreeWorkspace",
+    __name__,
+    {
+        # Concatenated lists of leaves, and their probability in the box. The list of the whole domain comes first.
+        "leaf": "int32 room",
+        "chance": "float64 room",
+        # Start and length of the list at each depth.
+        "start length": "int64 depths",
+        # Sums of the trees without a list entry, and whether these differ between the assignments.
+        "base": "int64 depths margins assignments",
+        "differs": "bool depths",
+        # Attribute and cell of each split, its cells before, and the next part.
+        "split cut old_low old_high side": "int64 depths",
+        # Bounds on the margins of the last list, and of a tree; range of its leaves that all assignments reach.
+        "low high tree_low tree_high": "int64 margins assignments",
+        "whole": "int64 margins 2",
+        # Bound on the number under one assignment minus that under another.
+        "rise": "int64 assignments assignments",
+        # Cells of the current box, of the part that is entered, and of the boxes around it.
+        "lo hi": "int64 attributes",
+        "inner": "int64 2 attributes",
+        "outer": "int64 64 2 attributes",
+        # Effect of each cell on the margin, and gain of a cut before it; gain of all cuts of each attribute.
+        "effect gap": "float64 cells",
+        "total": "float64 attributes",
+        # Attributes of a table, with their sizes and strides.
+        "axis size": "int64 attributes",
+        "stride": "int64 attributes",
+        # Whether a cell of a set has a separate row in a table; row of each cell, weight of the rows, and sums.
+        "single": "bool cells",
+        "place": "int64 cells",
+        "weight": "float64 cells",
+        "table": "int64 sums",
+        # Group of assignments that reach the same leaves, an assignment and the number of each group; possible labels.
+        "group member size_of inside labels": "int64 assignments",
+        # Corners of a leaf, in two buffers; rows and signs of the corners along one attribute.
+        "corner sign": "int64 2 corners",
+        "move turn": "int64 moves",
+        # Sums of tail means, the tail means of a tree under its worst assignment, and under one assignment.
+        "tails": "float64 4 tails",
+        "worst": "float64 2 tails",
+        "low_tail high_tail": "float64 tails",
+    },
+)
+"""Work arrays of one thread."""
 
 
-def tree_workspace_for(table: LeafTable, tails: int) -> TreeWorkspace:
+def tree_workspace_for(table: LeafTable, tails: int) -> Any:
     """Allocate the work arrays, with the list of all leaves."""
-    n, leaves = table.keys.shape
-    margins, assignments = len(table.base), table.members.shape[1]
-    cells, room = int(table.offsets[-1]) + 1, 4 * leaves + SPARE_ROOM
+    attributes, leaves = table.keys.shape
     work = new_arrays(
         TreeWorkspace,
-        {
-            "leaf chance": room,
-            "start length differs split cut old_low old_high side": MAX_DEPTH + 1,
-            "base": (MAX_DEPTH + 1, margins, assignments),
-            "low high tree_low tree_high": (margins, assignments),
-            "whole": (margins, 2),
-            "rise": (assignments, assignments),
-            "lo hi total axis size": n,
-            "stride": n + 1,
-            "inner": (2, n),
-            "outer": (64, 2, n),
-            "effect gap single place weight": cells,
-            "table": TABLE_NUMBERS,
-            "group member size_of inside labels": assignments,
-            "corner sign": (2, MAX_CORNERS),
-            "move turn": SET_CELLS + 1,
-            "tails": (4, tails),
-            "worst": (2, tails),
-            "low_tail high_tail": tails,
-        },
+        room=4 * leaves + SPARE_ROOM,
+        depths=MAX_DEPTH + 1,
+        margins=len(table.base),
+        assignments=table.members.shape[1],
+        attributes=attributes,
+        cells=int(table.offsets[-1]) + 1,
+        sums=TABLE_NUMBERS,
+        corners=MAX_CORNERS,
+        moves=SET_CELLS + 1,
+        tails=tails,
     )
     work.length[0] = leaves
     work.base[0] = table.base[:, None]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.lists import (
     MAX_DEPTH,
@@ -19,8 +16,7 @@ from evenhand.certification.bounds.trees.lists import (
 from evenhand.certification.bounds.trees.splits import choose_cut, score_cuts
 from evenhand.certification.bounds.trees.tables import count_box
 from evenhand.certification.bounds.trees.tails import prove_tails
-from evenhand.core.kernels import compile_kernel
-from evenhand.core.typing import Floats
+from evenhand.core.kernels import array_table, compile_kernel
 
 WAITING, COUNTED, INDIVISIBLE, SETTLED = 0, 1, 2, 3
 """State of a box: to be counted or split, to be split, permanently undecided, or settled."""
@@ -28,13 +24,12 @@ SUMS_PER_BOX = 4096
 """Number of table sums that take about as long as bounding a box."""
 
 
-class TreeBoxArrays(NamedTuple):
-    """Stack of boxes: cells, mass with proved masses, and state; see ``TreeFrontier``."""
-
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
-    known: Floats
-    state: NDArray[np.int8]
+TreeBoxArrays = array_table(
+    "TreeBoxArrays",
+    __name__,
+    {"low high": "int32 boxes attributes", "known": "float64 boxes 3", "state": "int8 boxes"},
+)
+"""Stack of boxes: cells, mass with proved masses, and state; see ``TreeFrontier``."""
 
 
 @jit
