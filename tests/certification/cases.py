@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 from evenhand import certification
 from evenhand.certification import Certificate
 from evenhand.certification.query.question import Query
-from evenhand.models import AdditiveNetwork
+from evenhand.models import AdditiveNetwork, TreeEnsemble
 from evenhand.models.additive.network import (
     AffineLayer,
     AttributeTerm,
@@ -159,44 +161,43 @@ def _marginal(attribute: Attribute, rng: np.random.Generator) -> Marginal:
     return Marginal(attribute, counts / counts.sum())
 
 
-def everybody(network: AdditiveNetwork) -> tuple[np.ndarray, np.ndarray]:
-    """(people without the protected attributes, labels under each protected assignment), all by asking."""
-    schema = network.schema
+def everybody(
+    model: AdditiveNetwork | TreeEnsemble,
+    population: ProductPopulation | None = None,
+    answer: Callable[[np.ndarray], np.ndarray] | None = None,
+    allowed: Mapping[str, Callable[[float], bool]] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ask about everybody: people without the protected attributes, exact masses, answers (assignments, people).
+
+    Args:
+        answer: What is asked of rows of the schema. Default: their labels.
+        allowed: Conditions on the entries of attributes.
+    """
+    schema = model.schema
     free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
     varied = schema.positions(schema.protected)
-    people = np.array(list(itertools.product(*(schema.attributes[i].domain() for i in free))))
-    people = people.reshape(-1, len(free))
-    labels = []
-    for assignment in schema.assignments():
+    domains, masses = [], []
+    for i, attribute in enumerate(schema.attributes):
+        entries = attribute.domain()
+        own = np.ones(len(entries)) if population is None else population.marginals[i].masses
+        kept = [(allowed or {}).get(attribute.name, lambda entry: True)(entry) for entry in entries]
+        domains.append(entries[kept])
+        masses.append([Fraction(float(mass)) for mass in own[kept]])
+    people = np.array(list(itertools.product(*(domains[i] for i in free)))).reshape(-1, len(free))
+    mass = np.array([math.prod(each) for each in itertools.product(*(masses[i] for i in free))], dtype=object)
+    answers = []
+    for assignment in itertools.product(*(domains[i] for i in varied)):
         rows = np.empty((len(people), len(schema.attributes)))
         rows[:, free], rows[:, varied] = people, assignment
-        labels.append(network.predict(rows))
-    return people, np.array(labels)
+        answers.append((answer or model.predict)(rows))
+    return people, mass / (mass.sum() or 1), np.array(answers)
 
 
 def true_shares(case: Case) -> tuple[Fraction, Fraction]:
     """Exact (fair, unfair) mass, by asking about everybody and adding fractions."""
-    people, labels = everybody(case.network)
-    fair = (labels == labels[0]).all(axis=0)
-    schema = case.network.schema
-    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
-    tables = []
-    for i in free:
-        size = schema.attributes[i].size or 0
-        masses = (
-            [Fraction(1)] * size
-            if case.population is None
-            else [Fraction(float(mass)) for mass in case.population.marginals[i].masses]
-        )
-        tables.append([mass / sum(masses) for mass in masses])
-    total = Fraction(0)
-    for person, same in zip(people, fair, strict=True):
-        if same:
-            mass = Fraction(1)
-            for column, i in enumerate(free):
-                mass *= tables[column][int(person[column] - schema.attributes[i].first)]
-            total += mass
-    return total, 1 - total
+    _, mass, labels = everybody(case.network, case.population)
+    fair = Fraction(mass[(labels == labels[0]).all(axis=0)].sum())
+    return fair, 1 - fair
 
 
 def worked_example() -> AdditiveNetwork:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from cases import everybody
 
 from evenhand.certification import Certificate, certify
 from evenhand.certification.bounds.compiled.engine import CompiledBounder
@@ -18,7 +17,6 @@ from evenhand.certification.query.question import query_of
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
-from support import scaled
 
 NARROW, WIDE, SIZES, GROUPS = 12, 260, (6, 5), 3
 """Units of narrow and of wide layers; values of the attributes that are not protected; protected values."""
@@ -58,17 +56,17 @@ def network_of(question: str, widths: tuple[int, ...], seed: int) -> AdditiveNet
 def true_shares(question: str, network: AdditiveNetwork) -> dict[int, float]:
     """Share of people who are treated unfairly, by the number of different outcomes that makes it so."""
     options = QUESTIONS[question]
-    people = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.float64)
-    if "where" in options:
-        people = people[people[:, 0] >= 2]
-    rows = [np.column_stack([people, np.full(len(people), p)]) for p in range(GROUPS)]
+    edges = options.get("bands", (options.get("threshold", 0.5),))
+
+    def answer(rows: np.ndarray) -> np.ndarray:
+        if question in ("tolerance", "outcomes"):
+            return network.logits(rows)[:, 0] if question == "tolerance" else network.predict(rows)
+        return np.searchsorted(edges, network.scores(rows)[:, 1], side="right")
+
+    allowed = {"a0": lambda age: age >= 2} if "where" in options else {}
+    answers = everybody(network, None, answer, allowed)[2]
     if "tolerance" in options:
-        return {2: float((np.ptp([network.logits(row)[:, 0] for row in rows], axis=0) > options["tolerance"]).mean())}
-    if question == "outcomes":
-        answers = np.array([network.predict(row) for row in rows])
-    else:
-        edges = options.get("bands", (options.get("threshold", 0.5),))
-        answers = np.array([np.searchsorted(edges, network.scores(row)[:, 1], side="right") for row in rows])
+        return {2: float((np.ptp(answers, axis=0) > options["tolerance"]).mean())}
     different = np.array([len(set(column)) for column in answers.T])
     return {least: float((different >= least).mean()) for least in range(2, options.get("outcomes", 2) + 1)}
 
@@ -84,19 +82,6 @@ def check_shares(found: Certificate, truth: dict[int, float]) -> None:
     for outcome in found.outcomes:
         assert outcome.proved <= truth[outcome.least] + 1e-9
         assert outcome.possible >= truth[outcome.least] - 1e-9
-
-
-@settings(max_examples=scaled(80), deadline=None)
-@given(
-    question=st.sampled_from(list(QUESTIONS)),
-    depth=st.sampled_from([1, 2]),
-    seed=st.integers(0, 1000),
-)
-def test_narrow_networks_are_bounded_soundly(question: str, depth: int, seed: int) -> None:
-    network = network_of(question, (NARROW,) * depth, seed)
-    truth, found = true_shares(question, network), prove(question, network)
-    check_shares(found, truth)
-    assert found.undecided < 0.05
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

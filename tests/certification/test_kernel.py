@@ -81,7 +81,7 @@ def test_decided_boxes_hold_no_exception(seed: int) -> None:
     """Everybody in a box called fair is treated alike, and nobody in one called unfair: asked one by one."""
     network = wide_case(seed).network
     query = query_of(network)
-    people, labels = everybody(network)
+    people, _, labels = everybody(network)
     alike = (labels == labels[0]).all(axis=0)
     lo, hi = boxes_in(query, 48, np.random.default_rng(seed))
     outcome, _ = decided(query, lo, hi)

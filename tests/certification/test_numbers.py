@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
-from cases import random_case
+from cases import everybody, random_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tree_certificates import random_model
@@ -26,26 +28,6 @@ from support import scaled
 
 SEEDS = st.integers(0, 10**6)
 ROUNDING = 1e-9
-
-
-def answers_of_all(model, population: ProductPopulation | None, answer) -> tuple[np.ndarray, np.ndarray]:
-    """Mass of everybody without the protected attributes, and their answers, shape (assignments, people)."""
-    schema: Schema = model.schema
-    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
-    people = np.array(list(itertools.product(*(schema.attributes[i].domain() for i in free)))).reshape(-1, len(free))
-    mass = np.ones(len(people))
-    for column, i in enumerate(free):
-        attribute = schema.attributes[i]
-        each = np.full(attribute.size, 1 / attribute.size)
-        if population is not None:
-            each = population.marginals[i].masses / population.marginals[i].masses.sum()
-        mass *= each[(people[:, column] - attribute.first).astype(int)]
-    found = []
-    for assignment in schema.assignments():
-        rows = np.empty((len(people), len(schema.attributes)))
-        rows[:, free], rows[:, schema.positions(schema.protected)] = people, assignment
-        found.append(answer(rows))
-    return mass, np.stack(found)
 
 
 def numbers_of(model, rows: np.ndarray) -> np.ndarray:
@@ -169,41 +151,34 @@ def test_what_makes_no_sense_together_is_refused(settings_: dict[str, object], m
         certification.certify(premium_network(1.0), **settings_)
 
 
+def models_of(seed: int, labels: int = 2) -> Iterator[tuple[AdditiveNetwork | TreeEnsemble, ProductPopulation | None]]:
+    """A random network and a random ensemble, each if it has at most so many labels, with their populations."""
+    case = random_case(seed)
+    for model, population in ((case.network, case.population), random_model(seed)):
+        if len(model.classes) <= labels:
+            yield model, population
+
+
 @given(SEEDS, st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]))
 @settings(max_examples=scaled(60), deadline=None)
-def test_a_change_of_a_networks_number_is_never_proved_against_the_truth(seed: int, share: float) -> None:
-    case = random_case(seed)
-    if len(case.network.classes) > 2:
-        return
-    mass, numbers = answers_of_all(case.network, case.population, lambda rows: numbers_of(case.network, rows))
-    change = np.ptp(numbers, axis=0)
-    # Limits like those that matter: about the changes themselves, not at one of them exactly but for whole numbers.
-    limit = share * float(np.median(change))
-    close = np.abs(change - limit) < 1e-3 * (1 + np.abs(numbers).max())
-    for options, whole in (({}, True), ({"enumeration": False, "max_boxes": 64}, False)):
-        found = certification.certify(
-            case.network, tolerance=limit, population=case.population, jobs=1, samples=200, **options
-        )
-        check_shares(found, mass, change > limit, close, whole=whole)
-        for pair in found.counterexamples:
-            first, second = (float(text.replace(",", "")) for text in (pair.first_label, pair.second_label))
-            assert abs(first - second) > limit * (1 - 1e-4) - 1e-4
-
-
-@given(SEEDS, st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]))
-@settings(max_examples=scaled(30), deadline=None)
-def test_a_change_of_the_number_of_trees_is_never_proved_against_the_truth(seed: int, share: float) -> None:
-    model, population = random_model(seed)
-    if len(model.classes) > 2:
-        return
-    mass, numbers = answers_of_all(model, population, lambda rows: numbers_of(model, rows))
-    change = np.ptp(numbers, axis=0)
-    limit = share * float(np.median(change))
-    close = np.abs(change - limit) < 1e-4 * (1 + np.abs(numbers).max())
-    for options in ({}, {"enumeration": False, "max_boxes": 5}, {"enumeration": False}):
-        found = certification.certify(model, tolerance=limit, population=population, jobs=1, samples=200, **options)
-        # Sums of the same numbers in another order differ by their rounding, which is no change.
-        check_shares(found, mass, change > max(limit, 1e-12), close, whole="max_boxes" not in options)
+def test_a_change_of_a_number_is_never_proved_against_the_truth(seed: int, share: float) -> None:
+    for model, population in models_of(seed):
+        trees = isinstance(model, TreeEnsemble)
+        _, mass, numbers = everybody(model, population, partial(numbers_of, model))
+        change = np.ptp(numbers, axis=0)
+        # Limits like those that matter: about the changes themselves, not at one of them exactly but for whole numbers.
+        limit = share * float(np.median(change))
+        close = np.abs(change - limit) < (1e-4 if trees else 1e-3) * (1 + np.abs(numbers).max())
+        # Sums of the same leaves in another order differ by their rounding, which is no change.
+        unfair = change > (max(limit, 1e-12) if trees else limit)
+        for options in ({}, {"enumeration": False, "max_boxes": 5 if trees else 64}, {"enumeration": False})[
+            : 2 + trees
+        ]:
+            found = certification.certify(model, tolerance=limit, population=population, jobs=1, samples=200, **options)
+            check_shares(found, mass, unfair, close, whole="max_boxes" not in options)
+            for pair in found.counterexamples:
+                first, second = (float(text.replace(",", "")) for text in (pair.first_label, pair.second_label))
+                assert abs(first - second) > limit * (1 - 1e-4) - 1e-4
 
 
 @given(SEEDS, st.lists(st.floats(0.05, 0.95), min_size=1, max_size=3, unique=True))
@@ -212,11 +187,8 @@ def test_bands_of_a_score_are_never_proved_against_the_truth(seed: int, edges: l
     edges = sorted(round(edge, 3) for edge in edges)
     if len(set(edges)) < len(edges):
         return
-    network, trees = random_case(seed), random_model(seed)
-    for model, population in ((network.network, network.population), trees):
-        if len(model.classes) > 2:
-            continue
-        mass, scores = answers_of_all(model, population, lambda rows, m=model: m.scores(rows)[:, m.favourable])
+    for model, population in models_of(seed):
+        _, mass, scores = everybody(model, population, lambda rows, m=model: m.scores(rows)[:, m.favourable])
         bands = np.searchsorted(edges, scores, side="right")
         most = min(len(edges) + 1, len(bands))
         near = np.min([np.abs(scores - edge) for edge in edges], axis=0) < 1e-4
@@ -240,9 +212,8 @@ def check_outcomes(found: Certificate, mass: np.ndarray, count: np.ndarray) -> N
 @given(SEEDS)
 @settings(max_examples=scaled(60), deadline=None)
 def test_counts_of_labels_are_never_proved_against_the_truth(seed: int) -> None:
-    network, trees = random_case(seed), random_model(seed)
-    for model, population in ((network.network, network.population), trees):
-        mass, labels = answers_of_all(model, population, model.predict)
+    for model, population in models_of(seed, labels=9):
+        _, mass, labels = everybody(model, population, model.predict)
         ordered = np.sort(labels, axis=0)
         count = 1 + (ordered[1:] != ordered[:-1]).sum(axis=0)
         most = min(len(model.classes), len(labels))
@@ -260,7 +231,7 @@ def test_where_no_leaf_changes_the_number_of_trees_does_not(seed: int) -> None:
     model, population = random_model(seed)
     if len(model.classes) > 2:
         return
-    mass, numbers = answers_of_all(model, population, lambda rows: numbers_of(model, rows))
+    _, mass, numbers = everybody(model, population, lambda rows: numbers_of(model, rows))
     found = certification.certify(model, tolerance=0.0, population=population, jobs=1, samples=100)
     changes = np.ptp(numbers, axis=0)
     assert found.certified <= mass[changes < 1e-9].sum() + ROUNDING

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import Case, prove, random_case, real_network, schema_of, worked_example
+from cases import Case, everybody, prove, random_case, real_network, schema_of, worked_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,35 +71,16 @@ def asked_of(case: Case, seed: int) -> dict:
 
 def naive(case: Case, options: dict, allowed: dict) -> tuple[Fraction, Fraction] | None:
     """Exact (fair, unfair) shares among those asked about, person by person; None if there is nothing to ask."""
-    network, schema = case.network, case.network.schema
-    domains = [
-        [entry for entry in attribute.domain() if allowed.get(attribute.name, lambda entry: True)(entry)]
-        for attribute in schema.attributes
-    ]
-    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
-    varied = [i for i, attribute in enumerate(schema.attributes) if attribute.protected]
-    if not all(domains) or np.prod([len(domains[i]) for i in varied]) == 1:
+    network, threshold = case.network, options["threshold"]
+
+    def answer(rows: np.ndarray) -> np.ndarray:
+        return network.predict(rows) if threshold is None else network.scores(rows)[:, 1] > threshold
+
+    _, mass, labels = everybody(network, case.population, answer, allowed)
+    if len(labels) < 2 or mass.sum() == 0:
         return None
-    rows = np.array(list(itertools.product(*domains)))
-    positive = network.scores(rows)
-    threshold = options["threshold"]
-    labels = network.predict(rows) if threshold is None else (positive[:, 1] > threshold).astype(int)
-    label = {tuple(row): given for row, given in zip(rows.tolist(), labels.tolist(), strict=True)}
-    fair = total = Fraction(0)
-    for person in itertools.product(*(domains[i] for i in free)):
-        weight = Fraction(1)
-        for i, entry in zip(free, person, strict=True):
-            if case.population is not None:
-                weight *= Fraction(float(case.population.marginals[i].masses[int(entry - schema.attributes[i].first)]))
-        seen = set()
-        for assignment in itertools.product(*(domains[i] for i in varied)):
-            row = [0.0] * len(domains)
-            for i, entry in [*zip(free, person, strict=True), *zip(varied, assignment, strict=True)]:
-                row[i] = float(entry)
-            seen.add(label[tuple(row)])
-        total += weight
-        fair += weight * (len(seen) == 1)
-    return None if total == 0 else (fair / total, 1 - fair / total)
+    fair = Fraction(mass[(labels == labels[0]).all(axis=0)].sum())
+    return fair, 1 - fair
 
 
 def check(case: Case, seed: int, way: dict, *, exact: bool) -> None:
@@ -185,12 +166,7 @@ def test_asking_about_single_people_is_the_truth(seed: int) -> None:
     truth = naive(Case(case.network, None), options, allowed)
     if truth is None:
         return
-    everybody = [
-        [entry for entry in attribute.domain() if allowed.get(attribute.name, lambda entry: True)(entry)]
-        for attribute in case.network.schema.attributes
-        if not attribute.protected
-    ]
-    entries = np.array(list(itertools.product(*everybody)))
+    entries = everybody(case.network, allowed=allowed)[0]
     finder = CounterexampleFinder(query_of(case.network, **options), len(entries))
     assert finder.unfair(entries).mean() == pytest.approx(float(truth[1]))
     assert len({tuple(found.unprotected.values()) for found in finder.found}) == len(finder.found)

@@ -1,11 +1,11 @@
 """Trees: certificates against asking everybody, bounds against every point of a box, real models of every library."""
 
 import dataclasses
-import itertools
 import signal
 
 import numpy as np
 import pytest
+from cases import everybody
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,34 +161,24 @@ def random_model(seed):
     return model, population
 
 
-def everybody(model, population):
+def true_shares(model, population):
     """Mass treated fairly, unfairly, and too close to tell, by asking about everyone."""
-    schema = model.schema
     query = tree_query_of(model, population=population)
-    rows = np.array(list(itertools.product(*(a.domain() for a in schema.attributes))))
-    mass = np.ones(len(rows))
-    for i, attribute in enumerate(schema.attributes):
-        if not attribute.protected:
-            each = np.full(attribute.size, 1 / attribute.size)
-            each = each if population is None else population.marginals[i].masses
-            mass *= each[(rows[:, i] - attribute.first).astype(int)]
-    labels = model.predict(rows)
-    close = (np.abs(query.margins(rows)) <= query.slack).any(axis=1) & (query.slack > 0).any()
-    free = [i for i, attribute in enumerate(schema.attributes) if not attribute.protected]
-    people = {}
-    for row, weight, label, near in zip(rows[:, free], mass, labels, close, strict=True):
-        people.setdefault(row.tobytes(), (weight, set(), []))
-        people[row.tobytes()][1].add(label)
-        people[row.tobytes()][2].append(near)
-    fair = sum(weight for weight, seen, _ in people.values() if len(seen) == 1)
-    return fair, 1 - fair, sum(weight for weight, _, near in people.values() if any(near))
+
+    def is_close(rows):
+        return (np.abs(query.margins(rows)) <= query.slack).any(axis=1) & (query.slack > 0).any()
+
+    _, mass, labels = everybody(model, population)
+    close = everybody(model, population, is_close)[2].any(axis=0)
+    fair = float(mass[(labels == labels[0]).all(axis=0)].sum())
+    return fair, 1 - fair, float(mass[close].sum())
 
 
 @given(SEEDS)
 @settings(max_examples=scaled(150), deadline=None)
 def test_run_to_the_end_it_is_what_everybody_would_say(seed):
     model, population = random_model(seed)
-    fair, unfair, close = everybody(model, population)
+    fair, unfair, close = true_shares(model, population)
     for options in ({"enumeration": False}, {"enumeration": False, "max_boxes": 7}, {}):
         found = certification.certify(model, population=population, jobs=1, samples=200, **options)
         assert found.certified <= fair + 1e-9

@@ -259,4 +259,4 @@ def refine_part(part: Part) -> PartResult:
 
 
 def _ignore(share: float) -> None:
-    """Report no progress, because the progress of a part is only visible in its process."""
+    """Ignore the progress of a part, which is visible only in its own process."""

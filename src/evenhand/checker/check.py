@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.checker.network import recorded_question_of
 from evenhand.checker.partition import count_cells, exact_products, is_partition
@@ -28,7 +27,7 @@ from evenhand.checker.reading import (
 from evenhand.checker.reprove import Prover
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
 from evenhand.checker.verification import CheckState, verify_boxes
-from evenhand.core.typing import Floats, Progress
+from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.trees.ensemble import TreeEnsemble
@@ -167,11 +166,7 @@ def check_certificate(
 def _rebuild_question(
     statement: CertificateClaim, model: AdditiveNetwork | TreeEnsemble, question: AskedQuestion | None
 ) -> tuple[RecordedDomain, list[Prover]]:
-    """Rebuild the domain of the certificate, and build a prover for each of its questions.
-
-    Raises:
-        CertificateError: The certificate is for a different model or domain, or makes no comparison.
-    """
+    """Rebuild the domain of the certificate, and build a prover for each of its questions."""
     if isinstance(model, AdditiveNetwork):
         recorded = recorded_question_of(statement, model, question)
         from evenhand.checker.floats.proofs import NetworkProver
@@ -185,11 +180,7 @@ def _rebuild_question(
 
 
 def _check_partition(question: RecordedDomain, boxes: ClaimedBoxes) -> ClaimedBoxes:
-    """Select the boxes with mass, numbered by cells with mass, and check that they partition the domain.
-
-    Raises:
-        CertificateError: The boxes leave a gap or overlap.
-    """
+    """Select the boxes with mass, numbered by cells with mass, and check that they partition the domain."""
     if any(axis.kept is not None for axis in question.axes):
         low, high = boxes.low.astype(np.int64), boxes.high.astype(np.int64)
         for i, axis in enumerate(question.axes):
@@ -204,7 +195,7 @@ def _check_partition(question: RecordedDomain, boxes: ClaimedBoxes) -> ClaimedBo
     return boxes
 
 
-def _axis_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Iterator[NDArray[np.int64]]:
+def _axis_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Iterator[Integers]:
     """Yield the mass of each box along each axis."""
     for i, axis in enumerate(question.axes):
         yield axis.before(boxes.high[:, i].astype(np.int64) + 1) - axis.before(boxes.low[:, i].astype(np.int64))
@@ -213,11 +204,7 @@ def _axis_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Iterator[NDAr
 def _recompute_totals(
     question: RecordedDomain, claimed: ClaimedPartition, boxes: ClaimedBoxes
 ) -> tuple[Fraction, Fraction]:
-    """Compute the certified and falsified shares from the boxes.
-
-    Raises:
-        CertificateError: The shares differ from the totals in the file.
-    """
+    """Compute the certified and falsified shares from the boxes."""
     masses = exact_products(_axis_masses(question, boxes), len(boxes.low), question.total)
     certified = int((masses * boxes.fair.astype(object)).sum())
     falsified = int((masses * boxes.unfair.astype(object)).sum())
@@ -238,7 +225,7 @@ def _claimed_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Floats:
     return weights
 
 
-def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.int64]:
+def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> Integers:
     """Draw boxes in proportion to their claimed mass, and count the draws of each; None draws every box once."""
     if sample is None:
         return np.ones(len(claimed), dtype=np.int64)

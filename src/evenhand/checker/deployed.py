@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.checker.form import log_odds
 from evenhand.checker.network import RecordedQuestion
 from evenhand.checker.reading import CertificateError
+from evenhand.core.typing import Floats
 from evenhand.models.additive.network import LineTerm
 
 UNIT_ROUNDOFF = 2.0**-24
@@ -54,7 +54,7 @@ def number_error_of(question: RecordedQuestion) -> float:
     return total
 
 
-def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.float64]:
+def telling_margins(question: RecordedQuestion, margins: int) -> Floats:
     """Compute the distance from zero at which the sign of each exact margin determines the decision."""
     threshold, bands = question.statement.header.threshold, question.statement.header.bands
     if bands:
@@ -73,6 +73,6 @@ def probability_margin(threshold: float) -> float:
     return max(TIE, 1.0005 * width) + 2.0**-23 * abs(middle)
 
 
-def fold_columns(values: NDArray[np.float64], pairs: list[tuple[int, int]], sign: float) -> NDArray[np.float64]:
+def fold_columns(values: Floats, pairs: list[tuple[int, int]], sign: float) -> Floats:
     """Compute sums (sign 1) or differences (sign -1) of pairs of columns; a second index of -1 selects one column."""
     return np.stack([values[:, a] + (sign * values[:, b] if b >= 0 else 0.0) for a, b in pairs], axis=1)

@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.checker.network import CellAxis, RecordedQuestion, count_outputs
 from evenhand.checker.question import margin_pairs
 from evenhand.checker.reading import CertificateError
+from evenhand.core.typing import Floats
 from evenhand.models.additive.network import AffineLayer, AttributeTerm, LineTerm
 
 MAX_COMPARED = 64
@@ -54,12 +54,12 @@ class LayeredForm:
 
     axes: tuple[CellAxis, ...]
     bases: tuple[tuple[Fraction, ...], ...]
-    sizes: NDArray[np.float64]
+    sizes: Floats
     caps: tuple[Fraction | None, ...]
     layers: tuple[AffineLayer, ...]
     units: list[tuple[int, int]]
     margins: list[tuple[int, int]]
-    shifts: NDArray[np.float64]
+    shifts: Floats
     pairs: tuple[tuple[int, int], ...]
     labels: int
     differences: bool = False
@@ -149,7 +149,7 @@ def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredFor
 
 def _first_changes(
     bases: Sequence[Sequence[Fraction]], *, deep: bool
-) -> tuple[list[int], tuple[Fraction, ...], list[Fraction | None], list[NDArray[np.float64]]]:
+) -> tuple[list[int], tuple[Fraction, ...], list[Fraction | None], list[Floats]]:
     """Build the first units of the changes.
 
     Returns:
@@ -182,8 +182,8 @@ def _first_changes(
 
 
 def _later_changes(
-    layers: Sequence[AffineLayer], owners: list[int], changes: list[NDArray[np.float64]]
-) -> tuple[list[AffineLayer], list[NDArray[np.float64]]]:
+    layers: Sequence[AffineLayer], owners: list[int], changes: list[Floats]
+) -> tuple[list[AffineLayer], list[Floats]]:
     """Build all hidden layers and express the changes in terms of the last activations.
 
     Each row of a change has one entry, 1 or -1, at most: products with the model's weights are exact.
@@ -217,7 +217,7 @@ def _later_changes(
     return rewritten, changes
 
 
-def _unit_blocks(signs: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+def _unit_blocks(signs: Floats, width: int) -> Floats:
     """Apply a matrix of signs to blocks of ``width`` units."""
     return np.asarray(np.kron(signs, np.eye(width)), dtype=np.float64)
 

@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.checker.question import (
     AskedQuestion,
@@ -21,6 +20,7 @@ from evenhand.checker.question import (
     require_fingerprint,
 )
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.core.typing import Floats
 from evenhand.models.additive.network import (
     AdditiveNetwork,
     AttributeTerm,
@@ -59,7 +59,7 @@ class RecordedQuestion(RecordedDomain):
     network: AdditiveNetwork
     axes: tuple[CellAxis, ...]
     bases: tuple[tuple[Fraction, ...], ...]
-    sizes: NDArray[np.float64]
+    sizes: Floats
 
     @cached_property
     def constant(self) -> bool:
@@ -145,13 +145,13 @@ def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells)
 
 def _assignment_bases(
     statement: CertificateClaim, network: AdditiveNetwork
-) -> tuple[tuple[tuple[Fraction, ...], ...], NDArray[np.float64]]:
+) -> tuple[tuple[tuple[Fraction, ...], ...], Floats]:
     """Compute the different exact sums of the bias and the protected terms, and the sizes of their terms."""
     names = list(statement.header.protected)
     if math.prod(len(statement.header.protected[name]) for name in names) > MAX_ASSIGNMENTS:
         raise CertificateError(f"more than {MAX_ASSIGNMENTS:,} joint values of the protected attributes")
     bias = tuple(Fraction(float(x)) for x in network.bias)
-    rows: dict[tuple[Fraction, ...], NDArray[np.float64]] = {bias: np.abs(network.bias)}
+    rows: dict[tuple[Fraction, ...], Floats] = {bias: np.abs(network.bias)}
     for name in names:
         position = network.schema.position(name)
         added = [exact_terms(network.parts[position], entry) for entry in statement.header.protected[name]]
@@ -160,17 +160,16 @@ def _assignment_bases(
 
 
 def _add_terms(
-    rows: dict[tuple[Fraction, ...], NDArray[np.float64]],
-    added: Sequence[tuple[tuple[Fraction, ...], NDArray[np.float64]]],
-) -> dict[tuple[Fraction, ...], NDArray[np.float64]]:
-    sums: dict[tuple[Fraction, ...], NDArray[np.float64]] = {}
+    rows: dict[tuple[Fraction, ...], Floats], added: Sequence[tuple[tuple[Fraction, ...], Floats]]
+) -> dict[tuple[Fraction, ...], Floats]:
+    sums: dict[tuple[Fraction, ...], Floats] = {}
     for (row, size), (terms, more) in itertools.product(rows.items(), added):
         key = tuple(a + b for a, b in zip(row, terms, strict=True))
         sums[key] = np.maximum(sums.get(key, np.zeros(len(more))), size + more)
     return sums
 
 
-def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
+def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], Floats]:
     """Compute the exact terms of one entry in the first units, and their sizes."""
     if isinstance(part, LineTerm):
         pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)

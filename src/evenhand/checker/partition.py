@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Integers
+
 PRIME = 2**31 - 1
 ROUNDS = 5
 """Number of independent draws of weights."""
@@ -49,7 +51,7 @@ def count_cells(low: NDArray[np.integer], high: NDArray[np.integer], counts: Seq
     return int(exact_products(widths, len(low), math.prod(counts)).sum())
 
 
-def exact_products(factors: Iterable[NDArray[np.int64]], n: int, largest: int) -> NDArray[np.object_]:
+def exact_products(factors: Iterable[Integers], n: int, largest: int) -> NDArray[np.object_]:
     """Multiply arrays of n positive integers exactly.
 
     Args:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.reading import MAX_CELLS, CertificateClaim, CertificateError, CertificateHeader, RecordedCells
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute
@@ -39,7 +40,7 @@ class DomainAxis:
     attribute: Attribute
     position: int
     cells: RecordedCells
-    kept: NDArray[np.int64] | None
+    kept: Integers | None
 
     @cached_property
     def count(self) -> int:
@@ -52,24 +53,24 @@ class DomainAxis:
         return int(self.before(np.array([self.count]))[0])
 
     @cached_property
-    def _cumulative(self) -> NDArray[np.int64] | None:
+    def _cumulative(self) -> Integers | None:
         weights = self.cells.weights
         if weights is None:
             return None
         masses = weights if self.kept is None else weights[self.kept]
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(masses)])
 
-    def before(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
+    def before(self, cells: NDArray[np.integer]) -> Integers:
         """Compute the mass of all cells before each given cell."""
         if self._cumulative is not None:
             return np.asarray(self._cumulative[cells])
-        numbers: NDArray[np.int64] = cells.astype(np.int64)
+        numbers: Integers = cells.astype(np.int64)
         if self.cells.form != "runs":
             return numbers
         return np.asarray(np.minimum(numbers * self.cells.values, int(self.cells.last) - int(self.cells.first) + 1))
 
     @cached_property
-    def _first_kept(self) -> NDArray[np.int64]:
+    def _first_kept(self) -> Integers:
         """Number of cells with mass before each cell of the file."""
         weights = self.cells.weights
         assert weights is not None
@@ -83,7 +84,7 @@ class DomainAxis:
             return low, high
         return self._first_kept[low], self._first_kept[high.astype(np.int64) + 1] - 1
 
-    def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def entries(self, cells: NDArray[np.integer]) -> tuple[Floats, Floats]:
         """Compute the smallest and largest entry of each cell, up to rounding for real attributes."""
         cells = cells.astype(np.int64) if self.kept is None else self.kept[cells]
         return self.cells.entries(cells)
@@ -195,7 +196,7 @@ def recorded_domain_of(
         axes.append(axis)
         marginal = None if population is None else population.marginals[i]
         distance += _population_distance(axis, marginal)
-        # Values with no mass may be omitted from a population. A uniform population has none.
+        # Values without mass may be omitted from a population. A uniform population has no such values.
         runs = (cells.extent,) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
         for part_of, fault in ((stated, True), (requested, False)):
             missing, more = _compare_runs(attribute, part_of(attribute), runs)
@@ -232,7 +233,7 @@ def require_fingerprint(statement: CertificateClaim, kind: str, digest: str) -> 
         raise CertificateError(
             f"the certificate is about another model: its digest is {statement.header.model.fingerprint[:16]}..., "
             f"this model's {digest[:16]}...",
-            hint="pass the file that was certified",
+            hint="pass the model that was certified",
         )
 
 
@@ -296,7 +297,7 @@ def _parse_conditions(
     return lambda attribute: ((attribute.first, attribute.last),) if subdomain is None else subdomain.runs(attribute)
 
 
-def _runs_of(entries: NDArray[np.float64]) -> Runs:
+def _runs_of(entries: Floats) -> Runs:
     """Convert sorted integers to ranges."""
     cuts = np.flatnonzero(np.diff(entries) != 1)
     begins, ends = np.concatenate([[0], cuts + 1]), np.concatenate([cuts, [len(entries) - 1]])

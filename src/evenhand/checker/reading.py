@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evenhand.core.typing import Booleans
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema.schema import Schema
 
@@ -39,7 +39,10 @@ SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
 
 
 class CertificateError(EvenhandError, ValueError):
-    """Raised when a certificate is damaged, altered, or for something else."""
+    """Raised when a certificate is damaged, altered, or for something else.
+
+    All functions of this package may raise it.
+    """
 
     exit_code = 1
 
@@ -148,9 +151,9 @@ class RecordedCells:
     first: float
     last: float
     values: int
-    starts: NDArray[np.float64] | None
-    ends: NDArray[np.float64] | None
-    weights: NDArray[np.int64] | None
+    starts: Floats | None
+    ends: Floats | None
+    weights: Integers | None
 
     @cached_property
     def extent(self) -> tuple[float, float]:
@@ -160,7 +163,7 @@ class RecordedCells:
         ends = self.starts if self.ends is None else self.ends
         return float(self.starts.min()), float(ends.max())
 
-    def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def entries(self, cells: NDArray[np.integer]) -> tuple[Floats, Floats]:
         """Compute the smallest and largest entry of each cell, up to rounding for real attributes."""
         if self.starts is not None:
             return self.starts[cells], self.starts[cells] if self.ends is None else self.ends[cells]

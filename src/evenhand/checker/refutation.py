@@ -228,21 +228,13 @@ def _read(path: Path) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raise DataError("this is not JSON", location=str(path)) from None
     if not isinstance(content, dict) or content.get("kind") != "refutation":
-        raise DataError(
-            "this holds no refutation",
-            location=str(path),
-            hint="pass the JSON file of a refutation",
-        )
+        raise DataError("this holds no refutation", location=str(path), hint="pass the JSON file of a refutation")
     return content
 
 
 @reject_malformed("the refutation")
 def _understand(content: Mapping[str, Any]) -> _Claim:
-    """Parse the claims of a file, and add up its counts.
-
-    Raises:
-        CertificateError: The file is inconsistent.
-    """
+    """Parse the claims of a file, and add up its counts."""
     family, depth = str(content["family"]), content["depth"]
     texts = [
         content["target"],
@@ -330,11 +322,7 @@ class _Place(NamedTuple):
 
 
 def _prove(claim: _Claim) -> Fraction | None:
-    """Compute the bound of the proof, above 1 if no rule reaches the floor; None if no decisions do.
-
-    Raises:
-        CertificateError: The proof is invalid.
-    """
+    """Compute the bound of the proof, above 1 if no rule reaches the floor; None if no decisions do."""
     if claim.need > sum(max(gain, 0) for gain in claim.gains):
         return None
     if not claim.parts:
@@ -420,11 +408,7 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
 
 
 def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
-    """Compare the claimed bound with the proved one.
-
-    Raises:
-        CertificateError: The claim exceeds the proof.
-    """
+    """Compare the claimed bound with the proved one."""
     if bound is None and claim.need > sum(max(gain, 0) for gain in claim.gains):
         return  # no rule reaches the floor, so the claim holds
     if claim.parts:
@@ -444,11 +428,7 @@ def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
 
 @reject_malformed("the witness")
 def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
-    """Count the witness again.
-
-    Raises:
-        CertificateError: The witness differs from the file, or from its weights or its tree.
-    """
+    """Count the witness again."""
     witness = content.get("witness")
     if witness is None:
         return
@@ -498,11 +478,7 @@ def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
 
 @reject_malformed("the bound for arbitrary decisions")
 def _check_any_bound(claim: _Claim, content: Mapping[str, Any]) -> None:
-    """Check the bound for arbitrary decisions.
-
-    Raises:
-        CertificateError: The claim exceeds the proof.
-    """
+    """Check the bound for arbitrary decisions."""
     if content.get("any_bound") is None:
         return
     anywhere = _Place((-1,) * len(claim.features[0]), (1,) * len(claim.features[0]), {})
@@ -563,11 +539,7 @@ def _outcomes(features: Any, steps: Any, members: Any, depth: int) -> set[tuple[
 
 
 def _count_again(claim: _Claim, content: Mapping[str, Any], people: People) -> None:
-    """Count people by cell, group and true label.
-
-    Raises:
-        CertificateError: The counts in the file differ from those of the people.
-    """
+    """Count people by cell, group and true label."""
     rows, schema = people.individuals, people.schema
     if str(schema.target.favourable) != str(content.get("favourable")) or schema.target.name != content.get("target"):
         raise CertificateError("the data has a different target or favourable label")

@@ -356,7 +356,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
                 half = int(np.searchsorted(np.cumsum(loss[order]), 0.5 * loss[able].sum())) + 1
                 chosen = np.zeros(len(frontier), dtype=np.bool_)
                 chosen[order[:half]] = True
-            # Twice the mass of a box is never exceeded: every box is split by its plan once.
+            # No mass exceeds the threshold of 2, so every box is split once, by its plan.
             (todo, frontier), proofs = frontier.divide(chosen), proofs[~chosen]
             parts, stop = self.split_round(todo, todo[:0], 2.0)
             # There was time for these when the round began, and without them the proofs of whole boxes would be lost.

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 REGIONS = 6
-"""Number of parts of the domain shown per certificate. The JSON contains all."""
+"""Number of parts of the domain shown per certificate. The JSON contains all of them."""
 
 EXAMPLES = 6
-"""Number of counterexamples shown per certificate. The JSON contains all."""
+"""Number of counterexamples shown per certificate. The JSON contains all of them."""
 
 STOPPED = {
     "done": "complete",

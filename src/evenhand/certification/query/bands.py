@@ -53,7 +53,7 @@ class ScoreBands:
                 hint="leave the bands out to compare its labels",
             )
         if threshold is not None:
-            raise OptionError("a threshold and bands exclude each other", hint="leave one of them out")
+            raise OptionError("a threshold cannot be combined with bands", hint="leave one of them out")
         check_edges(edges, of_scores=bool(classes))
         return cls(tuple(float(edge) for edge in edges), favourable, of_number=not classes)
 
@@ -91,7 +91,7 @@ class ScoreBands:
         """Distance from any cut beyond which a float32 score or number is on the margin's side of the edge."""
         if self.of_number:
             return 2 * BINARY32_UNIT * max(map(abs, self.edges))  # the edge rounded to float32
-        # At 0.5, too, the score itself is compared, not the outputs. Twice, as 1 - score rounds once more.
+        # At 0.5, too, the score itself is compared, not the outputs. Doubled, because 1 - score adds one rounding.
         return 2 * max(resolution_of(edge if edge != 0.5 else float(np.nextafter(0.5, 1))) for edge in self.edges)
 
     def of_scores(self, scores: NDArray[np.floating]) -> Integers:

@@ -95,7 +95,7 @@ class Question(ABC):
 
     @property
     def demanded(self) -> int | None:
-        """Index of the label that is required. None: any label is fair that is the same under all assignments."""
+        """Index of the required label. None: any label is fair if it is the same under all assignments."""
         return None if self.limit is None else 0
 
     @property

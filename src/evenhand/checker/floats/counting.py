@@ -220,7 +220,7 @@ def plan_events(q, assignments, d):
         for c in range(labels):
             different += (labels_given >> c) & 1
         d.unfair[count] = different >= q.least
-        # The case of one label for all is among the fair events.
+        # One label under all assignments is a fair event already.
         return count + (1 if different > 1 else 0), False
     exclusive = labels == 2 and assignments == 2
     for c in range(labels):

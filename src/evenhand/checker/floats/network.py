@@ -159,11 +159,7 @@ def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
 
 
 def _require_room(form: LayeredForm) -> None:
-    """Check that the network fits in memory.
-
-    Raises:
-        CertificateError: The network is too large.
-    """
+    """Check that the network fits in memory."""
     axes = form.axes
     columns = sum(1 if isinstance(axis.part, LineTerm) else axis.count for axis in axes)
     cells = sum(axis.count for axis in axes if not _has_equal_runs(axis))

@@ -6,21 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evenhand.checker.floats.bounds import (
-    bound_arrays,
-    bound_box,
-    bound_functions,
-    bound_together,
-    choose_axis,
-)
-from evenhand.checker.floats.counting import (
-    LEVELS,
-    MOST_LISTED,
-    count_arrays,
-    count_shares,
-    lay_out_box,
-    plan_events,
-)
+from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functions, bound_together, choose_axis
+from evenhand.checker.floats.counting import LEVELS, MOST_LISTED, count_arrays, count_shares, lay_out_box, plan_events
 from evenhand.checker.floats.network import box_question_of, count_functions, float_network_of
 from evenhand.checker.form import form_of
 from evenhand.checker.kernels import FAIR, OPEN, UNFAIR, compile_entry, decide_sets, jit

@@ -162,11 +162,7 @@ def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQues
 def _answers_of_cells(
     ensemble: TreeEnsemble, columns: tuple[Cell, ...], node: int, attribute: Attribute, cells: RecordedCells
 ) -> Booleans:
-    """Compute a mask of the cells of an attribute that a node sends to the left.
-
-    Raises:
-        CertificateError: The node sends some entries of a cell to the left and others to the right.
-    """
+    """Compute a mask of the cells of an attribute that a node sends to the left."""
     column = columns[int(ensemble.nodes.feature[node])]
     if cells.starts is None:
         raise CertificateError(f"the cells of {attribute.name!r} are not listed, so they may contain several cuts")
@@ -262,11 +258,7 @@ def _answers_of_assignments(
 
 
 def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMargins:
-    """Return the margins of labels or bands.
-
-    Raises:
-        CertificateError: They are invalid for these trees.
-    """
+    """Return the margins of labels or bands."""
     link, header = ensemble.link, statement.header
     if link == "identity" or header.tolerance is not None:
         raise CertificateError("certificates about numbers of trees are not supported", hint="update Evenhand")

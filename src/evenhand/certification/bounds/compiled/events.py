@@ -155,8 +155,8 @@ def plan_events(roles, b, events):
     labels, assignments = roles.labels, roles.assignments
     share = 0.0
     count = 0
-    # Fair events: c beats all others under all assignments. That all functions are positive has about the probability
-    # of the weakest one, Phi(min z).
+    # Fair events: c beats all others under all assignments. The probability that all functions are positive is about
+    # that of the weakest one, Phi(min z).
     for c in range(labels):
         weakest = 1e300
         size = 0
@@ -286,7 +286,8 @@ def clip_lane(net, roles, axes, t, b):
 
     The remaining box is in ``b.low`` and ``b.high``. Return its share of the mass.
     """
-    # Slabs of the box, with attribute i in one cell, are cut off. They cover all of the box except the remaining box.
+    # The parts that are cut off are slabs of the box, in which attribute i is in one cell. Together with the remaining
+    # box they cover the box.
     share = 1.0
     for i in range(b.low.shape[0]):
         low = b.low[i]

@@ -49,7 +49,7 @@ def _row_offset(builder: Any, row: Any) -> Any:
 
 
 def _broadcast(builder: Any, number: Any) -> Any:
-    # LLVM's idiom for "the same number everywhere": put it first, then shuffle with a mask of zeros.
+    # LLVM's idiom for a broadcast: insert the number in the first lane, then shuffle with a mask of zeros.
     undefined = ir.Constant(VECTOR, ir.Undefined)
     single = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))

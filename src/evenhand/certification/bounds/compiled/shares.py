@@ -181,7 +181,6 @@ def term_range(g, f, i, low, n, step, axes):
 def difference_range(g, e, f, i, low, n, step, axes):
     """Return the smallest and largest difference G_f - G_e of the terms of attribute i."""
     # The difference of two lines is a line, whose extremes are at the ends; other terms are scanned cell by cell.
-    #
     x = cell_term(g, f, i, 0, low, step, axes) - cell_term(g, e, i, 0, low, step, axes)
     y = cell_term(g, f, i, n - 1, low, step, axes) - cell_term(g, e, i, n - 1, low, step, axes)
     a, b = min(x, y), max(x, y)

@@ -109,7 +109,7 @@ def table_gain(is_set, share, rows, parts, singles, cells):
 
 @jit
 def choose_cut(f, w, points, limit):
-    """Choose the attribute, and the first cell above the cut, after ``score_cuts``; -1 if no leaf divides the box."""
+    """Choose the attribute and the first cell above the cut from the scores; -1 if no leaf divides the box."""
     # An attribute's score is its share of all gain, plus the gain of its best cut for a table that is too
     # large by the factor points / limit.
     n, all_gain = len(w.lo), 1e-300

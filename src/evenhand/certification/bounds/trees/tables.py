@@ -44,7 +44,7 @@ def group_assignments(f, w, depth):
         w.inside[:groups] = 0
         for p in range(assignments):
             w.inside[w.group[p]] += f.members[mask, p]
-        # The members of a mask leave their group, unless all of it is in the mask.
+        # Assignments in the mask leave their group, unless the whole group is in the mask.
         count_before = groups
         for g in range(count_before):
             if 0 < w.inside[g] < w.size_of[g]:
