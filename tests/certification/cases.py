@@ -70,6 +70,10 @@ def callable_kernel(kernel: Any) -> Any:
     return call
 
 
+def integer(name: str, lower: int, upper: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": "integer", "lower": lower, "upper": upper, **more}
+
+
 def schema_of(attributes: list[dict[str, Any]], classes: int = 2) -> Schema:
     labels = [f"label {i}" for i in range(classes)]
     return Schema.parse(

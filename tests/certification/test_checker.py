@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case, callable_kernel, everybody, random_case, real_network, schema_of, worked_example
+from cases import Case, callable_kernel, everybody, integer, random_case, real_network, schema_of, worked_example
 from forgery import WHOLE, Opened, forged, opened
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -175,9 +175,9 @@ def _network() -> AdditiveNetwork:
     rng = np.random.default_rng(4)
     schema = schema_of(
         [
-            {"name": "age", "kind": "integer", "lower": 0, "upper": 40},
+            integer("age", 0, 40),
             {"name": "group", "kind": "categorical", "values": ["a", "b", "c"], "protected": True},
-            {"name": "hours", "kind": "integer", "lower": 0, "upper": 30},
+            integer("hours", 0, 30),
             {"name": "job", "kind": "categorical", "values": ["x", "y", "z"], "encoding": "one-hot"},
         ]
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import everybody
+from cases import everybody, integer
 
 from evenhand.certification import Certificate, certify
 from evenhand.certification.bounds.compiled.engine import CompiledBounder
@@ -40,8 +40,8 @@ def network_of(question: str, widths: tuple[int, ...], seed: int) -> AdditiveNet
     target: dict[str, Any] = {"name": "y", "kind": "number"}
     if question != "tolerance":
         target = {"name": "y", "favourable": "l1", "values": [f"l{k}" for k in range(labels)]}
-    attributes = [{"name": f"a{i}", "kind": "integer", "lower": 0, "upper": size - 1} for i, size in enumerate(SIZES)]
-    attributes.append({"name": "p", "kind": "integer", "lower": 0, "upper": GROUPS - 1, "protected": True})
+    attributes = [integer(f"a{i}", 0, size - 1) for i, size in enumerate(SIZES)]
+    attributes.append(integer("p", 0, GROUPS - 1, protected=True))
     outputs = labels if labels > 2 else 1
     sizes = [len(attributes), *widths, outputs]
     layers = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import callable_kernel, random_case, schema_of, worked_example
+from cases import callable_kernel, integer, random_case, schema_of, worked_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,13 +83,7 @@ def small_network(rng: np.random.Generator, size: float) -> AdditiveNetwork:
     """A network of two numbers and a protected value whose terms are large and cancel."""
     hidden = int(rng.integers(1, 3))
     sizes = [3, *(int(rng.integers(2, 5)) for _ in range(hidden)), 1]
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "integer", "lower": -3, "upper": 3},
-            {"name": "year", "kind": "integer", "lower": 1998, "upper": 2002},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("x", -3, 3), integer("year", 1998, 2002), integer("p", 0, 1, protected=True)])
     layers = [(rng.normal(size=(a, b)) * size, rng.normal(size=b)) for a, b in itertools.pairwise(sizes)]
     layers[0][1][:] -= 2000 * layers[0][0][1]
     return network_from_dense(schema, layers)
@@ -193,12 +187,7 @@ def test_float32_rounded_against_us_stays_within_its_bound(
 
 def test_outputs_that_cancel_keep_their_float32_error(tmp_path: Path) -> None:
     """Without a hidden layer the margin is a difference of outputs, each of which is rounded by itself."""
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("x", 0, 9), integer("p", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1000.0, 1000.0], [0.0, 1.0]]), np.array([0.0, -0.5]))])
     question = question_about(network, tmp_path)
     net = float_network_of(question, form_of(question))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import random_case, schema_of
+from cases import integer, random_case, schema_of
 from forgery import WHOLE, Opened, closed, forged, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,9 +44,9 @@ def small_network() -> AdditiveNetwork:
     rng = np.random.default_rng(8)
     schema = schema_of(
         [
-            {"name": "age", "kind": "integer", "lower": 0, "upper": SIZES[0] - 1},
-            {"name": "group", "kind": "integer", "lower": 0, "upper": SIZES[1] - 1, "protected": True},
-            {"name": "hours", "kind": "integer", "lower": 0, "upper": SIZES[2] - 1},
+            integer("age", 0, SIZES[0] - 1),
+            integer("group", 0, SIZES[1] - 1, protected=True),
+            integer("hours", 0, SIZES[2] - 1),
         ]
     )
     first = rng.normal(size=(3, 6)) * np.array([[0.5], [0.8], [0.5]])

@@ -8,7 +8,7 @@ import signal
 
 import numpy as np
 import pytest
-from cases import Case, prove, random_case, schema_of, true_shares, worked_example
+from cases import Case, integer, prove, random_case, schema_of, true_shares, worked_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,12 +127,7 @@ def test_worked_example_box_by_box() -> None:
 
 def one_neuron(shift: float) -> AdditiveNetwork:
     """Only x = 20000 is unfair: the logit is x - 20000 + shift * p."""
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "integer", "lower": 19980, "upper": 20000},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("x", 19980, 20000), integer("p", 0, 1, protected=True)])
     return network_from_dense(
         schema, [(np.array([[1.0], [1.0]]), np.array([-20000.5 + shift])), (np.array([[1.0]]), np.array([-shift]))]
     )
@@ -149,12 +144,7 @@ def test_the_last_value_of_a_wide_range_counts(way: dict) -> None:
 @every_way
 def test_what_float32_could_flip_stays_undecided(way: dict) -> None:
     """In float32, 1e8 + x is not what float64 says: margins of a few units there prove nothing."""
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 20},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("x", 0, 20), integer("p", 0, 1, protected=True)])
     network = network_from_dense(
         schema, [(np.array([[1.0], [3.0]]), np.array([1e8])), (np.array([[1.0]]), np.array([-1e8 - 8.5]))]
     )
@@ -166,8 +156,8 @@ def test_what_float32_could_flip_stays_undecided(way: dict) -> None:
 @both
 def test_astronomical_domains(method: str) -> None:
     """1e60 people, far beyond 2**53: a logit that hangs on one attribute is decided all the same."""
-    wide = [{"name": f"a{i}", "kind": "integer", "lower": 1, "upper": 100} for i in range(30)]
-    schema = schema_of([*wide, {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}])
+    wide = [integer(f"a{i}", 1, 100) for i in range(30)]
+    schema = schema_of([*wide, integer("p", 0, 1, protected=True)])
     slope = np.zeros((31, 1))
     slope[3], slope[30] = 1.0, 10.0
     result = prove(network_from_dense(schema, [(slope, np.array([-50.5]))]), method=method)
@@ -180,12 +170,7 @@ def test_astronomical_domains(method: str) -> None:
 @both
 def test_an_integer_too_wide_to_list(method: str) -> None:
     """Linear bounds keep prefix sums of every attribute; where these would be too long, intervals take over."""
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 2**52},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("x", 0, 2**52), integer("p", 0, 1, protected=True)])
     line = LineTerm(np.array([1.0]), np.zeros(1))
     network = AdditiveNetwork(
         schema, (line, LineTerm(np.array([2.0**50]), np.zeros(1))), np.array([-(2.0**51)]), (), (0, 1), 1
@@ -201,12 +186,7 @@ def test_an_integer_too_wide_to_list(method: str) -> None:
 @both
 def test_a_real_attribute(method: str) -> None:
     """Unfair exactly where 1 < x <= 1.5 of 0..4: an eighth of the domain, up to a cell at each end."""
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "real", "lower": 0, "upper": 4},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([{"name": "x", "kind": "real", "lower": 0, "upper": 4}, integer("p", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-1.5]))])
     result = prove(network, method=method)
     assert result.falsified == pytest.approx(1 / 8, abs=1e-4)
@@ -238,7 +218,7 @@ def test_all_pairs_of_protected_values_are_compared(way: dict) -> None:
     """Only the middle one of three values is treated differently."""
     schema = schema_of(
         [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            integer("x", 0, 9),
             {"name": "p", "kind": "categorical", "values": ["a", "b", "c"], "encoding": "one-hot", "protected": True},
         ]
     )
@@ -282,8 +262,8 @@ def _deep() -> Case:
 
 def _seven_by_four(hidden: list[int], seed: int) -> Case:
     rng = np.random.default_rng(seed)
-    wide = [{"name": f"a{i}", "kind": "integer", "lower": 0, "upper": 6} for i in range(4)]
-    schema = schema_of([*wide, {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}])
+    wide = [integer(f"a{i}", 0, 6) for i in range(4)]
+    schema = schema_of([*wide, integer("p", 0, 1, protected=True)])
     sizes = [5, *hidden, 1]
     layers = [(rng.normal(size=(a, b)), rng.normal(size=b)) for a, b in itertools.pairwise(sizes)]
     return Case(network_from_dense(schema, layers), None)

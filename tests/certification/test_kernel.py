@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import Case, boxes_in, everybody, random_case, schema_of, worked_example
+from cases import Case, boxes_in, everybody, integer, random_case, schema_of, worked_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import bounds, smears, status
@@ -138,12 +138,7 @@ def test_halves_partition_and_keep_their_mass() -> None:
 
 def test_a_box_is_cut_in_the_middle_of_its_mass() -> None:
     """Nine in ten have no capital gain: the first cut parts them from the rest, not the range at its half."""
-    schema = schema_of(
-        [
-            {"name": "gain", "kind": "integer", "lower": 0, "upper": 99},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("gain", 0, 99), integer("p", 0, 1, protected=True)])
     masses = np.array([0.9] + [0.001] * 99)
     population = ProductPopulation(
         "most without", schema, (Marginal(schema["gain"], masses), Marginal(schema["p"], np.ones(2)))

@@ -15,6 +15,7 @@ from cases import (
     boxes_in,
     callable_kernel,
     expected,
+    integer,
     margins_at,
     prove,
     random_case,
@@ -424,7 +425,7 @@ def _by_hand(hidden: bool) -> AdditiveNetwork:
     """Over x, y in 0..3 the logit is relu(x + y - 2 + p) - 1.5, or x + y - 3.5 + p without a hidden unit."""
     schema = schema_of(
         [{"name": name, "kind": "integer", "lower": 0, "upper": 3} for name in "xy"]
-        + [{"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True}]
+        + [integer("p", 0, 1, protected=True)]
     )
     first = np.ones((3, 1))
     if hidden:

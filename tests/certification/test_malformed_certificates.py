@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import random_case, schema_of
+from cases import integer, random_case, schema_of
 from forgery import MAGIC, closed, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -200,12 +200,7 @@ def test_headers_that_cannot_be_parsed_are_rejected(tmp_path: Path, text: bytes)
 
 @pytest.mark.parametrize("cells", [{"form": "bins"}, {"form": "runs", "weights": "listed"}, {"form": "even"}])
 def test_billions_of_cells_are_rejected_before_they_are_listed(tmp_path: Path, cells: dict[str, str]) -> None:
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "real", "lower": 0, "upper": 1},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([{"name": "x", "kind": "real", "lower": 0, "upper": 1}, integer("p", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-0.7]))])
     path = tmp_path / "c.cert"
     certification.certify(network, certificate=path, enumeration=False, max_boxes=5, jobs=1, samples=5)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import prove, random_case, schema_of, worked_example
+from cases import integer, prove, random_case, schema_of, worked_example
 
 from evenhand import certification
 from evenhand.certification import analysis
@@ -28,12 +28,20 @@ from evenhand.schema import Attribute
         ({"samples": 0}, "samples: expected a whole number of at least 1"),
         ({"jobs": 0}, "jobs: expected a whole number of at least 1"),
         ({"protected": []}, "no attribute is protected"),
+        ({"where": ["x2 == 1"]}, "only one value of x2"),
+        ({"where": ["x4 == 1"]}, "'x4' is neither an attribute nor a value"),
+        ({"threshold": 0.0}, "between 0 and 1"),
+        ({"threshold": 1.0}, "between 0 and 1"),
+        ({"threshold": float("nan")}, "between 0 and 1"),
+        ({"threshold": 1e-9}, "so close to 0"),
+        ({"threshold": 1 - 1e-9}, "so close to 1"),
+        ({"bands": (0.6, 0.3)}, "increasing order"),
+        ({"bands": (0.0,)}, "between 0 and 1"),
+        ({"tolerance": 1.0, "bands": (0.5,)}, "a tolerance compares numbers"),
+        ({"tolerance": 1.0, "method": "interval"}, "cannot prove a tolerance"),
+        ({"outcomes": 3, "method": "interval"}, "cannot prove several outcomes"),
         (
-            {
-                "population": uniform_population(
-                    schema_of([{"name": "other", "kind": "integer", "lower": 0, "upper": 1}])
-                )
-            },
+            {"population": uniform_population(schema_of([integer("other", 0, 1)]))},
             "different",
         ),
     ],
@@ -49,12 +57,7 @@ def test_an_unknown_attribute() -> None:
 
 
 def test_numbers_beyond_float32() -> None:
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("x", 0, 9), integer("p", 0, 1, protected=True)])
     huge = network_from_dense(schema, [(np.array([[1e20], [1.0]]), np.zeros(1)), (np.array([[1e20]]), np.zeros(1))])
     with pytest.raises(ModelError, match="too large to bound their rounding"):
         prove(huge)
@@ -134,8 +137,8 @@ def test_real_cells_share_out_their_histogram() -> None:
 def test_questions_that_end_early_leave_their_time_and_effort_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of(
         [
-            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 3, "protected": True},
+            integer("x", 0, 9),
+            integer("p", 0, 3, protected=True),
         ],
         classes=4,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import random_case, real_network, schema_of
+from cases import integer, random_case, real_network, schema_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -252,7 +252,7 @@ def test_values_that_nobody_has_are_left_out(way: dict[str, Any], hidden: bool) 
             "attributes": [
                 {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
                 {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-                {"name": "x", "kind": "integer", "lower": 0, "upper": 99_999},
+                integer("x", 0, 99_999),
             ]
         }
     )
@@ -289,7 +289,7 @@ def couple_network(weights: dict[str, float], threshold: float) -> AdditiveNetwo
             "attributes": [
                 {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
                 {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-                {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+                integer("x", 0, 9),
             ],
             "rules": ["spouse == husband -> sex == m", "spouse == wife -> sex == f"],
             "links": [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}],
@@ -433,7 +433,7 @@ def test_people_fitted_to_data_are_certified_in_one_go() -> None:
     attributes = [
         {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
         {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-        *({"name": f"u{i}", "kind": "integer", "lower": 0, "upper": 40} for i in range(5)),
+        *(integer(f"u{i}", 0, 40) for i in range(5)),
     ]
     schema = Schema.parse(
         schema_of(attributes).model_dump()
@@ -466,7 +466,7 @@ def test_a_linear_model_leaves_only_the_border_open() -> None:
     attributes = [
         {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
         {"name": "spouse", "kind": "categorical", "values": ["wife", "husband", "none"]},
-        *({"name": f"u{i}", "kind": "integer", "lower": 0, "upper": 40} for i in range(8)),
+        *(integer(f"u{i}", 0, 40) for i in range(8)),
     ]
     rules = ["spouse == husband -> sex == m", "spouse == wife -> sex == f"]
     linked = [{"when": "sex", "move": "spouse", "rows": [{"m": "husband", "f": "wife"}]}]

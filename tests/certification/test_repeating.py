@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from cases import real_network
+from cases import integer, real_network
 
 from evenhand.certification import Certificate, certify
 from evenhand.models import load_model
@@ -36,7 +36,7 @@ FOREST = Schema.parse(
         "target": {"name": "t", "favourable": 1, "values": [0, 1]},
         "attributes": [
             {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True, "encoding": "code"},
-            *({"name": f"x{i}", "kind": "integer", "lower": 0, "upper": 99} for i in range(8)),
+            *(integer(f"x{i}", 0, 99) for i in range(8)),
         ],
     }
 )

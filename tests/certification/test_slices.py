@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import prove, random_case, schema_of
+from cases import integer, prove, random_case, schema_of
 
 from evenhand.certification.query.enumeration import decode_points, enumerate_domain
 from evenhand.certification.query.question import query_of
@@ -14,7 +14,7 @@ def scholarship(*, weight=1.0, slope=1.0):
     """Yes if slope * age + weight * sex > 39.5, whatever the town: sex decides at 39 only, if it has its weight."""
     schema = schema_of(
         [
-            {"name": "age", "kind": "integer", "lower": 0, "upper": 79},
+            integer("age", 0, 79),
             {"name": "town", "kind": "categorical", "values": ["Ulm", "Bonn", "Kiel"]},
             {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
         ]

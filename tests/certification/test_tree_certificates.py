@@ -5,7 +5,7 @@ import signal
 
 import numpy as np
 import pytest
-from cases import everybody
+from cases import everybody, integer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +33,7 @@ def described(attributes, labels=("no", "yes")):
     return Schema.parse({"target": target, "attributes": attributes})
 
 
-AGE = {"name": "age", "kind": "integer", "lower": 0, "upper": 9}
+AGE = integer("age", 0, 9)
 SEX = {"name": "sex", "kind": "categorical", "values": ["F", "M"], "protected": True}
 
 
@@ -123,7 +123,7 @@ def random_model(seed):
         size = int(rng.integers(2, 6))
         if kind == "integer":
             low = int(rng.integers(-3, 3))
-            attributes.append({"name": f"a{i}", "kind": "integer", "lower": low, "upper": low + size})
+            attributes.append(integer(f"a{i}", low, low + size))
         else:
             entry = {"name": f"a{i}", "kind": "ordinal" if kind == "ordinal" else "categorical"}
             entry["values"] = [f"v{k}" for k in range(size)]

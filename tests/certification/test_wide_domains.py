@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from cases import prove, schema_of
+from cases import integer, prove, schema_of
 
 from evenhand.certification.query.cells import cells_of
 from evenhand.checker import check_certificate
@@ -19,13 +19,7 @@ AGES = np.array([20.0, 25, 25, 31, 40, 40, 47, 60])
 
 def network_and_people(oldest, rules=()):
     """Accepted where age + 8 sex + 3 job is above 40."""
-    schema = schema_of(
-        [
-            {"name": "age", "kind": "integer", "lower": 18, "upper": oldest},
-            {"name": "job", "kind": "integer", "lower": 0, "upper": 3},
-            {"name": "sex", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
+    schema = schema_of([integer("age", 18, oldest), integer("job", 0, 3), integer("sex", 0, 1, protected=True)])
     network = network_from_dense(schema, [(np.array([[1.0], [3.0], [8.0]]), np.array([-40.5]))])
     rows = np.array([[age, job, sex] for age in AGES for job in range(4) for sex in (0, 1)])
     rows[0, 0] = oldest
