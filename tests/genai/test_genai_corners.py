@@ -207,11 +207,7 @@ def test_only_what_was_not_shown_is_blamed():
     ]
     blamed = 0
     for seed in range(30):
-        enforcer = Enforcer(
-            read_config(groups, *specifications),
-            retries=0,
-            seed=seed,
-        )
+        enforcer = Enforcer(read_config(groups, *specifications), retries=0, seed=seed)
         for _ in range(12):
             admission = enforcer.admit({"x"})
             asked = enforcer.counts["x: h"]["asked"]

@@ -33,9 +33,7 @@ def described(**more):
 def gender(right=500, wrong=0):
     """Of the items said to be female so many are, and so many are not; those said to be male all are."""
     return count_confusion(
-        ["female"] * right + ["male"] * (wrong + 500),
-        ["female"] * (right + wrong) + ["male"] * 500,
-        GENDER,
+        ["female"] * right + ["male"] * (wrong + 500), ["female"] * (right + wrong) + ["male"] * 500, GENDER
     )
 
 

@@ -6,14 +6,7 @@ import json
 import pytest
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import (
-    AssessmentConfig,
-    GenerationConfig,
-    Item,
-    Pipeline,
-    assess_live,
-    build_pipeline,
-)
+from evenhand.genai import AssessmentConfig, GenerationConfig, Item, Pipeline, assess_live, build_pipeline
 from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.assessment.live import MAX_FAILURES
 from evenhand.genai.backends.studio import Studio, StudioPixels

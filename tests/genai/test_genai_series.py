@@ -19,15 +19,7 @@ from hypothesis import strategies as st
 
 from evenhand.core.coroutines import blocks, run_blocking
 from evenhand.errors import BudgetError, FetchError, OptionError
-from evenhand.genai import (
-    Enforcer,
-    FunctionClassifier,
-    GenerationConfig,
-    Guard,
-    GuardedAnswer,
-    Item,
-    KeywordJudge,
-)
+from evenhand.genai import Enforcer, FunctionClassifier, GenerationConfig, Guard, GuardedAnswer, Item, KeywordJudge
 from evenhand.genai.enforcement.guard import AnswerSeries, AttemptLimits
 from evenhand.genai.enforcement.supply import Spending
 from evenhand.genai.spec.pipeline_config import PriceConfig

@@ -271,10 +271,7 @@ def test_a_model_judges_prompts(prompt: str, held: set[str], fixed: set[str], ch
     assert judge.fixed_groups(prompt) == fixed
 
 
-@pytest.mark.parametrize(
-    "said",
-    ["maybe", "yes or no", '{"leader": null}', "y" * 500],
-)
+@pytest.mark.parametrize("said", ["maybe", "yes or no", '{"leader": null}', "y" * 500])
 def test_a_judge_that_says_neither_cannot_say(said: str, upstream: Upstream, chat: OpenAIChat) -> None:
     upstream.says = said
     judge = ChatJudge(chat, {"leader": "?"}, {"age": ["young", "old"]})

@@ -322,13 +322,6 @@ def test_bounds_of_several_groups_are_not_added_up_into_one_line():
     assert bound_misses(configuration, success, in_flight=None).statement() not in enforcer.guarantee()
 
 
-def test_what_was_not_measured_is_said_to_be_so():
-    success = AttemptSuccess.from_simulation(one((4, 4)))
-    assert success.statement().startswith("the success rate of instructions is not known")
-    words = str(check_configuration(one((4, 4))).document())
-    assert "retries and slack" not in words
-
-
 def test_the_studio_need_not_be_described_twice():
     described = {
         "conditions": [{"name": "leader", "keywords": ["leader"]}],

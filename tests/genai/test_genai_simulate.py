@@ -29,10 +29,7 @@ def configured(deadlines, probabilities=None, **simulation):
     }
 
 
-UNEQUAL = [
-    ((5, 6, 6, 9), (0.1, 0.1, 0.1, 0.7)),
-    ((6, 8, 10, 12, 16), None),
-]
+UNEQUAL = [((5, 6, 6, 9), (0.1, 0.1, 0.1, 0.7)), ((6, 8, 10, 12, 16), None)]
 
 
 @pytest.mark.parametrize(("deadlines", "probabilities"), UNEQUAL)

@@ -77,9 +77,7 @@ def test_a_block_by_hand():
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([-1, 0, 1]), st.integers(0, 1)), max_size=40),
-    st.booleans(),
-    st.integers(1, 4),
+    st.lists(st.tuples(st.sampled_from([-1, 0, 1]), st.integers(0, 1)), max_size=40), st.booleans(), st.integers(1, 4)
 )
 def test_bets_are_those_of_the_plain_formulas(events, ratio, smallest):
     one = plan(ratio=ratio, smallest=smallest, bound=0.8 if ratio else 0.1, least=1.0 if ratio else 1.1)
