@@ -6,13 +6,15 @@ looking at its windows, and the game is played out on every state until nothing 
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise, product
+from pathlib import Path
 from typing import Any
 
-from evenhand.genai import GenerationConfig, PolicyOutcome, simulate_requests
+from evenhand.genai import GenerationConfig, Item, PolicyOutcome, simulate_requests
 
 Counters = tuple[int, ...]
 """How many items are left for each value, the next one included."""
@@ -171,3 +173,25 @@ class Published:
 def run_policy(configuration: Any, *, policy: str = "before", **options: Any) -> PolicyOutcome:
     """Simulate requests under one policy."""
     return simulate_requests(configuration, policies=[policy], **options).policies[0]
+
+
+class Stops:
+    """A generator that raises an error at every call after the first ones."""
+
+    def __init__(self, inner: Any, after: int, error: Any = KeyboardInterrupt) -> None:
+        self.inner, self.after, self.error = inner, after, error
+
+    def resume(self, made: int) -> None:
+        self.inner.resume(made)
+
+    def generate(self, prompt: str) -> Item:
+        self.after -= 1
+        if self.after < 0:
+            raise self.error
+        return self.inner.generate(prompt)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

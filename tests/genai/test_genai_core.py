@@ -48,20 +48,6 @@ def test_the_same_generator_is_stopped_in_time():
     assert keeper.broken_assumptions == ()
 
 
-def test_one_at_a_time_any_allowed_value_will_do():
-    keeper = enforcer(in_flight=1)
-    for _ in range(3):
-        show(keeper, "4")
-    admission = keeper.admit({"leader"})
-    assert admission.must == {"age": ("1", "2", "3")}
-    assert keeper.complete(admission, {"age": "3"}).status == "ok"
-    # When every value is allowed nothing is asked for, even with no time to lose.
-    round_robin = enforcer((3, 3, 3), in_flight=1)
-    assert show(round_robin, "2").must == {}
-    assert show(round_robin, "3").must == {"age": ("1", "3")}
-    assert show(round_robin, "1").must == {"age": ("1",)}
-
-
 def test_an_unrecognised_item_counts_for_nothing():
     keeper = enforcer((9, 9, 9))
     show(keeper, "1")
@@ -87,6 +73,8 @@ def test_a_promise_on_which_others_rely_is_not_given_up_though_the_value_comes_a
     assert outcome.admission.must == {"age": ("1",)}
     assert keeper.complete(outcome.admission, {"age": "1"}).status == "ok"
     assert keeper.complete(admissions[first], {"age": None}).status == "ok"
+    # A promise that is not needed any more was not obeyed.
+    assert keeper.counts["leader: age"]["obeyed"] == 1
 
 
 def test_a_broken_promise_is_retried_and_then_recorded():

@@ -118,16 +118,6 @@ def test_when_more_are_in_flight_than_was_said_one_value_is_asked_for():
     assert [broken.what for broken in enforcer.broken_assumptions] == ["in-flight"]
 
 
-def test_a_promise_that_is_not_needed_any_more_was_not_obeyed():
-    enforcer = Enforcer(one((2, 4, 4)))
-    admissions = [enforcer.admit({"x"}) for _ in range(6)]
-    first, second, _third = (slot for slot, admission in enumerate(admissions) if admission.must["g"] == ("a",))
-    assert enforcer.complete(admissions[second], {"g": "a"}).status == "ok"
-    assert enforcer.counts["x: g"]["obeyed"] == 1
-    assert enforcer.complete(admissions[first], {"g": None}).status == "ok"
-    assert enforcer.counts["x: g"]["obeyed"] == 1
-
-
 # ---- deadlines, slot by slot
 
 

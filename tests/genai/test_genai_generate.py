@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from threading import Barrier, BrokenBarrierError, Lock
 from typing import Any
 
 import pytest
+from genai_reference import Stops, read_rows
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
 from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, build_pipeline
@@ -38,24 +38,6 @@ def make_pipeline(**changes: Any) -> Pipeline:
     return build_pipeline(GenerationConfig.read({**DESCRIBED, **changes}))
 
 
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "requests.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-class Stops:
-    """A generator that is interrupted at one of its calls."""
-
-    def __init__(self, generator: Generator, at: int, error: BaseException) -> None:
-        self._generator, self._left, self._error = generator, at, error
-
-    def generate(self, prompt: str) -> Item:
-        self._left -= 1
-        if not self._left:
-            raise self._error
-        return self._generator.generate(prompt)
-
-
 def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
     seen: list[float] = []
     out = tmp_path / "deep" / "out"
@@ -63,7 +45,7 @@ def test_items_rows_and_state_are_in_the_folder(tmp_path: Path) -> None:
     assert (made.requests, made.answered, made.items, made.rows) == (20, 20, 20, 20)
     assert made.statuses == {"ok": 20, "violation": 0, "unguarded": 0, "refused": 0}
     assert (len(seen), seen[-1]) == (20, 1.0)
-    table = rows(out)
+    table = read_rows(out / "requests.csv")
     assert [row["prompt"] for row in table] == PROMPTS * 4
     assert [row["conditions"] for row in table[:5]] == ["leader", "leader;poor", "", "poor", "leader"]
     assert [row["fixed"] for row in table[:5]] == ["", "", "", "", "age"]
@@ -103,16 +85,16 @@ def test_assessments_judge_the_table_as_the_enforcer_did(tmp_path: Path, obeys: 
 def test_an_interrupted_run_is_finished_by_the_same_call(tmp_path: Path, at: int) -> None:
     whole = generate_items(make_pipeline(), PROMPTS * 3, tmp_path / "whole")
     stopped = make_pipeline()
-    stopped = replace(stopped, generator=Stops(stopped.generator, at, KeyboardInterrupt()))
+    stopped = replace(stopped, generator=Stops(stopped.generator, at - 1))
     out = tmp_path / "out"
     first = generate_items(stopped, PROMPTS * 3, out)
     assert first.interrupted
-    assert first.answered == at - 1 == len(rows(out))
+    assert first.answered == at - 1 == len(read_rows(out / "requests.csv"))
     second = generate_items(make_pipeline(), PROMPTS * 3, out)
     assert (second.earlier, second.answered, second.interrupted) == (at - 1, 16 - at, False)
     assert second.rows == whole.rows == 15
-    assert [row["prompt"] for row in rows(out)] == PROMPTS * 3
-    assert len({(out / row["file"]).read_bytes() for row in rows(out)}) == 15, "the studio did not begin again"
+    assert [row["prompt"] for row in read_rows(out / "requests.csv")] == PROMPTS * 3
+    assert len({(out / row["file"]).read_bytes() for row in read_rows(out / "requests.csv")}) == 15
     # The same once more asks for nothing, unless that is wanted; more of the same goes on behind it.
     idle = generate_items(make_pipeline(), PROMPTS * 3, out)
     assert (idle.earlier, idle.answered, idle.generator_calls, idle.rows) == (15, 0, 0, 15)
@@ -128,7 +110,7 @@ def test_other_prompts_go_on_with_the_deadlines(tmp_path: Path) -> None:
     generate_items(make_pipeline(), ["a business leader"] * 2, tmp_path)
     made = generate_items(make_pipeline(), ["another leader"], tmp_path)
     assert (made.earlier, made.answered, made.rows) == (0, 1, 3)
-    assert rows(tmp_path)[-1]["slots"] == "leader: age 3; leader: gender 3"
+    assert read_rows(tmp_path / "requests.csv")[-1]["slots"] == "leader: age 3; leader: gender 3"
     state = json.loads((tmp_path / "state.json").read_text("utf-8"))
     assert state["enforcer"]["leader: age"]["settled"] == 3
 
@@ -136,11 +118,9 @@ def test_other_prompts_go_on_with_the_deadlines(tmp_path: Path) -> None:
 def test_an_interruption_before_anything_is_one(tmp_path: Path) -> None:
     pipeline = make_pipeline()
     with pytest.raises(KeyboardInterrupt):
-        generate_items(
-            replace(pipeline, generator=Stops(pipeline.generator, 1, KeyboardInterrupt())), PROMPTS, tmp_path
-        )
+        generate_items(replace(pipeline, generator=Stops(pipeline.generator, 0)), PROMPTS, tmp_path)
     assert generate_items(make_pipeline(), PROMPTS, tmp_path).earlier == 0
-    assert len(rows(tmp_path)) == 5
+    assert len(read_rows(tmp_path / "requests.csv")) == 5
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -156,16 +136,16 @@ def test_an_interruption_between_row_and_state(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(_RunDirectory, "_write_state", stopped)
         made = generate_items(make_pipeline(), PROMPTS, tmp_path)
-    assert (made.interrupted, made.rows, len(rows(tmp_path))) == (True, 2 + written, 2 + written)
+    assert (made.interrupted, made.rows, len(read_rows(tmp_path / "requests.csv"))) == (True, 2 + written, 2 + written)
     assert generate_items(make_pipeline(), PROMPTS, tmp_path).earlier == 2 + written
-    assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS
+    assert [row["prompt"] for row in read_rows(tmp_path / "requests.csv")] == PROMPTS
 
 
 def test_more_of_the_same_prompts_are_only_those_that_are_new(tmp_path: Path) -> None:
     generate_items(make_pipeline(), PROMPTS, tmp_path)
     made = generate_items(make_pipeline(), PROMPTS * 2, tmp_path)
     assert (made.earlier, made.answered, made.rows) == (5, 5, 10)
-    assert [row["prompt"] for row in rows(tmp_path)] == PROMPTS * 2
+    assert [row["prompt"] for row in read_rows(tmp_path / "requests.csv")] == PROMPTS * 2
 
 
 class MeetingPoint:
@@ -193,7 +173,7 @@ def test_several_at_once_keep_every_deadline_in_the_order_of_the_rows(tmp_path: 
     prompts = [f"leader {k}" for k in range(30)]
     made = generate_items(pipeline, prompts, tmp_path, in_flight=3)
     assert (made.items, made.rows, made.missed, made.outcomes) == (30, 30, 0, {"ok": 30})
-    table = rows(tmp_path)
+    table = read_rows(tmp_path / "requests.csv")
     assert sorted(row["prompt"] for row in table) == sorted(prompts)
     slots = [int(row["slots"].rpartition(" ")[2]) for row in table]
     assert slots == sorted(slots)
@@ -229,8 +209,8 @@ def test_what_comes_to_nothing_again_and_again_is_stopped(tmp_path: Path) -> Non
 
     with pytest.raises(ModelError, match="5 consecutive requests failed, the last because the generator failed"):
         generate_items(replace(make_pipeline(), generator=Down()), PROMPTS * 4, tmp_path)
-    assert [row["status"] for row in rows(tmp_path)] == ["refused"] * 5
-    assert rows(tmp_path)[0]["reason"] == "the generator failed: nobody is there"
+    assert [row["status"] for row in read_rows(tmp_path / "requests.csv")] == ["refused"] * 5
+    assert read_rows(tmp_path / "requests.csv")[0]["reason"] == "the generator failed: nobody is there"
     made = generate_items(make_pipeline(), PROMPTS * 4, tmp_path)
     assert (made.earlier, made.answered, made.items) == (5, 15, 15)
 

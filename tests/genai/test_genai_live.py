@@ -1,9 +1,9 @@
 """A generator that is asked: what is kept, how interrupted work goes on, and what happens when things fail."""
 
-import csv
 import json
 
 import pytest
+from genai_reference import Stops, read_rows
 
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai import AssessmentConfig, GenerationConfig, Item, Pipeline, assess_live, build_pipeline
@@ -28,18 +28,13 @@ def configuration(**more):
     )
 
 
-def rows(folder, name="sequence.csv"):
-    with (folder / name).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def run(folder, requests=12, pipeline=None, **more):
     return assess_live(pipeline or build_pipeline(configuration()), PROMPTS, requests=requests, folder=folder, **more)
 
 
 def test_items_and_their_table_are_kept_and_can_be_judged_again(tmp_path):
     result = run(tmp_path / "out")
-    kept = rows(tmp_path / "out")
+    kept = read_rows(tmp_path / "out" / "sequence.csv")
     assert [row["prompt"] for row in kept] == PROMPTS * 4
     assert [row["conditions"] for row in kept[:3]] == ["leader", "leader", ""]
     assert [row["fixed"] for row in kept[:3]] == ["", "gender", ""]
@@ -57,22 +52,6 @@ def test_items_and_their_table_are_kept_and_can_be_judged_again(tmp_path):
     assert again.sequences == result.sequences
 
 
-class Stops:
-    """A generator that is interrupted, or breaks, after some items."""
-
-    def __init__(self, inner, after, error=KeyboardInterrupt):
-        self.inner, self.after, self.error = inner, after, error
-
-    def resume(self, made):
-        self.inner.resume(made)
-
-    def generate(self, prompt):
-        self.after -= 1
-        if self.after < 0:
-            raise self.error
-        return self.inner.generate(prompt)
-
-
 def with_generator(generator, **more):
     built = build_pipeline(configuration(**more))
     return Pipeline(built.configuration, generator, built.classifier, built.judge)
@@ -87,10 +66,10 @@ def test_interrupted_work_goes_on_as_if_it_never_was(tmp_path, after):
     whole = run(tmp_path / "whole")
     stopped = run(tmp_path / "out", pipeline=with_generator(Stops(studio(), after)))
     assert stopped.interrupted
-    assert len(rows(tmp_path / "out")) == after
+    assert len(read_rows(tmp_path / "out" / "sequence.csv")) == after
     result = run(tmp_path / "out")
     assert not result.interrupted
-    assert rows(tmp_path / "out") == rows(tmp_path / "whole")
+    assert read_rows(tmp_path / "out" / "sequence.csv") == read_rows(tmp_path / "whole" / "sequence.csv")
     assert result.sequences == whole.sequences
     # What is there is not asked for again, and more can be added.
     run(tmp_path / "out", pipeline=with_generator(Stops(studio(), 0, AssertionError)))
@@ -103,9 +82,9 @@ def test_repeating_prompts_goes_on_too(tmp_path):
     whole = run(tmp_path / "whole", config=terms)
     stopped = run(tmp_path / "out", config=terms, pipeline=with_generator(Stops(studio(), 20)))
     assert stopped.interrupted
-    assert len(rows(tmp_path / "out", "repetitions.csv")) == 8
+    assert len(read_rows(tmp_path / "out" / "repetitions.csv")) == 8
     result = run(tmp_path / "out", config=terms)
-    assert rows(tmp_path / "out", "repetitions.csv") == rows(tmp_path / "whole", "repetitions.csv")
+    assert read_rows(tmp_path / "out" / "repetitions.csv") == read_rows(tmp_path / "whole" / "repetitions.csv")
     assert result.prompts == whole.prompts
     found = {one.prompt: one.verdict for one in result.prompts.findings}
     assert found[PROMPTS[1]] == "biased"
@@ -130,7 +109,7 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
             return self.inner.generate(prompt)
 
     result = run(tmp_path / "some", pipeline=with_generator(Refuses(studio(), 0)))
-    kept = rows(tmp_path / "some")
+    kept = read_rows(tmp_path / "some" / "sequence.csv")
     assert [row["error"] for row in kept[:3]] == ["", "", "the prompt was refused"]
     assert (kept[2]["file"], kept[2]["gender"], result.sequences[0].items) == ("", "", 8)
     assert result.source == "12 requests, 4 of which failed"
@@ -138,11 +117,11 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
     with pytest.raises(ModelError, match="it is gone") as error:
         run(tmp_path / "gone", pipeline=broken)
     assert "repeat the command to continue" in str(error.value)
-    assert len(rows(tmp_path / "gone")) == 5 + MAX_FAILURES
+    assert len(read_rows(tmp_path / "gone" / "sequence.csv")) == 5 + MAX_FAILURES
     # Requests at the end that failed are asked again.
     run(tmp_path / "gone")
     run(tmp_path / "whole")
-    assert rows(tmp_path / "gone") == rows(tmp_path / "whole")
+    assert read_rows(tmp_path / "gone" / "sequence.csv") == read_rows(tmp_path / "whole" / "sequence.csv")
 
 
 def test_answers_of_a_model_that_judges_prompts_are_kept(tmp_path):
@@ -158,7 +137,7 @@ def test_answers_of_a_model_that_judges_prompts_are_kept(tmp_path):
         service.says = lambda question: "perhaps" if "she smiles" in str(question) else "yes"
         with pytest.raises(ModelError):
             run(tmp_path / "cut", pipeline=pipeline)
-        assert [row["prompt"] for row in rows(tmp_path / "cut", "prompts.csv")] == PROMPTS[:1]
+        assert [row["prompt"] for row in read_rows(tmp_path / "cut" / "prompts.csv")] == PROMPTS[:1]
         service.says = None
         questions = len(service.asked("/chat/completions"))
         run(tmp_path / "cut", pipeline=pipeline)

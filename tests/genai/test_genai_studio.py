@@ -65,11 +65,6 @@ def test_what_the_studio_cannot_draw_is_refused(given: dict[str, object], said: 
         Studio(**given)
 
 
-def test_a_picture_has_no_text() -> None:
-    with pytest.raises(DataError, match="is not text"):
-        _ = Studio().generate("a person").text
-
-
 def test_pixels_survive_a_png_and_damage_is_said() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
     data = pictures.write_png(pixels)
