@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Integers
 from evenhand.groups.breakdown import Gap, Group
 from evenhand.groups.estimators import Estimator, Rate
 from evenhand.groups.label_coverage import describe_selective
 from evenhand.stats.level import Interval, bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
 from evenhand.stats.proportion import RATIO_METHOD, count_pairs
-from evenhand.stats.quantity import Observed, Unknown
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 
 class GroupComparison(NamedTuple):
@@ -31,20 +31,6 @@ class GroupComparison(NamedTuple):
     confidence: float
     min_size: int
     reference: int | None = None
-
-    @property
-    def reference_label(self) -> str:
-        """Name of the reference; empty without one."""
-        return "" if self.reference is None else self.labels[self.reference]
-
-    def count(self, groups: int) -> int:
-        """Return the number of comparisons between the given number of groups, at least 1."""
-        return max(1, groups - 1 if self.reference is not None else count_pairs(max(groups, 2)))
-
-    def left_out(self, n: Floats | Integers, compared: Integers) -> dict[str, int]:
-        """Return the denominators of the groups that are not compared."""
-        included = set(compared.tolist())
-        return {self.labels[i]: int(size) for i, size in enumerate(n.tolist()) if i not in included}
 
 
 def describe_simultaneity(comparisons: int) -> str:
@@ -91,69 +77,66 @@ def compare_groups(
         ratio: Whether values are divided instead of subtracted.
         comparisons: Number of gaps whose intervals are simultaneous.
     """
-    compared = np.flatnonzero(estimator.comparable(comparison.min_size))
-    simultaneous = comparison.count(len(compared)) * comparisons
-    limits = estimator.limits(compared, bonferroni(comparison.confidence, simultaneous))
+    labels, confidence, min_size, reference = comparison
+    compared = np.flatnonzero(estimator.comparable(min_size))
+    pairs = len(compared) - 1 if reference is not None else count_pairs(max(len(compared), 2))
+    simultaneous = max(1, pairs) * comparisons
+    limits = estimator.limits(compared, bonferroni(confidence, simultaneous))
     has_interval = ~np.isnan(limits.low)
     compared, limits = compared[has_interval], limits.take(has_interval)
-    gap = Gap(
-        name=name,
-        metric=estimator.metric,
-        value=Unknown(reason=""),
-        reference=comparison.reference_label,
-        not_assessable=comparison.left_out(estimator.n, compared),
-    )
-    missing_reference = comparison.reference is not None and comparison.reference not in compared
-    if missing_reference or len(compared) < 2:
-        place = f"the reference group {gap.reference}" if missing_reference else "at least two groups"
-        reason = f"{place} must have {comparison.min_size} {estimator.denominator}{estimator.requirement}"
-        return gap.model_copy(update={"value": Unknown(reason=reason)})
+    base_label, included = "" if reference is None else labels[reference], set(compared.tolist())
+    left_out = {labels[i]: int(size) for i, size in enumerate(estimator.n.tolist()) if i not in included}
+    method = (RATIO_METHOD if ratio else estimator.difference_method) + estimator.weighting
+    method += describe_simultaneity(simultaneous)
 
     def observe(value: float, ends: tuple[float, float], groups: Integers | list[int]) -> Observed:
-        method = RATIO_METHOD if ratio else estimator.difference_method
-        return Observed(
+        n = int(estimator.people[groups].sum())
+        return Observed(value=value, n=n, low=ends[0], high=ends[1], confidence=confidence, method=method)
+
+    def describe(value: Quantity, best: str = "", worst: str = "", **fields: Any) -> Gap:
+        return Gap(
+            name=name,
+            metric=estimator.metric,
             value=value,
-            n=int(estimator.people[groups].sum()),
-            low=ends[0],
-            high=ends[1],
-            confidence=comparison.confidence,
-            method=method + estimator.weighting + describe_simultaneity(simultaneous),
+            best=best,
+            worst=worst,
+            reference=base_label,
+            not_assessable=left_out,
+            **fields,
         )
 
-    if comparison.reference is not None:
-        own = compared == comparison.reference
-        base = limits.take(int(np.flatnonzero(own)[0]))
-        if ratio and base.value == 0:
-            reason = f"the rate of {gap.reference} is 0, so the ratio is undefined"
-            return gap.model_copy(update={"value": Unknown(reason=reason)})
-        others = limits.take(~own)
-        values = others.value / base.value if ratio else others.value - base.value
-        bounds: Interval = others.divided_by(base) if ratio else others.minus(base)
-        columns = (array.tolist() for array in (compared[~own], values, *bounds))
-        by_group = {
-            comparison.labels[i]: observe(value, (low, high), [i, comparison.reference])
-            for i, value, low, high in zip(*columns, strict=True)
-        }
-        if ratio:
-            label = min(by_group, key=lambda label: by_group[label].value)
-            ends = (min(getattr(quotient, end) for quotient in by_group.values()) for end in ("low", "high"))
-            furthest = by_group[label].model_copy(update=dict(zip(("low", "high"), ends, strict=True)))
-        else:
-            label = max(by_group, key=lambda label: abs(by_group[label].value))
-            furthest = _furthest(by_group.values())
-        no_gap = 1 if ratio else 0
-        best, worst = (label, gap.reference) if by_group[label].value > no_gap else (gap.reference, label)
-        return gap.model_copy(update={"by_group": by_group, "value": furthest, "best": best, "worst": worst})
-    top, bottom = int(np.argmax(limits.value)), len(compared) - 1 - int(np.argmin(limits.value[::-1]))
-    highest, lowest = float(limits.value[top]), float(limits.value[bottom])
-    labels = {"best": comparison.labels[compared[top]], "worst": comparison.labels[compared[bottom]]}
-    gap = gap.model_copy(update=labels)
-    if ratio and highest == 0:
-        reason = "the highest rate is 0, so the ratio is undefined"
-        return gap.model_copy(update={"value": Unknown(reason=reason)})
-    value = lowest / highest if ratio else highest - lowest
-    extremes = limits.smallest_ratio() if ratio else limits.largest_difference()
-    return gap.model_copy(update={"value": observe(value, extremes, compared)})
+    missing_reference = reference is not None and reference not in included
+    if missing_reference or len(compared) < 2:
+        place = f"the reference group {base_label}" if missing_reference else "at least two groups"
+        return describe(Unknown(reason=f"{place} must have {min_size} {estimator.denominator}{estimator.requirement}"))
+    if reference is None:
+        top, bottom = int(np.argmax(limits.value)), len(compared) - 1 - int(np.argmin(limits.value[::-1]))
+        highest, lowest = float(limits.value[top]), float(limits.value[bottom])
+        extremes = labels[compared[top]], labels[compared[bottom]]
+        if ratio and highest == 0:
+            return describe(Unknown(reason="the highest rate is 0, so the ratio is undefined"), *extremes)
+        value = lowest / highest if ratio else highest - lowest
+        ends = limits.smallest_ratio() if ratio else limits.largest_difference()
+        return describe(observe(value, ends, compared), *extremes)
+    own = compared == reference
+    base, others = limits.take(int(np.flatnonzero(own)[0])), limits.take(~own)
+    if ratio and base.value == 0:
+        return describe(Unknown(reason=f"the rate of {base_label} is 0, so the ratio is undefined"))
+    values = others.value / base.value if ratio else others.value - base.value
+    bounds: Interval = others.divided_by(base) if ratio else others.minus(base)
+    columns = (array.tolist() for array in (compared[~own], values, *bounds))
+    by_group = {
+        labels[i]: observe(value, (low, high), [i, reference]) for i, value, low, high in zip(*columns, strict=True)
+    }
+    if ratio:
+        label = min(by_group, key=lambda label: by_group[label].value)
+        low, high = (min(getattr(quotient, end) for quotient in by_group.values()) for end in ("low", "high"))
+        furthest = by_group[label].model_copy(update={"low": low, "high": high})
+    else:
+        label = max(by_group, key=lambda label: abs(by_group[label].value))
+        furthest = _furthest(by_group.values())
+    higher = by_group[label].value > (1 if ratio else 0)
+    return describe(furthest, *((label, base_label) if higher else (base_label, label)), by_group=by_group)
 
 
 def _furthest(distances: Collection[Observed]) -> Observed:
