@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, precision_score
 
-from evenhand.groups import DecisionRoles, GroupMetrics, measure_recorded
+from evenhand.groups import DecisionRoles, GroupMetrics, measure_groups
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.stats import Observed, Unknown
 from evenhand.stats.metric_specs import LABEL_GAP_TITLES
@@ -27,7 +27,7 @@ HAND = pd.DataFrame(
 def measured(frame, target="true", *, kind="ordinal", order=GRADES, by=("sex",), weight=None, **settings):
     outcome = OutcomeRole(kind, order if kind == "ordinal" else None)
     read = DecisionRoles("given", by, target if target in frame else None, outcome=outcome, weight=weight).read(frame)
-    return measure_recorded(read, **settings).labels
+    return measure_groups(read, **settings).labels
 
 
 def test_weights_are_those_of_numpy():
@@ -133,7 +133,7 @@ def test_against_scikit_learn(seed, kinds):
 def test_the_order_may_say_the_best_first():
     turned = OutcomeRole("ordinal", ("high", "mid", "low"))
     roles = DecisionRoles("given", ["sex"], "true", favourable="high", outcome=turned)
-    again = measure_recorded(roles.read(HAND), min_group_size=1).labels
+    again = measure_groups(roles.read(HAND), min_group_size=1).labels
     result = measured(HAND, min_group_size=1)
     assert again.label_set == result.label_set
     assert again.breakdowns == result.breakdowns

@@ -10,7 +10,7 @@ from decided import decide
 from sklearn.metrics import accuracy_score, precision_score, roc_auc_score
 
 from evenhand import datasets
-from evenhand.groups import DecisionRoles, measure_recorded
+from evenhand.groups import DecisionRoles, measure_groups
 from evenhand.stats.inequality import generalized_entropy
 from evenhand.stats.quantity import quantity_value
 from support import shared
@@ -42,7 +42,7 @@ def measured(name, *, weighted=False, reference=()):
     roles = DecisionRoles(
         "decided", ["sex", "second"], "true", "score", weight="weight" if weighted else None, favourable=1
     )
-    return measure_recorded(roles.read(people(name)), min_group_size=1, reference=reference)
+    return measure_groups(roles.read(people(name)), min_group_size=1, reference=reference)
 
 
 def rates(group):

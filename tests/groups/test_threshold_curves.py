@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.groups import DecisionRoles, measure_recorded
+from evenhand.groups import DecisionRoles, measure_groups
 from support import scaled
 
 
@@ -21,7 +21,7 @@ def curves_of(frame, threshold=0.5, low_is_good=False, **settings):
         threshold=threshold,
         low_is_good=low_is_good,
     )
-    return measure_recorded(roles.read(frame), thresholds=True, **{"min_group_size": 1, **settings})
+    return measure_groups(roles.read(frame), thresholds=True, **{"min_group_size": 1, **settings})
 
 
 BY_HAND = pd.DataFrame(

@@ -15,7 +15,13 @@ from evenhand import groups, individual, models, population
 from evenhand import subgroups as subgroup
 from evenhand.auditing.cards import make_data_card, measure_base_rate
 from evenhand.auditing.config import AuditConfig, check_settings
-from evenhand.auditing.labels import THRESHOLDS, list_skipped, select_any_favourable
+from evenhand.auditing.labels import (
+    THRESHOLDS,
+    list_skipped,
+    record_decisions,
+    record_labels,
+    select_any_favourable,
+)
 from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
 from evenhand.auditing.parts import AuditParts, describe_failure
 from evenhand.auditing.proofs import certify_sets
@@ -289,11 +295,10 @@ def _measure_groups(
         KeyboardInterrupt: The audit was interrupted before the first result.
     """
     scorer, people, weights = subject.scorer, subject.people, subject.weights
-    measure_labels = partial(groups.measure_labels, scorer, people, config, weights=weights, reply=reply)
     try:
         if several:
-            return measure_labels()
-        by_group = groups.measure_groups(scorer, people, config, weights=weights, metrics=metrics, reply=reply)
+            return groups.measure_groups(record_labels(scorer, people, weights, reply), config)
+        by_group = groups.measure_groups(record_decisions(scorer, people, weights, reply), config, metrics=metrics)
     except EvenhandError:
         raise
     except Exception as error:
@@ -318,7 +323,10 @@ def _measure_groups(
         if subject.threshold is not None:
             parts.skip("grades", THRESHOLDS)
             return by_group
-        by_group = by_group.model_copy(update={"grades": parts.attempt("grades", measure_labels)})
+        grades = parts.attempt(
+            "grades", lambda: groups.measure_groups(record_labels(scorer, people, weights, reply), config)
+        )
+        by_group = by_group.model_copy(update={"grades": grades})
     return by_group
 
 

@@ -54,7 +54,7 @@ def audit_decisions(
     if not isinstance(decisions, RecordedDecisions):
         check_settings(config, is_number=isinstance(decisions, RecordedNumbers), metrics=metrics)
     progress("comparing groups", 0.0)
-    measured = groups.measure_recorded(decisions, config, metrics=metrics)
+    measured = groups.measure_groups(decisions, config, metrics=metrics)
     if config.thresholds and measured.thresholds is None:
         parts.skip("other thresholds", "there are no scores")
     searches = _search_subgroups(decisions, config, parts, progress)

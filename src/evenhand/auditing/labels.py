@@ -1,13 +1,19 @@
-"""Parts of the audit of a model with several labels, or grades."""
+"""Labels of a model as recorded decisions, and the parts of an audit without a favourable label."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from evenhand.auditing.result import SkippedAnalysis
+from evenhand.errors import OptionError
+from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
+from evenhand.schema.decisions import RecordedDecisions, RecordedLabels
 from evenhand.schema.outcome import Target
+from evenhand.schema.people import People, PeopleWeights
 
 ONE_LABEL = "it compares the rate of one favourable label"
 NO_FAVOURABLE = f"{ONE_LABEL}, and no label is favourable"
@@ -25,6 +31,36 @@ def select_any_favourable(subject: Subject) -> Subject:
     target = Target(name=schema.target.name, favourable=values[-1], values=values)
     people = replace(subject.people, schema=schema.model_copy(update={"target": target}))
     return replace(subject, people=people)
+
+
+def record_decisions(scorer: Scorer, people: People, weights: PeopleWeights | None, reply: Reply) -> RecordedDecisions:
+    """Describe the answers of a model for all people as decisions with a favourable label."""
+    return RecordedDecisions(
+        people,
+        reply.labels == scorer.favourable,
+        None if scorer.label_only else reply.scores[:, scorer.favourable],
+        weights=weights,
+        threshold=getattr(scorer, "threshold", None),
+    )
+
+
+def record_labels(scorer: Scorer, people: People, weights: PeopleWeights | None, reply: Reply) -> RecordedLabels:
+    """Describe the answers of a model for all people as labels, including those that the data lack.
+
+    Raises:
+        OptionError: The model predicts a label that the order of ordinal labels lacks.
+    """
+    target = people.schema.target
+    known = target.values or ()
+    labels = (*known, *(label for label in scorer.classes if label not in known))
+    if target.kind == "ordinal" and len(labels) > len(known):
+        raise OptionError(
+            f"the model predicts {labels[-1]!r}, which is not in the order of {target.name!r}",
+            hint=f"name every label: order={[*known, labels[-1]]!r}",
+        )
+    positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
+    schema = people.schema.model_copy(update={"target": target.model_copy(update={"values": labels})})
+    return RecordedLabels(replace(people, schema=schema), positions[reply.labels], weights=weights)
 
 
 def list_skipped(scorer: Scorer) -> list[SkippedAnalysis]:

@@ -63,7 +63,8 @@ def audit_number_model(
     progress("loading the model", 0.02)
     regressor = subject.regressor
     progress("querying the model for all people", 0.05)
-    measured = groups.measure_numbers(regressor, people, config, weights=subject.weights, metrics=metrics)
+    decided = RecordedNumbers(people, ask_numbers(regressor, people.individuals), weights=subject.weights)
+    measured = groups.measure_groups(decided, config, metrics=metrics)
     progress("searching for subgroups", 0.08)
     numbers = parts.run(SUBGROUPS, lambda: _query_numbers(subject))
     results: dict[str, Any] = {}

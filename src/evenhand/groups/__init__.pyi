@@ -1,4 +1,4 @@
-from .analysis import measure_groups, measure_labels, measure_numbers, measure_recorded
+from .analysis import measure_groups
 from .breakdown import Breakdown, Gap, Group
 from .config import GroupConfig
 from .proxies.result import ProxyRates
@@ -23,8 +23,5 @@ __all__ = [
     "RankingResult",
     "RankingRoles",
     "measure_groups",
-    "measure_labels",
-    "measure_numbers",
     "measure_rankings",
-    "measure_recorded",
 ]
