@@ -46,39 +46,40 @@ def measure_groups(
     if people.counts is not None:
         _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
     memberships = group_people(people, people.schema.protected or people.schema.names)
+    target = people.schema.target
     if isinstance(decisions, RecordedLabels):
-        return measure_label_columns(decisions, memberships, config, started)
-    target, favourable = people.schema.target, str(people.schema.target.favourable)
-    if isinstance(decisions, RecordedNumbers):
+        result = measure_label_columns(decisions, memberships, config)
+    elif isinstance(decisions, RecordedNumbers):
         columns = DecidedPeople(memberships, decisions.decided, people.numbers, weights=decisions.weights)
-        sample, outcome = NumberSample.of(columns), NumberOutcome(name=target.name, unit=target.unit)
-        return measure_sample(sample, columns, config, metrics, started, favourable=favourable, outcome=outcome)
-    true_labels = None if people.labels is None else people.true_labels
-    columns = DecidedPeople(
-        memberships, decisions.selected, true_labels, decisions.scores, decisions.weights, people.counts
-    )
-    curves, risks = None, decisions.risks
-    if config.thresholds and columns.scores is not None:
-        scored = columns if risks is None else columns._replace(scores=risks)
-        curves = trace_curves(scored, config, decisions.threshold, low_is_good=risks is not None)
-    return measure_people(
-        columns,
-        config,
-        metrics,
-        started,
-        favourable=favourable,
-        decided_by=decisions.threshold,
-        low_is_good=risks is not None,
-        thresholds=curves,
-        proxies=measure_proxies(decisions.selected, decisions.memberships, config, columns.sample_weight),
-    )
+        outcome = NumberOutcome(name=target.name, unit=target.unit)
+        sample = NumberSample.of(columns)
+        result = measure_sample(sample, columns, config, metrics, favourable=str(target.favourable), outcome=outcome)
+    else:
+        truth = None if people.labels is None else people.true_labels
+        columns = DecidedPeople(
+            memberships, decisions.selected, truth, decisions.scores, decisions.weights, people.counts
+        )
+        curves, risks = None, decisions.risks
+        if config.thresholds and columns.scores is not None:
+            scored = columns if risks is None else columns._replace(scores=risks)
+            curves = trace_curves(scored, config, decisions.threshold, low_is_good=risks is not None)
+        result = measure_people(
+            columns,
+            config,
+            metrics,
+            favourable=str(target.favourable),
+            decided_by=decisions.threshold,
+            low_is_good=risks is not None,
+            thresholds=curves,
+            proxies=measure_proxies(decisions.selected, decisions.memberships, config, columns.sample_weight),
+        )
+    return result.model_copy(update={"seconds": time.perf_counter() - started})
 
 
 def measure_people(
     people: DecidedPeople,
     config: GroupConfig,
     metrics: Metrics | None = None,
-    started: float | None = None,
     *,
     favourable: str = "favourable",
     **fields: Any,
@@ -89,11 +90,9 @@ def measure_people(
         people: Decisions.
         config: Settings.
         metrics: Custom metrics by name.
-        started: Start of the analysis, by ``time.perf_counter``. Default: now.
         favourable: Favourable label.
         fields: Further fields of the result.
     """
-    started = time.perf_counter() if started is None else started
     sample = DecisionSample.of(people)
     overall: dict[str, Quantity] = {}
     scores, truth, labelled = people.scores, people.truth, people.labelled
@@ -104,7 +103,7 @@ def measure_people(
         benefits, n = sample.count_benefits()
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
             overall[name] = decision_inequality(benefits, n, alpha, config.confidence)
-    return measure_sample(sample, people, config, metrics, started, overall, favourable=favourable, **fields)
+    return measure_sample(sample, people, config, metrics, overall, favourable=favourable, **fields)
 
 
 def _check_counted(**settings: bool) -> None:

@@ -26,7 +26,7 @@ MACRO = "Clopper-Pearson limits of all labels, combined"
 
 
 def measure_label_columns(
-    decisions: RecordedLabels, memberships: Sequence[Membership], config: GroupConfig, started: float
+    decisions: RecordedLabels, memberships: Sequence[Membership], config: GroupConfig
 ) -> GroupMetrics:
     """Measure one-vs-rest rates of labels by group, and confusion matrices if true labels are known.
 
@@ -34,7 +34,6 @@ def measure_label_columns(
         decisions: Labels and people.
         memberships: Groups of the people by each protected attribute.
         config: Settings.
-        started: Start of the analysis, by ``time.perf_counter``.
     """
     people, decided, truth = decisions.people, decisions.decided, decisions.people.labels
     target = people.schema.target
@@ -48,7 +47,7 @@ def measure_label_columns(
     columns = DecidedPeople(memberships, decided, truth, scores, decisions.weights, people.counts)
     sample = LabelSample.tabulate(columns, len(texts), names=texts, ordered=ordered)
     label_set = LabelSet(target=target.name, labels=texts, ordered=ordered)
-    return measure_sample(sample, columns, config, None, started, favourable=NEITHER, label_set=label_set)
+    return measure_sample(sample, columns, config, None, favourable=NEITHER, label_set=label_set)
 
 
 @dataclass(frozen=True)

@@ -191,17 +191,18 @@ class DecisionRoles:
             raise OptionError(f"{message}, and {decision.name!r} {content}", hint=hint)
         if numeric:
             decided, labelled = ~decision.labels.missing(), None if truth is None else ~truth.missing()
-            people = self._read_people(table, target, decided, labelled)
-            weights, rows = self._sample.read(table, people.rows)[0], people.rows
-            if truth is not None:
-                people = replace(people, numbers=truth.finite_numbers(rows, "true number", optional=True))
-            return RecordedNumbers(people, decision.coded.finite_numbers(rows, "decision"), self.target, weights)
-        codes = decision.encode(target["values"])
-        labels = None if true_labels is None else true_labels.encode(target["values"])
-        people = self._read_people(table, target, codes >= 0, None if labels is None else labels >= 0)
+        else:
+            codes = decision.encode(target["values"])
+            labels = None if true_labels is None else true_labels.encode(target["values"])
+            decided, labelled = codes >= 0, None if labels is None else labels >= 0
+        people = self._read_people(table, target, decided, labelled)
         weights, rows = self._sample.read(table, people.rows)[0], people.rows
-        people = replace(people, labels=None if labels is None else labels[rows])
-        return RecordedLabels(people, codes[rows], self.target, weights)
+        if not numeric:
+            people = replace(people, labels=None if labels is None else labels[rows])
+            return RecordedLabels(people, codes[rows], self.target, weights)
+        if truth is not None:
+            people = replace(people, numbers=truth.finite_numbers(rows, "true number", optional=True))
+        return RecordedNumbers(people, decision.coded.finite_numbers(rows, "decision"), self.target, weights)
 
     def _read_people(
         self,
