@@ -84,15 +84,7 @@ def measure_people(
     favourable: str = "favourable",
     **fields: Any,
 ) -> GroupMetrics:
-    """Compute the group metrics of decisions with a favourable label.
-
-    Args:
-        people: Decisions.
-        config: Settings.
-        metrics: Custom metrics by name.
-        favourable: Favourable label.
-        fields: Further fields of the result.
-    """
+    """Compute the group metrics of decisions with a favourable label. ``fields`` are further fields of the result."""
     sample = DecisionSample.of(people)
     overall: dict[str, Quantity] = {}
     scores, truth, labelled = people.scores, people.truth, people.labelled

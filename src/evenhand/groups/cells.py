@@ -148,13 +148,7 @@ class GroupedCells:
         return people, kish_size(self.add(sums.total), self.add(sums.squares)) if self.cells.weighted else people
 
     def rate(self, metric: str, among: Booleans, counted: Booleans) -> Rate:
-        """Compute the share of counted cells among the selected cells.
-
-        Args:
-            metric: Name of the rate.
-            among: Mask of the denominator, shape (cells,).
-            counted: Mask of the cells with the property, shape (cells,).
-        """
+        """Compute the share of the cells ``counted`` among the cells ``among``, two masks of shape (cells,)."""
         people, both = self.count(among), among & counted
         if not self.cells.weighted:
             return Rate(metric, people, people, self.count(both))

@@ -88,12 +88,7 @@ class Sample(ABC):
 
     @abstractmethod
     def count(self, group: Integers, groups: int) -> GroupCounts:
-        """Count the people by group.
-
-        Args:
-            group: Group of each entry, shape (n,).
-            groups: Number of groups.
-        """
+        """Count the people by group, given the group of each entry, shape (n,), and the number of groups."""
 
     def labelled(self) -> Any:
         """Return a mask of the entries with a true label or number, or None if there are none or no scores."""
@@ -117,8 +112,7 @@ def measure_sample(
     Args:
         sample: Decisions.
         people: The same decisions, one entry per person or cell.
-        config: Settings.
-        metrics: Custom metrics by name.
+        config, metrics: Settings, and custom metrics by name.
         overall: Metrics that are only defined for all people.
         fields: Further fields of the result.
     """
@@ -148,14 +142,7 @@ def measure_sample(
 def describe_groups(
     counts: GroupCounts, values: Sequence[dict[str, str]], config: GroupConfig, custom: Mapping[str, Estimator]
 ) -> list[Group]:
-    """Compute the metrics of each group.
-
-    Args:
-        counts: Counts by group.
-        values: Values of each group by attribute.
-        config: Settings.
-        custom: Estimators of custom metrics.
-    """
+    """Compute the metrics of each group from its values by attribute, including custom metrics."""
     columns = {name: estimator.measure(config.confidence) for name, estimator in counts.estimators.items()}
     for name, reason in counts.unknown.items():
         columns[name] = [Unknown(reason=reason)] * len(values)
@@ -185,12 +172,7 @@ def break_down(
     config: GroupConfig,
     custom: Mapping[tuple[str, ...], Mapping[str, Estimator]] | None = None,
 ) -> tuple[Breakdown, ...]:
-    """Break a sample down by each attribute and by all of them jointly.
-
-    Args:
-        sample: Decisions.
-        config: Settings.
-        custom: Estimators of custom metrics, by attributes.
+    """Break a sample down by each attribute and by all of them jointly. ``custom`` are custom metrics by attributes.
 
     Raises:
         OptionError: A reference is not a group.

@@ -41,13 +41,7 @@ def describe_simultaneity(comparisons: int) -> str:
 def compare_metrics(
     estimators: Mapping[str, Estimator], rates: Mapping[str, Mapping[str, Rate]], comparison: GroupComparison
 ) -> Iterator[Gap]:
-    """Yield the gaps between groups in the order of the registry, followed by those of custom metrics.
-
-    Args:
-        estimators: Estimators by metric.
-        rates: One-vs-rest rates of each label.
-        comparison: Settings.
-    """
+    """Yield the gaps between groups in the order of the registry, followed by those of custom metrics."""
     for name, spec in METRICS.items():
         columns = {label: column[spec.compares] for label, column in rates.items() if spec.compares in column}
         if name == "equalized_odds_difference" and "true_positive_rate" in estimators:

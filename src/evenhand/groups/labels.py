@@ -28,13 +28,7 @@ MACRO = "Clopper-Pearson limits of all labels, combined"
 def measure_label_columns(
     decisions: RecordedLabels, memberships: Sequence[Membership], config: GroupConfig
 ) -> GroupMetrics:
-    """Measure one-vs-rest rates of labels by group, and confusion matrices if true labels are known.
-
-    Args:
-        decisions: Labels and people.
-        memberships: Groups of the people by each protected attribute.
-        config: Settings.
-    """
+    """Measure one-vs-rest rates of labels by group, and confusion matrices if true labels are known."""
     people, decided, truth = decisions.people, decisions.decided, decisions.people.labels
     target = people.schema.target
     labels, ordered = target.values or (), target.kind == "ordinal"

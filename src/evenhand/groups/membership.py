@@ -180,12 +180,7 @@ def group_people(people: People, names: Sequence[str] | None) -> tuple[Membershi
 
 
 def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers | None = None) -> Membership:
-    """Group people by the values of an attribute, or by ranges of an integer with many values.
-
-    Args:
-        attribute: Attribute.
-        entries: Encoded value of each person, shape (n,).
-        counts: Number of people that each entry represents, shape (n,). None means one.
+    """Group people by the encoded values of an attribute, or by ranges of an integer with many values.
 
     Raises:
         OptionError: The attribute is a real number.

@@ -218,8 +218,7 @@ class DecisionRoles:
         Args:
             table: Table of the decisions.
             target: Entry of the decision in the schema.
-            decided: Mask of the rows with a decision, shape (n,).
-            labelled: Mask of the rows with a true label, shape (n,). None if there are no true labels.
+            decided, labelled: Masks of the rows with a decision and with a true label, shape (n,).
             decision, true_label: Favourable values in ``people.reading``. Default: those of the target.
         """
         if not decided.any():

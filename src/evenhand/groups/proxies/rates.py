@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -36,12 +37,6 @@ def measure_proxies(
 ) -> tuple[ProxyRates, ...]:
     """Estimate the selection rates of groups from probabilities of membership, for each attribute.
 
-    Args:
-        selected: Whether each decision is favourable, shape (n,).
-        attributes: Probabilities of the groups of each person.
-        config: Confidence level, minimum effective size of a compared group, and random seed.
-        weights: Sample weights, shape (n,).
-
     Raises:
         DataError: No person has known probabilities of an attribute.
     """
@@ -66,25 +61,29 @@ def _measure_attribute(
     maximum is chosen on one half of the people and applied to the other, and vice versa. Any choice is valid, so there
     is no selection bias.
     """
-    known = probabilities.known
+    known, name = probabilities.known, probabilities.name
     if not known.any():
-        raise DataError(f"no person has known probabilities by {probabilities.name}")
-    half = np.random.default_rng([config.seed, HALVES]).random(int(known.sum())) < 0.5
-    weight = np.ones(len(half)) if weights is None else weights[known]
+        raise DataError(f"no person has known probabilities by {name}")
+    people = int(known.sum())
+    half = np.random.default_rng([config.seed, HALVES]).random(people) < 0.5
+    weight = np.ones(people) if weights is None else weights[known]
     totals = [_add_up(p, weight, half, selected[known].astype(np.float64)) for p in probabilities.values[known].T]
+    describe = partial(
+        Estimated, n=people, population=f"people like these, whose {name} is only known as a probability"
+    )
     rates = [
-        _describe_rate(name, total, config.confidence, config.min_group_size, probabilities.name)
-        for name, total in zip(probabilities.groups, totals, strict=True)
+        _describe_rate(group, total, config, describe)
+        for group, total in zip(probabilities.groups, totals, strict=True)
     ]
-    large = [k for k, rate in enumerate(rates) if not rate.small]
+    large = {rate.group: total for rate, total in zip(rates, totals, strict=True) if not rate.small}
     return ProxyRates(
-        by=probabilities.name,
+        by=name,
         assumption=ASSUMPTION,
-        people=int(known.sum()),
+        people=people,
         unknown=int((~known).sum()),
         weighted=weights is not None,
         rates=tuple(rates),
-        difference=_compare(probabilities, totals, large, config.confidence),
+        difference=_compare(large, config.confidence, describe),
     )
 
 
@@ -101,11 +100,9 @@ class _Ratio(NamedTuple):
         return float((influence**2).sum())
 
 
-@dataclass(frozen=True)
-class _Totals:
+class _Totals(NamedTuple):
     """Estimate and bounds of the rate of one group; the bounds are unused if there are no members."""
 
-    people: int
     expected: float
     effective: float
     estimate: _Ratio
@@ -131,7 +128,6 @@ def _add_up(p: Floats, w: Floats, half: Booleans, selected: Floats) -> _Totals:
     lowest = np.where((mass + selecting > people)[other], p + selected - 1, 0.0)
     highest = np.where((selecting < mass)[other], selected, p)
     return _Totals(
-        people=len(p),
         expected=total,
         effective=float(kish_size(members.sum(), (members**2).sum())),
         estimate=ratio(p * selected),
@@ -154,7 +150,7 @@ def _cut_cells(p: Floats) -> Integers:
     return np.asarray(np.searchsorted(edges, p, side="right"))
 
 
-def _describe_rate(group: str, totals: _Totals, confidence: float, min_size: int, by: str) -> ProxyRate:
+def _describe_rate(group: str, totals: _Totals, config: GroupConfig, describe: Callable[..., Estimated]) -> ProxyRate:
     """Build the rate of one group; without members, it is unknown and its bounds are 0 and 1."""
     estimate: Quantity = Unknown(reason="people belong to this group with probability 0")
     ends = (0.0, 1.0)
@@ -162,65 +158,49 @@ def _describe_rate(group: str, totals: _Totals, confidence: float, min_size: int
         rate, variance = totals.estimate.value, totals.estimate.variance()
         mixed = 0 < rate < 1 and variance > 0
         size = rate * (1 - rate) / variance if mixed else max(totals.effective, 1.0)
-        low, high = clopper_pearson(rate * size, size, confidence)
-        estimate = _estimate(rate, (float(low), float(high)), totals, confidence, by, METHOD)
-        z = normal_quantile(confidence)
-        lowest, highest = (
-            bound.value + side * z * bound.variance() ** 0.5 for bound, side in ((totals.low, -1), (totals.high, 1))
+        low, high = map(float, clopper_pearson(rate * size, size, config.confidence))
+        estimate = describe(value=rate, low=low, high=high, confidence=config.confidence, method=METHOD)
+        z = normal_quantile(config.confidence)
+        ends = (
+            max(0.0, totals.low.value - z * totals.low.variance() ** 0.5),
+            min(1.0, totals.high.value + z * totals.high.variance() ** 0.5),
         )
-        ends = max(0.0, lowest), min(1.0, highest)
     return ProxyRate(
         group=group,
         expected_people=totals.expected,
         effective_size=totals.effective,
-        small=totals.effective < min_size or totals.expected <= 0,
+        small=totals.effective < config.min_group_size or totals.expected <= 0,
         estimate=estimate,
         low=ends[0],
         high=ends[1],
     )
 
 
-def _estimate(
-    value: float, ends: tuple[float, float], totals: _Totals, confidence: float, by: str, method: str
-) -> Estimated:
-    return Estimated(
-        value=value,
-        n=totals.people,
-        low=ends[0],
-        high=ends[1],
-        confidence=confidence,
-        population=f"people like these, whose {by} is only known as a probability",
-        method=method,
-    )
-
-
 def _compare(
-    probabilities: GroupProbabilities, totals: list[_Totals], large: list[int], confidence: float
+    totals: Mapping[str, _Totals], confidence: float, describe: Callable[..., Estimated]
 ) -> ProxyDifference | None:
-    """Compute the largest difference between two large groups; None if there are fewer than two."""
-    pairs = [(i, j) for place, i in enumerate(large) for j in large[place + 1 :]]
+    """Compute the largest difference between two groups; None if there are fewer than two."""
+    pairs = list(combinations(totals, 2))
     if not pairs:
         return None
     z = normal_quantile(bonferroni(confidence, len(pairs)))
+
+    def subtract(first: _Ratio, second: _Ratio, side: int = 0) -> float:
+        """Compute the difference, or one end of its interval."""
+        end = first.value - second.value + side * z * first.variance(second) ** 0.5
+        return max(-1.0, min(1.0, end))
+
     values, intervals, bounds = [], [], []
     for first, second in ((totals[i], totals[j]) for i, j in pairs):
-        value = first.estimate.value - second.estimate.value
-        half = z * first.estimate.variance(second.estimate) ** 0.5
+        low, value, high = (subtract(first.estimate, second.estimate, side) for side in (-1, 0, 1))
         values.append(value)
-        intervals.append((max(-1.0, value - half), min(1.0, value + half)))
+        intervals.append((low, high))
         # The smallest possible difference is the lowest rate of the first group minus the highest of the second.
-        sides = ((first.low, second.high, -1), (first.high, second.low, 1))
-        low, high = (a.value - b.value + side * z * a.variance(b) ** 0.5 for a, b, side in sides)
-        bounds.append((max(-1.0, low), min(1.0, high)))
+        bounds.append((subtract(first.low, second.high, -1), subtract(first.high, second.low, 1)))
     widest = max(range(len(pairs)), key=lambda place: abs(values[place]))
     best, worst = pairs[widest] if values[widest] >= 0 else pairs[widest][::-1]
     lowest, highest = largest_absolute(bounds)
+    low, high = largest_absolute(intervals)
     method = f"linearised, normal{describe_simultaneity(len(pairs))}"
-    interval = largest_absolute(intervals)
-    return ProxyDifference(
-        best=probabilities.groups[best],
-        worst=probabilities.groups[worst],
-        estimate=_estimate(abs(values[widest]), interval, totals[best], confidence, probabilities.name, method),
-        low=lowest,
-        high=highest,
-    )
+    estimate = describe(value=abs(values[widest]), low=low, high=high, confidence=confidence, method=method)
+    return ProxyDifference(best=best, worst=worst, estimate=estimate, low=lowest, high=highest)

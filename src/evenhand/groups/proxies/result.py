@@ -88,11 +88,7 @@ class ProxyRates(ResultPart):
         return next(rate for rate in self.rates if rate.group == group)
 
     def numbers(self, min_size: int) -> Iterator[ResultNumber]:
-        """Yield the estimate and the bounds of the largest difference.
-
-        Args:
-            min_size: Minimum effective size of a compared group.
-        """
+        """Yield the estimate and the bounds of the largest difference between groups of at least the given size."""
         small = {rate.group: round(rate.effective_size) for rate in self.rates if rate.small}
         left_out = describe_left_out(small, f"fewer than {min_size} people")
         unknown, difference = Unknown(reason="two groups must be large enough"), self.difference

@@ -164,9 +164,6 @@ class RankedLists:
     def numerators(self, codes: Integers) -> dict[str, Floats]:
         """Sum the attention, the selected positions and the wins in pairs.
 
-        Args:
-            codes: Group of each candidate, shape (n,).
-
         Returns:
             Sums by measure, shape (batches, groups, places) or, for pairs, (batches, pairs, places). Selection has
             one place per k; other measures have a single place.

@@ -55,10 +55,6 @@ def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
 
     Many lists are treated as a sample, which has intervals. Few lists are compared with permutations of the groups
     within each list; for relevance, among equally relevant candidates.
-
-    Args:
-        ranked: Lists.
-        rng: Random generator.
     """
     n = len(ranked.codes)
     draws = 0 if ranked.sampled else min(ranked.config.draws, max(MIN_DRAWS, MAX_WORK // n))

@@ -15,12 +15,7 @@ DIFFERENCE = "demographic_parity_difference"
 
 
 def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> Iterator[Metric]:
-    """Yield the metrics of the summary: the largest difference in selection rates for each attribute, with its bounds.
-
-    Args:
-        proxies: Rates by each probabilistic attribute.
-        weighted: Source of the weights, as a suffix of numbers.
-    """
+    """Yield the largest difference in selection rates for each attribute, with its bounds, for the summary."""
     for part in proxies:
         name, difference = "demographic parity difference, by probability", part.difference
         if difference is None:

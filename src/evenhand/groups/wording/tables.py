@@ -169,13 +169,7 @@ def title_gap(gap: Gap) -> str:
 
 
 def gap_table(caption: str, gaps: Sequence[Gap], show: ShowNumber = show_metric) -> Iterator[Table]:
-    """Yield a table of gaps; nothing without gaps.
-
-    Args:
-        caption: Caption.
-        gaps: Gaps, one per row.
-        show: Function that formats a number.
-    """
+    """Yield a table with one row per gap; nothing without gaps."""
     if not gaps:
         return
     yield Table(
@@ -224,13 +218,9 @@ def group_table(
     breakdown: Breakdown,
     columns: Mapping[str, Callable[[Group], ReportedNumber | str]],
 ) -> Iterator[Table]:
-    """Yield a table of groups; nothing without columns.
+    """Yield a table with one row per group; nothing without columns. With weights, it has a column of effective sizes.
 
-    Args:
-        caption: Caption.
-        result: Metrics by group. With weights, the table has a column of effective sizes.
-        breakdown: Groups, one per row.
-        columns: Title -> function that formats the cell of a group.
+    ``columns`` maps titles to functions that format the cell of a group.
     """
     if not columns:
         return
