@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import combinations
@@ -68,14 +69,11 @@ def _measure_attribute(
     half = np.random.default_rng([config.seed, HALVES]).random(people) < 0.5
     weight = np.ones(people) if weights is None else weights[known]
     totals = [_add_up(p, weight, half, selected[known].astype(np.float64)) for p in probabilities.values[known].T]
-    describe = partial(
-        Estimated, n=people, population=f"people like these, whose {name} is only known as a probability"
-    )
-    rates = [
-        _describe_rate(group, total, config, describe)
-        for group, total in zip(probabilities.groups, totals, strict=True)
-    ]
-    large = {rate.group: total for rate, total in zip(rates, totals, strict=True) if not rate.small}
+    population = f"people like these, whose {name} is only known as a probability"
+    describe = partial(Estimated, n=people, population=population, confidence=config.confidence)
+    named = dict(zip(probabilities.groups, totals, strict=True))
+    rates = [_describe_rate(group, total, config, describe) for group, total in named.items()]
+    large = {rate.group: named[rate.group] for rate in rates if not rate.small}
     return ProxyRates(
         by=name,
         assumption=ASSUMPTION,
@@ -159,7 +157,7 @@ def _describe_rate(group: str, totals: _Totals, config: GroupConfig, describe: C
         mixed = 0 < rate < 1 and variance > 0
         size = rate * (1 - rate) / variance if mixed else max(totals.effective, 1.0)
         low, high = map(float, clopper_pearson(rate * size, size, config.confidence))
-        estimate = describe(value=rate, low=low, high=high, confidence=config.confidence, method=METHOD)
+        estimate = describe(value=rate, low=low, high=high, method=METHOD)
         z = normal_quantile(config.confidence)
         ends = (
             max(0.0, totals.low.value - z * totals.low.variance() ** 0.5),
@@ -187,8 +185,8 @@ def _compare(
 
     def subtract(first: _Ratio, second: _Ratio, side: int = 0) -> float:
         """Compute the difference, or one end of its interval."""
-        end = first.value - second.value + side * z * first.variance(second) ** 0.5
-        return max(-1.0, min(1.0, end))
+        error = math.sqrt(first.variance(second))
+        return max(-1.0, min(1.0, first.value - second.value + side * z * error))
 
     values, intervals, bounds = [], [], []
     for first, second in ((totals[i], totals[j]) for i, j in pairs):
@@ -202,5 +200,5 @@ def _compare(
     lowest, highest = largest_absolute(bounds)
     low, high = largest_absolute(intervals)
     method = f"linearised, normal{describe_simultaneity(len(pairs))}"
-    estimate = describe(value=abs(values[widest]), low=low, high=high, confidence=confidence, method=method)
+    estimate = describe(value=abs(values[widest]), low=low, high=high, method=method)
     return ProxyDifference(best=best, worst=worst, estimate=estimate, low=lowest, high=highest)
