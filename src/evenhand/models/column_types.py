@@ -154,9 +154,6 @@ class ColumnTypes:
 
     conversions: Mapping[str, ColumnConversion] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        return bool(self.conversions)
-
     def convert(self, frame: Any, location: str) -> Any:
         """Convert the columns of a pandas data frame.
 

@@ -19,7 +19,8 @@ from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdd
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.base import LoadOptions, LoadRequest, add_caution
 from evenhand.models.blackbox.estimator import wrap_estimator
-from evenhand.models.outputs import check_output, describe_guess, reference_people, refuse_stated
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.outputs import check_output, describe_guess, reference_people
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Regressor, Scorer, favourable_score
 from evenhand.schema.attribute import Attribute
@@ -61,6 +62,8 @@ def open_model(source: Any, request: LoadRequest) -> Any:
     """
     if request.output is not None:
         check_output(request.output)
+    if request.ledger is None:  # as callers without types may pass it
+        request = dataclasses.replace(request, ledger=QuestionLedger())
     loaded = isinstance(source, Scorer)  # its labels were confirmed when it was loaded
     if isinstance(source, str) and is_path(source):
         source = Path(source)
@@ -130,8 +133,9 @@ def load_regressor(source: Any, schema: Schema, **options: Unpack[LoadOptions]) 
             f"the target {schema.target.name!r} has labels, and a regressor predicts numbers",
             hint="load it with `load_model`, or set `kind=number`",
         )
-    refuse_stated(options.get("output"), options.get("name") or "model")
-    regressor: Regressor = open_model(source, LoadRequest(schema, **options))
+    request = LoadRequest(schema, **options)
+    request.refuse_output("model")
+    regressor: Regressor = open_model(source, request)
     return regressor
 
 
@@ -206,7 +210,7 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     if family in ("xgboost", "lightgbm") and kind == "Booster":
         from evenhand.models.readers.boosters import read_booster
 
-        refuse_stated(request.output, request.name or kind)
+        request.refuse_output(kind)
         return require_encodings(_with_fields(read_booster(source, schema), name=request.name))
     if not is_number and family == "onnx" and hasattr(source, "SerializeToString"):
         from evenhand.models.blackbox.onnx_model import open_onnx
@@ -220,14 +224,14 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     if not is_number and family == "fairlearn" and kind in FAIRLEARN_CLASSIFIERS:
         from evenhand.models.blackbox.fairlearn_model import adapt_fairlearn
 
-        refuse_stated(request.output, request.name or kind)
+        request.refuse_output(kind)
         request = dataclasses.replace(request, name=request.name or kind)
         adapted = adapt_fairlearn(source, schema, name=request.name)
         return require_encodings(add_caution(wrap_estimator(adapted, request), adapted.caution))
     predicts = hasattr(source, "predict") and not isinstance(source, type)
     fitted = predicts and (hasattr(source, "classes_") or hasattr(source, "get_params"))
     if fitted or (is_number and (predicts or callable(source))):
-        refuse_stated(request.output, request.name or kind)
+        request.refuse_output(kind)
         return require_encodings(wrap_estimator(source, request))
     if predicts:
         request, source = dataclasses.replace(request, name=request.name or kind), source.predict
@@ -399,7 +403,7 @@ def _load_catboost(path: Path, request: LoadRequest) -> Any:
     """Read a CatBoost file. If trusted, a model with label-based features is run by CatBoost itself."""
     from evenhand.models.readers.catboost_file import read_catboost
 
-    refuse_stated(request.output, request.name or path.name)
+    request.refuse_output(path.name)
     try:
         return read_catboost(path, request.schema)
     except NotAdditiveError:
@@ -419,7 +423,7 @@ def _load_white_box(reader: str) -> Callable[[Path, LoadRequest], Any]:
     """Build a loader that calls a reader of the package ``readers``, named as ``module:function``."""
 
     def load(path: Path, request: LoadRequest) -> Any:
-        refuse_stated(request.output, request.name or path.name)
+        request.refuse_output(path.name)
         module, _, function = reader.partition(":")
         return getattr(import_module(f"{__package__}.readers.{module}"), function)(path, request.schema)
 
@@ -433,7 +437,7 @@ def _load_keras(path: Path, request: LoadRequest) -> Any:
 
 
 def _load_screening(path: Path, request: LoadRequest) -> Any:
-    refuse_stated(request.output, request.name or path.name)
+    request.refuse_output(path.name)
     return import_language_models().open_screening_file(path, request.schema, name=request.name, ledger=request.ledger)
 
 

@@ -274,20 +274,6 @@ def check_output(stated: str | None) -> None:
         )
 
 
-def refuse_stated(output: OutputKind | None, location: str) -> None:
-    """Check that no meaning of outputs is stated for a model that already returns labels or numbers.
-
-    Raises:
-        ModelError: A meaning is stated.
-    """
-    if output is not None:
-        raise ModelError(
-            f"expected no `output=`, got {output!r}: the model already returns labels or a number",
-            location=location,
-            hint="leave it out",
-        )
-
-
 def association(scores: Floats, truth: Integers) -> float:
     """Compute the correlation between scores and true labels, in standard errors. 0 if undefined."""
     labelled = truth >= 0

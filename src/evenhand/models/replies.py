@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.scorer import Scorer, ask_once, check_finite, check_scores, to_array
+from evenhand.models.scorer import Scorer, ask_once
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import list_values, outcome_key, plain_value
@@ -252,6 +252,73 @@ def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
     return [value for _, value in positions], np.array(order, dtype=np.int64)
 
 
+# Checks of replies.
+
+
+def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
+    """Check the scores of n individuals, and return them with shape (n, classes).
+
+    A binary model may return one column (n,) or (n, 1) for the second class.
+
+    Raises:
+        ModelError: The shape is wrong, or a score is NaN or infinite.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if classes == 2 and scores.shape in ((n,), (n, 1)):
+        positive = scores.reshape(n)
+        scores = np.stack([1 - positive, positive], axis=1)
+    if scores.shape != (n, classes):
+        raise ModelError(
+            f"the model returned shape {scores.shape} for {n} individuals; expected ({n}, {classes}), one score per "
+            "class",
+            location=model,
+        )
+    check_finite(scores, location=model)
+    return scores
+
+
+def check_numbers(answer: Any, n: int, *, model: str) -> Floats:
+    """Convert a model's answer about n individuals to numbers (n,).
+
+    Raises:
+        ModelError: The answer is not one finite number per individual.
+    """
+    try:
+        numbers = to_array(answer, np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"expected numbers for {n} individuals, got {type(answer).__name__}",
+            location=model,
+            hint="the target is a number; for a model that predicts labels set `kind=label`",
+        ) from None
+    if numbers.shape not in ((n,), (n, 1)):
+        shape = "a single value" if numbers.shape == () else f"shape {numbers.shape}"
+        raise ModelError(
+            f"the model returned {shape} for {n} individuals; expected ({n},), one number each",
+            location=model,
+        )
+    check_finite(numbers.reshape(n, 1), location=model)
+    return numbers.reshape(n)
+
+
+def to_array(answer: Any, dtype: Any = None) -> NDArray[Any]:
+    """Convert an answer of a model, which may be a tensor, to an array."""
+    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, dtype=dtype)
+
+
+def check_finite(outputs: Floats, *, location: str) -> None:
+    """Check that all outputs (n, k) are finite numbers.
+
+    Raises:
+        ModelError: An output is NaN or infinite.
+    """
+    wrong = ~np.isfinite(outputs).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        values = outputs[row].tolist() if outputs.shape[1] > 1 else outputs[row, 0]
+        raise ModelError(f"the model returned {values} for individual {row + 1} of a batch", location=location)
+
+
 # Labels of the schema for a model's answers.
 
 
@@ -286,16 +353,17 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     values = [plain_value(value) for value in answers]
     target = schema.target
     labels = (target.favourable,) if target.values is None else target.values
-    matched = [next((label for label in labels if same_label(value, label)), None) for value in values]
+    keys, by_key = list(map(outcome_key, values)), {outcome_key(label): label for label in reversed(labels)}
+    matched = [by_key.get(key) for key in keys]
     favourable = next((i for i, label in enumerate(matched) if label == target.favourable), None)
     complete = target.values is None or None not in matched
     if favourable is not None and complete:
         classes = tuple(value if label is None else label for value, label in zip(values, matched, strict=True))
         if len(set(map(str, classes))) == len(classes):
             return MatchedLabels(classes, favourable, False)
-    zero_one = len(values) == 2 and same_label(values[0], 0) and same_label(values[1], 1)
     two = target.values is None or len(target.values) == 2
-    if zero_one and two and matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable):
+    open_labels = matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable)
+    if keys == ["0", "1"] and two and open_labels:
         return MatchedLabels(binary_labels(schema), 1, favourable is None)
     raise ModelError(
         f"the model returns {list_values(values)}, but the target {target.name!r} has the labels {list_values(labels)}"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
@@ -174,52 +173,6 @@ def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
-    """Check the scores of n individuals, and return them with shape (n, classes).
-
-    A binary model may return one column (n,) or (n, 1) for the second class.
-
-    Raises:
-        ModelError: The shape is wrong, or a score is NaN or infinite.
-    """
-    scores = np.asarray(scores, dtype=np.float64)
-    if classes == 2 and scores.shape in ((n,), (n, 1)):
-        positive = scores.reshape(n)
-        scores = np.stack([1 - positive, positive], axis=1)
-    if scores.shape != (n, classes):
-        raise ModelError(
-            f"the model returned shape {scores.shape} for {n} individuals; expected ({n}, {classes}), one score per "
-            "class",
-            location=model,
-        )
-    check_finite(scores, location=model)
-    return scores
-
-
-def check_numbers(answer: Any, n: int, *, model: str) -> Floats:
-    """Convert a model's answer about n individuals to numbers (n,).
-
-    Raises:
-        ModelError: The answer is not one finite number per individual.
-    """
-    try:
-        numbers = to_array(answer, np.float64)
-    except (TypeError, ValueError):
-        raise ModelError(
-            f"expected numbers for {n} individuals, got {type(answer).__name__}",
-            location=model,
-            hint="the target is a number; for a model that predicts labels set `kind=label`",
-        ) from None
-    if numbers.shape not in ((n,), (n, 1)):
-        shape = "a single value" if numbers.shape == () else f"shape {numbers.shape}"
-        raise ModelError(
-            f"the model returned {shape} for {n} individuals; expected ({n},), one number each",
-            location=model,
-        )
-    check_finite(numbers.reshape(n, 1), location=model)
-    return numbers.reshape(n)
-
-
 def refuse_missing(individuals: Floats, model: str) -> None:
     """Check that no value of individuals (n, attributes) is missing.
 
@@ -232,24 +185,6 @@ def refuse_missing(individuals: Floats, model: str) -> None:
             location=model,
             hint="set `missing: drop` for the attribute in the schema",
         )
-
-
-def to_array(answer: Any, dtype: Any = None) -> NDArray[Any]:
-    """Convert an answer of a model, which may be a tensor, to an array."""
-    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, dtype=dtype)
-
-
-def check_finite(outputs: Floats, *, location: str) -> None:
-    """Check that all outputs (n, k) are finite numbers.
-
-    Raises:
-        ModelError: An output is NaN or infinite.
-    """
-    wrong = ~np.isfinite(outputs).all(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        values = outputs[row].tolist() if outputs.shape[1] > 1 else outputs[row, 0]
-        raise ModelError(f"the model returned {values} for individual {row + 1} of a batch", location=location)
 
 
 def sigmoid(logits: Floats) -> Floats:

@@ -11,7 +11,7 @@ from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import open_model
-from evenhand.models.outputs import OutputKind, refuse_stated
+from evenhand.models.outputs import OutputKind
 from evenhand.models.scorer import Regressor, Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
@@ -69,8 +69,9 @@ class Subject:
         Raises:
             EvenhandError: The model does not exist, or it returns no numbers for these rows.
         """
-        refuse_stated(self.output, self.model_name or "model")
-        regressor: Regressor = open_model(self.model, self._request)
+        request = self._request
+        request.refuse_output("model")
+        regressor: Regressor = open_model(self.model, request)
         return regressor
 
     @property

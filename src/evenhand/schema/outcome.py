@@ -1,4 +1,4 @@
-"""Decided outcomes: the target of a schema, and the columns of decisions and true labels."""
+"""Outcomes: the target of a schema, and columns of decisions and true labels."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class OutcomeColumn:
                     f"expected text or numbers in column {coded.name!r}, got {type(label).__name__} values",
                     hint="convert them to text or numbers",
                 )
-        spelling = outcome_key if coded.array is None else repr  # equal numbers of one type have one spelling
+        spelling = outcome_key if coded.array is None else repr  # numbers of one type are equal only if their text is
         words: dict[str, Value] = {}
         for label in sorted(labels, key=sort_key):
             words.setdefault(spelling(label), label)
@@ -533,7 +533,7 @@ def infer_target(
         favourable: Favourable label or direction. Default: proposed for one label, the last of ordered labels.
         outcome: Kind of the target, and the order of the labels.
         unfavourable: Unfavourable labels. Optional if there is only one.
-        true_labels: Column of the true labels, for several labels. None if there are none.
+        true_labels: Column of the true labels, if several labels are compared. None if there are none.
 
     Raises:
         DataError: The column cannot have the specified kind, or some labels differ only in case or whitespace.

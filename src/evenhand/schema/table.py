@@ -217,7 +217,7 @@ class Coding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """Column whose distinct values are processed once.
+    """Column of a table, stored as a coding or as an array of numbers.
 
     Attributes:
         name: Name of the column.

@@ -75,9 +75,21 @@ class LoadRequest:
     output: OutputKind | None = None
     confirm: bool = True
 
-    def __post_init__(self) -> None:
-        if self.ledger is None:  # as callers without types may pass it
-            object.__setattr__(self, "ledger", QuestionLedger())
+    def refuse_output(self, kind: str) -> None:
+        """Check that no meaning of outputs is stated for a model that already returns labels or numbers.
+
+        Args:
+            kind: Name of the model in messages if the request has none.
+
+        Raises:
+            ModelError: A meaning is stated.
+        """
+        if self.output is not None:
+            raise ModelError(
+                f"expected no `output=`, got {self.output!r}: the model already returns labels or a number",
+                location=self.name or kind,
+                hint="leave it out",
+            )
 
 
 class LoadOptions(TypedDict, total=False):
@@ -205,7 +217,7 @@ class RowModel(ABC):
         schema, form, like, columns = self.schema, self.form, self.like, self.columns
         if form == "numbers":
             return plain_numbers(schema, individuals, location=self.name)
-        frame = decode(schema, individuals, like=like if form == "frame" or self.types else None, rows=like)
+        frame = decode(schema, individuals, like=like if form == "frame" or self.types.conversions else None, rows=like)
         if columns is None and form == "words":
             columns = schema.names
         if columns is not None:
@@ -217,7 +229,8 @@ class RowModel(ABC):
                     hint="pass the data as well: `data=FILE`",
                 )
             frame = nw.from_native(frame, eager_only=True).select(list(columns)).to_native()
-        frame = self.types.convert(frame, self.name)
+        if self.types.conversions:
+            frame = self.types.convert(frame, self.name)
         return frame if form == "frame" else frame.to_numpy(dtype=object)
 
     def call(self, function: Callable[[Any], Any], rows: Any) -> Any:
@@ -287,7 +300,7 @@ def probe_individuals(schema: Schema) -> Floats:
     shares, columns = (np.arange(PROBE_COUNT) + 0.5) / PROBE_COUNT, []
     for attribute in schema.attributes:
         width = attribute.last - attribute.first
-        steps = shares * width if attribute.size is None else np.floor(shares * (width + 1))
+        steps = shares * width if attribute.kind == "real" else np.floor(shares * (width + 1))
         columns.append(rng.permutation(attribute.first + steps))
     return np.column_stack([*columns, *[np.zeros(PROBE_COUNT)] * schema.carries_rows])
 

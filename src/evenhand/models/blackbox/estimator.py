@@ -16,8 +16,8 @@ from evenhand.models import replies
 from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, match_labels
-from evenhand.models.scorer import check_numbers, check_scores, sigmoid, softmax
+from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, check_numbers, check_scores, match_labels
+from evenhand.models.scorer import sigmoid, softmax
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
@@ -85,7 +85,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
 
     def _reply_rows(self, rows: Any, n: int) -> Reply:
         self.ledger.charge(n)
-        if self.label_only:
+        if self.scored_by == "predict":
             return replies.label_reply(self._read_labels(self.call(self.model.predict, rows), n), len(self.classes))
         labels, scores = self.call(self._predict_both, rows)
         return Reply(self._read_scores(scores, n), self._read_labels(labels, n), False)
@@ -184,7 +184,8 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
     name = request.name or str(type(source).__name__ if fitted else getattr(source, "__name__", type(source).__name__))
     model: EstimatorModel | NumberModel
     if schema.target.is_number:
-        if learnt_classes(source) is not None:
+        classes = getattr(source, "classes_", None)
+        if classes is not None and np.size(classes):  # the ``classes_`` of a regressor may be empty
             raise ModelError(
                 f"the model returns labels, but the target {schema.target.name!r} is a number",
                 location=name,
@@ -201,7 +202,7 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
     learnt = None if columns else learnt_form(source, schema)
     return settle_input(
         model,
-        _candidate_forms(model, learnt),
+        ["frame"] if columns else _candidate_forms(model, learnt),
         partial(learnt_inputs, source, columns or schema.names),
         untyped=request.untyped,
         learnt=learnt,
@@ -225,15 +226,9 @@ def nested_parts(model: Any) -> list[tuple[str, Any]]:
     return [part for parts in named if isinstance(parts, Sequence) for part in parts]
 
 
-def learnt_classes(model: Any) -> Any:
-    """Return the labels of a fitted classifier. None for a regressor, whose ``classes_`` may be empty."""
-    classes = getattr(model, "classes_", None)
-    return None if classes is None or np.size(classes) == 0 else classes
-
-
 def _match_classes(model: Any, schema: Schema, name: str) -> MatchedLabels:
-    classes = learnt_classes(model)
-    if classes is None:
+    classes = getattr(model, "classes_", None)
+    if classes is None or np.size(classes) == 0:
         raise ModelError(
             "the model has no `classes_`: it is not fitted or not a classifier",
             location=name,
@@ -272,13 +267,11 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
 
 
 def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputForm]:
-    """List the forms that an estimator may accept, most likely first.
+    """List the forms that an estimator without named columns may accept, most likely first.
 
     Raises:
         ModelError: The schema does not yield the number of columns that it was fitted on.
     """
-    if model.columns is not None:
-        return ["frame"]
     schema, width = model.schema, getattr(model.model, "n_features_in_", None)
     if width is None:
         return ["frame", "numbers"]

@@ -19,7 +19,6 @@ from evenhand.models.blackbox.base import (
     settle_outputs,
 )
 from evenhand.models.ledger import ask_model
-from evenhand.models.outputs import refuse_stated
 from evenhand.models.replies import (
     Answers,
     MatchedLabels,
@@ -83,7 +82,7 @@ def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> Funct
     assert model.probed is not None  # settle_input probes the model
     outputs = model.probed.outputs
     if outputs is None:
-        refuse_stated(request.output, name)
+        request.refuse_output(name)
         return model
     _, outputs, truth = ask_reference_rows(model, model.ledger, outputs, request.like)
     return settle_outputs(model, outputs, truth, request.output)

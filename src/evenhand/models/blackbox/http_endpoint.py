@@ -52,7 +52,6 @@ from evenhand.models.blackbox.base import (
 )
 from evenhand.models.blackbox.type_search import settle_types
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.outputs import refuse_stated
 from evenhand.models.replies import Answers, Reply
 from evenhand.schema.attribute import Value
 from evenhand.schema.table import is_missing, plain_value
@@ -127,7 +126,7 @@ def connect_model(
         endpoint = settle_types(endpoint, {}, like, people, compare=False)
     answers = endpoint.probed or endpoint.ask(people)
     if answers.outputs is None:
-        refuse_stated(request.output, name)
+        request.refuse_output(name)
     else:
         rows, outputs, truth = ask_reference_rows(endpoint, endpoint.ledger, answers.outputs, like)
         endpoint = settle_outputs(endpoint, outputs, truth, request.output)

@@ -29,8 +29,8 @@ from evenhand.models.readers.onnx_signature import (
     input_feeds,
     input_layout,
 )
-from evenhand.models.replies import Answers, MatchedLabels, match_labels, same_label
-from evenhand.models.scorer import ask_in_batches, check_finite
+from evenhand.models.replies import Answers, MatchedLabels, check_finite, match_labels, same_label
+from evenhand.models.scorer import ask_in_batches
 from evenhand.schema.attribute import Attribute
 
 

@@ -29,8 +29,8 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, import_language_models, is_url, load_stored_object
 from evenhand.models.noise import CHECKED, NoiseCheck, growing_batches
 from evenhand.models.outputs import OutputKind, read_outputs
-from evenhand.models.replies import Reply, label_reply, read_answers
-from evenhand.models.scorer import split_batches, to_array
+from evenhand.models.replies import Reply, label_reply, read_answers, to_array
+from evenhand.models.scorer import split_batches
 from evenhand.stats.repetition import Repetition, confirm_repeats
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]

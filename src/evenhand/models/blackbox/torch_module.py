@@ -21,8 +21,8 @@ from evenhand.models.blackbox.base import (
     settle_outputs,
 )
 from evenhand.models.outputs import reference_people
-from evenhand.models.replies import Answers
-from evenhand.models.scorer import check_finite, refuse_missing
+from evenhand.models.replies import Answers, check_finite
+from evenhand.models.scorer import refuse_missing
 from evenhand.schema.attribute import Attribute
 
 
