@@ -10,10 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
-
-if TYPE_CHECKING:
-    import asyncio
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -86,32 +83,21 @@ async def call_nonblocking(function: Callable[P, T], *args: P.args, **kwargs: P.
 async def _call_in_thread(function: Callable[[], T]) -> T:
     """Run a function in a daemon thread and return its result. A hung call does not keep the process alive."""
     import asyncio  # only where an event loop runs
+    from concurrent.futures import Future
 
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(cast(T, result))
-        else:
-            future.set_exception(error)
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # a started call cannot be cancelled, only its result be dropped
 
     def run() -> None:
-        result: T | None = None
-        error: BaseException | None = None
         try:
             result = function()
-        except BaseException as exception:
-            error = exception
-        try:
-            loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            return  # The event loop is closed.
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
     threading.Thread(target=run, name="evenhand-call", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 async def gather(*coroutines: Coroutine[Any, Any, T]) -> list[T]:

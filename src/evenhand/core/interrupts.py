@@ -35,9 +35,7 @@ class StopSignals:
             self._previous = signal.signal(signal.SIGTERM, self.interrupt)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._previous is not None:
             signal.signal(signal.SIGTERM, self._previous)
 

@@ -145,7 +145,7 @@ class TreeEnsemble:
     Attributes:
         schema: Schema of the inputs.
         nodes: The trees; ``TreeNodes`` defines the arrays and their invariants.
-        base: Start of the raw outputs, shape (outputs,).
+        base: Initial value of each raw output, shape (outputs,).
         divisor: 1 for boosting, the number of trees per output for averages.
         link: Function from raw outputs to scores.
         steepness: Factor inside the logistic function.
@@ -294,7 +294,7 @@ def build_ensemble(
     Args:
         schema: Schema of the inputs.
         trees: The unchecked trees.
-        base: Start of the raw outputs, shape (outputs,).
+        base: Initial value of each raw output, shape (outputs,).
         link: Function from raw outputs to scores.
         answers: Labels of the outputs. Ignored for a numeric target.
         location: Name of the model.
