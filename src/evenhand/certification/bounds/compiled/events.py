@@ -120,7 +120,7 @@ def is_positive(f, t, b):
 @inlined
 def collect_functions(net, roles, attributes, t, b):
     """Collect the functions of a lane: first pieces by function, then second pieces."""
-    # A piece for every assignment where they are bounded apart; else one for all, as ``build_functions`` made them.
+    # One form for each assignment if they are bounded separately, otherwise one for all; see ``build_functions``.
     passes = roles.biases.shape[0]
     functions = b.chosen.second.shape[0] // 2
     for f in range(functions):

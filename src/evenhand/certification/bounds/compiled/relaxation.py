@@ -94,7 +94,7 @@ RelaxationBuffers = array_table(
         "zl zu slope shift least gaps": "float64 layers units lanes",
         # Constant of the line below, in the second layer.
         "floor": "float64 units lanes",
-        # Float32 errors, of the outputs too.
+        # Float32 errors, including those of the outputs.
         "error": "float64 depths units lanes",
         # Positive in lanes whose lines below have slope 0 wherever possible.
         "flat": "float64 1 lanes",
