@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evenhand import groups
 from evenhand.errors import EvenhandError
 from evenhand.groups import GroupMetrics
-from evenhand.groups.breakdown import SMALL
+from evenhand.groups.config import SMALL
 from evenhand.groups.wording.gaps import gap_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
 from evenhand.stats.metric_specs import GAP_NAMES, METRIC_NAMES, names_of

@@ -8,7 +8,7 @@ import pytest
 from mitigate_cases import Decider
 
 from evenhand.errors import OptionError
-from evenhand.groups.breakdown import SMALL
+from evenhand.groups.config import SMALL
 from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation import comparison as comparing
 from evenhand.mitigation.candidate import Candidate

@@ -11,7 +11,7 @@ from evenhand.certification import AttributeSlice, Certificate, Counterexample, 
 from evenhand.certification.certificate.result import Estimate
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.groups import Breakdown, Gap, Group, GroupMetrics
-from evenhand.groups.breakdown import SMALL
+from evenhand.groups.config import SMALL
 from evenhand.groups.result import CalibrationBin
 from evenhand.individual import FlipRate, IndividualResult, Profile
 from evenhand.individual.result import Assignment

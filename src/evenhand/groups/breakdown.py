@@ -14,9 +14,6 @@ from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
-SMALL = 30
-"""Default of the minimum group size for gaps."""
-
 
 def optional(default: Any) -> Any:
     """Build a field that is left out of the JSON if it is empty."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from evenhand.core.config import Assignments, Config, setting
-from evenhand.groups.breakdown import SMALL
+
+SMALL = 30
+"""Default of the minimum group size for gaps."""
 
 
 class GroupConfig(Config):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.breakdown import SMALL, Breakdown, describe_left_out, optional
+from evenhand.groups.breakdown import Breakdown, describe_left_out, optional
+from evenhand.groups.config import SMALL
 from evenhand.groups.curves import ThresholdCurves
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, find_caution

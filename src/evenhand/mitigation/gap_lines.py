@@ -11,8 +11,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Integers
 from evenhand.groups.analysis import measure_people
-from evenhand.groups.breakdown import SMALL
-from evenhand.groups.config import GroupConfig
+from evenhand.groups.config import SMALL, GroupConfig
 from evenhand.groups.membership import DecidedPeople, group_by_attribute, number_combinations
 from evenhand.mitigation.comparison_lines import (
     ChangeAt,

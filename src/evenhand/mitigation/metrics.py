@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.core.typing import Booleans
-from evenhand.groups.breakdown import SMALL
+from evenhand.groups.config import SMALL
 from evenhand.groups.membership import group_people, number_combinations
 from evenhand.individual.flips import count_flips
 from evenhand.models.scorer import Scorer, predict_labels

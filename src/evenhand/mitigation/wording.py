@@ -23,7 +23,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_level, format_percent
-from evenhand.groups.breakdown import SMALL
+from evenhand.groups.config import SMALL
 from evenhand.mitigation.result import PART_TITLES, CandidateResult, Change, ComparisonLine, MitigationResult
 from evenhand.stats.metric_specs import unit_of
 from evenhand.stats.quantity import Quantity, Unknown, format_quantity, show_quantity
