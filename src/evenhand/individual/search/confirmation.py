@@ -11,9 +11,9 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.individual.flips import confirm_flips, find_flips
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.models.ledger import QuestionLedger, ask_model
+from evenhand.models.ledger import QuestionLedger, ask_people
 from evenhand.models.noise import RepeatCheck
-from evenhand.models.scorer import BATCH_ROWS, Scorer
+from evenhand.models.scorer import Scorer
 
 CONFIRM_BATCH = 10_000
 """Number of profiles confirmed at a time. An interrupt loses at most this many confirmations."""
@@ -56,11 +56,9 @@ def _query_missing(scorer: Scorer, table: ProfileTable, ledger: QuestionLedger) 
     """Return all labels and scores of profiles, after querying those that are missing."""
     space, labels, scores = table.space, table.labels.copy(), table.scores.copy()
     profile, assignment = np.nonzero(np.isnan(scores).any(axis=2))
-    substitutes = space.substitutes(table.unprotected)
-    for at in range(0, len(profile), BATCH_ROWS):
-        rows, which = profile[at : at + BATCH_ROWS], assignment[at : at + BATCH_ROWS]
-        reply = ask_model(scorer, space.rows_as(table.unprotected[rows], substitutes[rows, which]), ledger)
-        labels[rows, which], scores[rows, which] = reply.labels, reply.scores
+    which = space.substitutes(table.unprotected)[profile, assignment]
+    reply = ask_people(scorer, space.rows_as(table.unprotected[profile], which), ledger)
+    labels[profile, assignment], scores[profile, assignment] = reply.labels, reply.scores
     return labels, scores
 
 
