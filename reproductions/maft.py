@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.individual import search
-from evenhand.individual.search.methods.choice import METHODS, load_method
+from evenhand.individual.search.methods.choice import METHODS, find_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
     estimate_slopes,
@@ -147,7 +147,7 @@ def run_search(
     started = time.process_time()
     if method in ("AEQUITAS", "SG"):
         moves = SG_PROFILES if method == "SG" else local
-        load_method(method.lower())(oracle, seeds, rng, search.SearchConfig(local=moves))
+        find_method(method.lower())(oracle, seeds, rng, search.SearchConfig(local=moves))
     else:
         with threadpool_limits(1):  # sums must not depend on how many cores are free
             _search_along_slopes(oracle, bench, method, seeds, rng, local, h)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.methods.choice import load_method
+from evenhand.individual.search.methods.choice import find_method
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
@@ -132,7 +132,7 @@ def run_published(
     """The finds of a method from given seeds in the whole domain."""
     space = ProfileSpace(data, allow_infeasible=True, as_published=True)
     oracle = Oracle(model, space)
-    load_method(method)(oracle, seeds, np.random.default_rng(0), SearchConfig(method=method, local=local))
+    find_method(method)(oracle, seeds, np.random.default_rng(0), SearchConfig(method=method, local=local))
     return oracle.findings.reportable(), space
 
 

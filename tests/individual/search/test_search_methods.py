@@ -24,7 +24,7 @@ from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.methods import gradient
-from evenhand.individual.search.methods.choice import METHODS, load_method
+from evenhand.individual.search.methods.choice import METHODS, find_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
     estimate_slopes,
@@ -108,7 +108,7 @@ def test_the_moves_of_the_global_phase_by_hand(name):
     space = ProfileSpace(HAND)
     visited: list[list[list[float]]] = []
     oracle = Watching(model, space, visited)
-    load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(method=name, local=0))
+    find_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(method=name, local=0))
     assert visited[:3] == [[[6, 2]], [[5, 3]], [[4, 4]]]
     assert oracle.findings.reportable().unprotected.tolist() == [[4, 4]]
 
@@ -119,7 +119,7 @@ def test_queries_the_outcome_of_the_last_move(monkeypatch):
     for moves, findings in ((1, 0), (2, 1)):
         oracle = Oracle(model, ProfileSpace(HAND))
         monkeypatch.setattr(gradient, "MAX_MOVES", moves)
-        load_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), config)
+        find_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), config)
         assert len(oracle.findings) == findings
 
 

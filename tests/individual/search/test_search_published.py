@@ -12,7 +12,7 @@ from search_cases import flipping as flipping_by_enumeration
 from evenhand.individual import search
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.methods import gradient
-from evenhand.individual.search.methods.choice import METHODS, cut_into_waves, load_method
+from evenhand.individual.search.methods.choice import METHODS, find_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, QuestionLedger
@@ -69,13 +69,13 @@ def test_of_a_small_domain_most_of_what_flips_is_found(method):
 
 def test_a_wave_is_as_large_as_a_tenth_of_the_budget_pays_for():
     space = ProfileSpace(WIDE)
-    assert [*cut_into_waves(asking(planted(), space), 100, 50)] == [slice(0, 100)]
+    assert [*asking(planted(), space).waves(100, 50)] == [slice(0, 100)]
     oracle = asking(planted(), space, 2000)
-    assert [*cut_into_waves(oracle, 10, 50)] == [slice(0, 4), slice(4, 8), slice(8, 10)]
+    assert [*oracle.waves(10, 50)] == [slice(0, 4), slice(4, 8), slice(8, 10)]
     oracle.ledger.charge(1990)  # the same, whatever is left
-    assert [*cut_into_waves(oracle, 10, 50)] == [slice(0, 4), slice(4, 8), slice(8, 10)]
-    assert [*cut_into_waves(oracle, 2, 300)] == [slice(0, 1), slice(1, 2)]
-    assert [*cut_into_waves(oracle, 0, 50)] == []
+    assert [*oracle.waves(10, 50)] == [slice(0, 4), slice(4, 8), slice(8, 10)]
+    assert [*oracle.waves(2, 300)] == [slice(0, 1), slice(1, 2)]
+    assert [*oracle.waves(0, 50)] == []
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_inf_computes_slopes_once_per_walk_and_finds_more_for_the_same_budget(me
         rng = np.random.default_rng(0)
         with monkeypatch.context() as patch:
             patch.setattr(gradient, "MAX_MOVES", 1)
-            load_method(name)(oracle, space.seeds(20, rng), rng, SearchConfig(method=name, local=50))
+            find_method(name)(oracle, space.seeds(20, rng), rng, SearchConfig(method=name, local=50))
         counts[name] = slopes[0]
     # Of 20 seeds: two slopes each for the one global move, and two for the start of each walk, at most 40 of them.
     assert counts[f"{method}-inf"] <= 2 * 20 + 2 * 40
@@ -142,7 +142,7 @@ def test_a_walk_of_aequitas_that_loses_the_discrimination_goes_back_to_its_begin
     visited: list[list[list[float]]] = []
     oracle = Watching(model, space, visited)
     rng = np.random.default_rng(0)
-    load_method("aequitas")(oracle, np.zeros((2000, 4)), rng, SearchConfig(local=40))
+    find_method("aequitas")(oracle, np.zeros((2000, 4)), rng, SearchConfig(local=40))
     assert oracle.findings.reportable().unprotected.tolist() == [[2, 2, 2]]
     assert len(visited) == 41
     assert len(visited[0]) == 2000
@@ -188,7 +188,7 @@ def test_aequitas_finds_as_many_in_lock_step_as_one_by_one():
     together = []
     for seed in range(8):
         oracle = asking(model, space)
-        load_method("aequitas")(oracle, np.zeros((60, 9)), np.random.default_rng(100 + seed), SearchConfig(local=60))
+        find_method("aequitas")(oracle, np.zeros((60, 9)), np.random.default_rng(100 + seed), SearchConfig(local=60))
         together.append(len(oracle.findings))
     mean, other = np.mean(one_by_one), np.mean(together)
     error = math.hypot(np.std(one_by_one), np.std(together)) / math.sqrt(8)
@@ -201,7 +201,7 @@ def test_symbolic_generation_asks_those_who_wait_where_no_tree_is_affordable():
         oracle = asking(model, space, budget)
         rng = np.random.default_rng(0)
         with pytest.raises(BudgetExhausted):
-            load_method("sg")(oracle, space.seeds(100, rng), rng, SearchConfig())
+            find_method("sg")(oracle, space.seeds(100, rng), rng, SearchConfig())
         assert budget - 2 < oracle.queries <= budget
 
 
@@ -228,7 +228,7 @@ def test_a_walk_of_aequitas_finds_as_many_as_the_published_program(bench):
         oracle = asking(model, space)
         starts = int(oracle.ask(space.uniform(100, np.random.default_rng(seed))).flips.sum())
         oracle = asking(model, space)
-        load_method("aequitas")(oracle, np.zeros((100, 1)), rng, SearchConfig())
+        find_method("aequitas")(oracle, np.zeros((100, 1)), rng, SearchConfig())
         walks, found = walks + starts, found + len(oracle.findings)
     published = known["AEQUITAS"]
     theirs = published["uniq_profiles"] / ((published["attempts"] - 100) / 100)

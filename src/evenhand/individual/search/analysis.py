@@ -17,7 +17,7 @@ from evenhand.individual.flips import FlipRate, find_real
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.confirmation import confirm_against_noise, confirm_findings
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.methods.choice import load_method
+from evenhand.individual.search.methods.choice import find_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
@@ -120,7 +120,7 @@ class _Search:
         self.started = time.perf_counter()
         self.limit = TimeLimit.after(config.time_limit)
         self.source, self.config, self.noise, self.progress = source, config, noise, progress
-        self.method = load_method(config.method)
+        self.method = find_method(config.method)
         self.space = space = ProfileSpace(
             source,
             config.protected,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,9 @@ MAX_ROWS = 65_536
 NETWORK_ROWS = 4096
 """Individuals per call to an additive network. Its units then fit in the processor's cache, which makes it four
 times as fast."""
+
+WAVE_SHARE = 0.1
+"""Maximum fraction of the budget for the global phase of one wave of more than one seed."""
 
 MAX_CACHED_SCORES = 64_000_000
 """Maximum number of scores in the cache (half a gigabyte). Other profiles are queried again if needed."""
@@ -183,6 +186,20 @@ class Oracle:
         self.ledger.charge(len(unprotected))
         self._progress(self.queries)
         return self._gradients.gradient(unprotected, which, loss=loss)
+
+    def waves(self, n: int, cost: int) -> Iterator[slice]:
+        """Yield n seeds in waves. Without a budget, all seeds form one wave.
+
+        The published programs complete the global phase of all seeds first. With a budget, this could exhaust it
+        before the local phase.
+
+        Args:
+            n: Number of seeds.
+            cost: Maximum number of queries of the global phase per seed.
+        """
+        size = n if self.budget is None else max(1, int(WAVE_SHARE * self.budget / cost))
+        for first in range(0, n, max(1, size)):
+            yield slice(first, min(first + size, n))
 
     def _charge_and_query(self, unprotected: Floats, which: Integers | None = None) -> tuple[Floats, Integers]:
         """Query profiles (n, U) under all assignments, or under specific ones (n, k).

@@ -17,7 +17,6 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.config import SearchConfig
-from evenhand.individual.search.methods.choice import cut_into_waves
 from evenhand.individual.search.oracle import Oracle
 
 LEARNING_RATE = 0.001
@@ -28,7 +27,7 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
     """Draw one random profile per seed and walk from each one that discriminates."""
     space = oracle.space
     chances = StepChances(space.width)
-    for wave in cut_into_waves(oracle, len(seeds), len(space.assignments)):
+    for wave in oracle.waves(len(seeds), len(space.assignments)):
         profiles = space.uniform(wave.stop - wave.start, rng)
         starts = profiles[oracle.ask(profiles).flips]
         _, positions = np.unique(space.keys(starts), return_index=True)

@@ -28,7 +28,6 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.config import SearchConfig
-from evenhand.individual.search.methods.choice import cut_into_waves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 
 Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
@@ -73,7 +72,7 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
     plan = SlopePlan(slopes(oracle), oracle.space.width if slopes is estimate_slopes else 1, decay=decay, update=update)
     profiles, which = oracle.space.split(seeds)
     cost = MAX_MOVES * (len(oracle.space.assignments) + 2 * plan.cost)
-    for wave in cut_into_waves(oracle, len(profiles), cost):
+    for wave in oracle.waves(len(profiles), cost):
         starts, assignments = move_to_boundary(oracle, profiles[wave], which[wave], rng, MAX_MOVES, plan)
         move_along_boundary(oracle, starts, assignments, rng, config.local, plan)
 
