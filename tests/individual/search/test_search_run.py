@@ -94,7 +94,7 @@ def test_an_interrupt_keeps_what_was_profiles():
     assert part.stopped_by == "interrupt"
     assert 0 < part.profiles < whole.profiles
     assert profiles(part) < profiles(whole)
-    assert "interrupted" in part.summary()
+    assert "Interrupted" in part.summary()
 
 
 def test_limits_stop_a_search():
