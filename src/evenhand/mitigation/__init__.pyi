@@ -1,12 +1,10 @@
 from .alternatives.analysis import find_alternatives
-from .alternatives.config import AlternativesConfig
 from .alternatives.result import AlternativesResult
 from .analysis import mitigate
 from .comparison import compare_candidates
-from .config import MitigationConfig
+from .config import AlternativesConfig, MitigationConfig, RefutationConfig
 from .findings import Findings
 from .refutation.analysis import refute_alternatives
-from .refutation.config import RefutationConfig
 from .refutation.result import RefutationResult
 from .result import CandidateResult, MitigationResult
 from .training.fair_classifier import FairClassifier

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def mitigate(
         run.train()
         results = run.compare()
         result = MitigationResult(
-            **run.study.result_fields(test_name),
+            **run.study.result_fields(test_name, config),
             people=SplitSizes(
                 train=len(run.task.split.train),
                 validation=len(run.task.split.validation),
@@ -107,8 +107,6 @@ def mitigate(
             ),
             harms=tuple(metric.words for metric in run.task.harms),
             sources=run.task.findings.sources,
-            confidence=config.confidence,
-            accuracy_loss=config.accuracy_loss,
             candidates=results,
             chosen=next((leading.method for leading in results[:1] if not leading.rejected), None),
             queries=count_queries(),
@@ -116,7 +114,6 @@ def mitigate(
             or any(candidate.interrupted for candidate in run.candidates)
             or any(part.interrupted for part in results),
             notes=tuple(run.notes),
-            seed=config.seed,
             seconds=time.perf_counter() - started,
         )
     return Mitigation(result, tuple(run.candidates), run.study.model)
@@ -222,23 +219,19 @@ class _Run:
             config=config,
             progress=progress,
         )
-        if retrains:
-            self._train_control()
-
-    def _train_control(self) -> None:
-        """Retrain the model without changes, which shows the effect of retraining alone."""
-        learner = self.task.learner
-        assert learner is not None, "retraining requires a learner"
-        self.task.progress("retraining without changes", 0.0)
-        scorer = learner.fit(TrainingSet.plain(self.task.split.train), seed=self.task.config.seed)
-        self.control = Candidate(
-            method="refit",
-            words=f"{learner.name}, without added instances",
-            scorer=scorer,
-            save=lambda path: learner.save(scorer, path),
-            control=True,
-        )
-        self.task = replace(self.task, plain=scorer)
+        if retrains:  # without changes too, which shows the effect of retraining alone
+            learner = study.learner
+            assert learner is not None, "retraining requires a learner"
+            progress("retraining without changes", 0.0)
+            scorer = learner.fit(TrainingSet.plain(study.split.train), seed=config.seed)
+            self.control = Candidate(
+                method="refit",
+                words=f"{learner.name}, without added instances",
+                scorer=scorer,
+                save=lambda path: learner.save(scorer, path),
+                control=True,
+            )
+            self.task = replace(self.task, plain=scorer)
 
     def train(self) -> None:
         """Run the methods. Each method gets an equal share of the remaining time."""
@@ -270,28 +263,20 @@ class _Run:
             self.candidates.append(self.control)
 
     def compare(self) -> tuple[CandidateResult, ...]:
-        """Compare the candidates on the test set: after an interrupt, only the first one, without certificates."""
-        task = self.task
+        """Compare the candidates on the test set, and decide between the original model and each of them.
+
+        After an interrupt, only the first one is compared, without certificates.
+        """
+        task, people = self.task, self.task.split.validation
+        compare = partial(compare_candidates, task.given, self.candidates, task.split, task.harms)
         try:
             task.progress("comparing", COMPARING)
-            results = compare_candidates(
-                task.given,
-                self.candidates,
-                task.split,
-                task.harms,
-                config=task.config,
-                progress=_scale_progress(task.progress, COMPARING, 1 - COMPARING),
-            )
+            progress = _scale_progress(task.progress, COMPARING, 1 - COMPARING)
+            results = compare(config=task.config, progress=progress)
         except KeyboardInterrupt:
             self.interrupted = True
             del self.candidates[1:]
-            config = MitigationConfig.of(task.config, {"certify_effort": 0})
-            results = compare_candidates(task.given, self.candidates, task.split, task.harms, config=config)
-        return tuple(self._judge(results))
-
-    def _judge(self, results: Sequence[CandidateResult]) -> Iterator[CandidateResult]:
-        """Decide between the original model and each new one."""
-        task, people = self.task, self.task.split.validation
+            results = compare(config=MitigationConfig.of(task.config, {"certify_effort": 0}))
         try:
             harms = measure_all(task.given, people, task.harms)
         except BudgetError:
@@ -299,7 +284,7 @@ class _Run:
         loss = math.inf if task.config.strength is not None else task.config.accuracy_loss
         incumbent = Incumbent(self.accuracy, harms, loss, len(people))
         plain = None if self.control is None else accuracy(self.control.scorer, people)
-        return (judge_candidate(incumbent, plain, result) for result in results)
+        return tuple(judge_candidate(incumbent, plain, result) for result in results)
 
 
 def _data_notes(study: Study, leaking: int) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,6 +103,22 @@ class PendingComparison(NamedTuple):
     line: ComparisonLine
     change: ChangeAt | None = None
 
+    @classmethod
+    def of(
+        cls,
+        part: ComparisonPart,
+        name: str,
+        of: str,
+        words: str,
+        sides: Iterable[Quantity],
+        change: ChangeAt | None = None,
+        **others: Any,
+    ) -> PendingComparison:
+        """Create a number from its values before and after, and other fields of its line."""
+        before, after = sides
+        line = ComparisonLine(part=part, name=name, of=of, words=words, before=before, after=after, **others)
+        return cls(line, change)
+
 
 def change_at(
     value: float, interval: Callable[[float], tuple[float, float]], n: int, method: str, p: float | None = None
@@ -137,15 +153,6 @@ def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
         Unknown(reason="the model has no scores") if model.scores is None else auc(model.scores, favourable, confidence)
         for model in (before, after)
     ]
-    area = ComparisonLine(
-        part="performance",
-        name="auc",
-        of="",
-        words="area under the ROC curve",
-        before=areas[0],
-        after=areas[1],
-        better_if="up",
-    )
     change = None
     if before.scores is not None and after.scores is not None and not isinstance(areas[0], Unknown):
         difference = partial(auc_difference, before.scores, after.scores, favourable)
@@ -158,7 +165,7 @@ def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
         change = change_at(whole.value, interval, len(favourable), "DeLong, paired", whole.p)
     return [
         compare_shares("performance", "accuracy", "", "accuracy", (before.correct, after.correct), confidence, "up"),
-        PendingComparison(area, change),
+        PendingComparison.of("performance", "auc", "", "area under the ROC curve", areas, change, better_if="up"),
     ]
 
 
@@ -180,12 +187,10 @@ def compare_shares(
     """
     n, (before, after) = len(masks[0]), masks
     rates = [observed_rate(int(mask.sum()), n, confidence=confidence) for mask in masks]
-    line = ComparisonLine(
-        part=part, name=name, of=of, words=words, before=rates[0], after=rates[1], better_if=better_if
-    )
-    if not n:
-        return PendingComparison(line)
-    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
-    interval = partial(paired_difference, gained, lost, n)
-    method = "Tango's score interval, held to McNemar's exact test"
-    return PendingComparison(line, change_at((gained - lost) / n, interval, n, method, mcnemar(gained, lost)))
+    change = None
+    if n:
+        gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+        interval = partial(paired_difference, gained, lost, n)
+        method = "Tango's score interval, held to McNemar's exact test"
+        change = change_at((gained - lost) / n, interval, n, method, mcnemar(gained, lost))
+    return PendingComparison.of(part, name, of, words, rates, change, better_if=better_if)

@@ -1,13 +1,25 @@
-"""Settings of a mitigation."""
+"""Settings of mitigations, searches for alternatives and refutations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from evenhand.core.config import Config, setting
 from evenhand.core.result import Result
+
+GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
+"""Gap between groups that a search for alternatives reduces."""
+
+Family: TypeAlias = Literal["reweigh", "tilt", "thresholds"]
+"""Family of candidates of a search for alternatives."""
+
+FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds")
+
+RuleFamily: TypeAlias = Literal["any", "linear", "tree"]
+"""Family of rules: any decisions by cell, including randomised ones; a threshold on a weighted sum of the features;
+a decision tree. A bound for linear rules also holds for scorecards, whose weights are integers."""
 
 
 class StudyConfig(Config):
@@ -55,3 +67,35 @@ class MitigationConfig(StudyConfig):
     as_published: bool = setting(
         False, "vary only the protected attribute in flips and proofs, ignoring the rules of the schema"
     )
+
+
+class AlternativesConfig(StudyConfig):
+    """Settings of a search for less discriminatory alternatives."""
+
+    against: GapName = setting(
+        "gap",
+        "search for less discriminatory alternatives, with a smaller gap between groups: in selection rates (gap, or "
+        "ratio for the lowest divided by the highest), in true positive rates, or in true and false positive rates",
+    )
+    methods: tuple[Family, ...] = setting(FAMILIES, "families of candidates to search", min_length=1)
+    decide_without: tuple[str, ...] = setting((), "attributes that the new model must not use")
+
+
+class RefutationConfig(Config):
+    """Settings of a refutation."""
+
+    family: RuleFamily = setting("linear", "family of rules")
+    accuracy: float | None = setting(
+        None, "accuracy that a rule must reach, as a share; by default that of the original model", gt=0, le=1
+    )
+    depth: int = setting(2, "depth of a tree", ge=1, le=3)
+    max_parts: int | None = setting(
+        None,
+        "maximum number of parts that the proof for linear rules is divided into; by default 60,000 "
+        "divided by the number of cells of people with equal features",
+        ge=1,
+    )
+    time_limit: float | None = setting(
+        None, "time limit of the proof; the bound proved by then is kept", unit="seconds", gt=0
+    )
+    seed: int = setting(0, "random seed", ge=0)

@@ -13,14 +13,8 @@ from evenhand.core.typing import Booleans, Integers
 from evenhand.groups.analysis import measure_people
 from evenhand.groups.config import SMALL, GroupConfig
 from evenhand.groups.membership import DecidedPeople, group_by_attribute, number_combinations
-from evenhand.mitigation.comparison_lines import (
-    ChangeAt,
-    ComparisonSides,
-    ModelDecisions,
-    PendingComparison,
-    change_at,
-)
-from evenhand.mitigation.result import ComparisonLine, ComparisonPart
+from evenhand.mitigation.comparison_lines import ChangeAt, ComparisonSides, ModelDecisions, PendingComparison, change_at
+from evenhand.mitigation.result import ComparisonPart
 from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio
 from evenhand.stats.proportion import DIFFERENCE_METHOD, largest_difference_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
@@ -79,20 +73,14 @@ def compare_groups(
                     f"{words.format(of)}: not compared, fewer than two groups of {SMALL} people in the test set"
                 )
                 continue
-            before, after = original[key], new[key]
-            line = ComparisonLine(
-                part="groups",
-                name=name,
-                of=of,
-                words=words.format(of),
-                before=before,
-                after=after,
-                better_if="up" if name == RATIO else "down",
-            )
+            before, after = gaps = original[key], new[key]
             change = None
             if not isinstance(before, Unknown) and not isinstance(after, Unknown):
                 change = _gap_change(name, group[:test], group[test:], sides, after.value - before.value)
-            comparisons.append(PendingComparison(line, change))
+            better = "up" if name == RATIO else "down"
+            comparisons.append(
+                PendingComparison.of("groups", name, of, words.format(of), gaps, change, better_if=better)
+            )
     return comparisons, notes
 
 
@@ -103,9 +91,7 @@ def compare_widest_gap(protected: tuple[str, ...], words: str, sides: Comparison
         if line.name == name:
             return PendingComparison(line.model_copy(update={"part": "asked", "words": words}), change)
     unknown = Unknown(reason=f"fewer than two groups of {SMALL} people in the test set")
-    return PendingComparison(
-        ComparisonLine(part="asked", name=name, of=" x ".join(protected), words=words, before=unknown, after=unknown)
-    )
+    return PendingComparison.of("asked", name, " x ".join(protected), words, (unknown, unknown))
 
 
 def compare_subgroup(
@@ -124,16 +110,7 @@ def compare_subgroup(
         members = inside.astype(np.int64), find_members(sides.validation, rules).astype(np.int64)
         method = METHOD.replace("pairs of groups", "side")
         change = _widest_change(sides, members, 2, np.array([[1, 0]]), after.value - before.value, method)
-    line = ComparisonLine(
-        part=part,
-        name="subgroup_gap",
-        of=words,
-        words=f"the gap of {words}",
-        before=gaps[0],
-        after=gaps[1],
-        note=note,
-    )
-    return PendingComparison(line, change)
+    return PendingComparison.of(part, "subgroup_gap", words, f"the gap of {words}", gaps, change, note=note)
 
 
 def expected_pairs(cells: PairedCells, pairs: Integers, *, ratio: bool = False) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from evenhand.certification.certificate.result import Certificate
 from evenhand.core.typing import Progress
 from evenhand.errors import EvenhandError, ModelError, NotAdditiveError, OptionError
 from evenhand.mitigation.comparison_lines import PendingComparison
-from evenhand.mitigation.result import ChangeVerdict, ComparisonLine
+from evenhand.mitigation.result import ChangeVerdict
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.models.white_box import extract_white_box
 from evenhand.population.independent import ProductPopulation
@@ -69,37 +70,32 @@ class ProofComparison:
     def _try_certify(self, scorer: Scorer, progress: Progress) -> list[Certificate] | EvenhandError:
         """Certify a model for each set, or return the error that makes this impossible."""
         try:
-            return self._certify(scorer, progress)
+            network = extract_white_box(scorer)
+            # A proof about a white box does not apply to a model that makes different decisions.
+            if network is not scorer:
+                complete = self.people.individuals[~np.isnan(self.people.individuals).any(axis=1)]
+                differences = int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())
+                if differences:
+                    return ModelError(
+                        f"its white box and the model make different decisions for {differences:,} people in the test "
+                        "set"
+                    )
+            certify = partial(certification.certify, network, population=self.population, seed=self.seed)
+            effort = self.effort / len(self.sets)
+            return [certify(protected=protected, effort=effort, progress=progress) for protected in self.sets]
         except (NotAdditiveError, OptionError, ModelError) as error:
             return error
-
-    def _certify(self, scorer: Scorer, progress: Progress) -> list[Certificate]:
-        network = extract_white_box(scorer)
-        # A proof about a white box does not apply to a model that makes different decisions.
-        if network is not scorer:
-            complete = self.people.individuals[~np.isnan(self.people.individuals).any(axis=1)]
-            differences = int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())
-            if differences:
-                raise ModelError(
-                    f"its white box and the model make different decisions for {differences:,} people in the test set"
-                )
-        return [
-            certification.certify(
-                network,
-                protected=protected,
-                population=self.population,
-                effort=self.effort / len(self.sets),
-                seed=self.seed,
-                progress=progress,
-            )
-            for protected in self.sets
-        ]
 
 
 def _compare_certificates(
     protected: tuple[str, ...], original: Certificate, new: Certificate, suffix: str
 ) -> list[PendingComparison]:
-    decided = _certificate_verdict(original, new)
+    decided: ChangeVerdict | None = None
+    # The share of one model is outside the possible range of the other's.
+    if new.certified > 1 - original.falsified - original.no_counterpart:
+        decided = "better"
+    elif 1 - new.falsified - new.no_counterpart < original.certified:
+        decided = "worse"
     verdicts: dict[str, tuple[ChangeVerdict, str]] = {
         "certified": (
             decided or _proof_verdict(new.certified - original.certified),
@@ -111,32 +107,15 @@ def _compare_certificates(
     of = " x ".join(protected)
     comparisons = []
     for name, (verdict, note) in verdicts.items():
-        before, after = (
+        shares = (
             Proved(value=getattr(result, name), how=f"{result.method}, {result.boxes:,} boxes, of {result.population}")
             for result in (original, new)
         )
-        line = ComparisonLine(
-            part="proof",
-            name=name,
-            of=of,
-            words=WORDS[name].format(of) + suffix,
-            before=before,
-            after=after,
-            better_if="up" if name == "certified" else "down",
-            verdict=verdict,
-            note=note,
+        words, better = WORDS[name].format(of) + suffix, "up" if name == "certified" else "down"
+        comparisons.append(
+            PendingComparison.of("proof", name, of, words, shares, better_if=better, verdict=verdict, note=note)
         )
-        comparisons.append(PendingComparison(line))
     return comparisons
-
-
-def _certificate_verdict(original: Certificate, new: Certificate) -> ChangeVerdict | None:
-    """Return "better" if the new certified share exceeds the original upper bound, and "worse" in the opposite case."""
-    if new.certified > 1 - original.falsified - original.no_counterpart:
-        return "better"
-    if 1 - new.falsified - new.no_counterpart < original.certified:
-        return "worse"
-    return None
 
 
 def _proof_verdict(increase: float) -> ChangeVerdict:

@@ -117,9 +117,10 @@ class Study:
             )
         return cls(subject, model, learner, split, test, tuple(filter(None, notes)))
 
-    def result_fields(self, test_name: str) -> dict[str, Any]:
-        """Return the fields of a result that describe the model and the data."""
+    def result_fields(self, test_name: str, config: StudyConfig) -> dict[str, Any]:
+        """Return the fields of a result that describe the model, the data and the settings."""
         return {
+            **config.model_dump(include={"confidence", "accuracy_loss", "seed"}),
             "table_reading": self.subject.people.reading,
             "test_reading": None if self.test is None else self.test.reading,
             "model": self.model.name,

@@ -14,7 +14,6 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.alternatives.choice import RULE, find_baseline, rank_candidates
-from evenhand.mitigation.alternatives.config import AlternativesConfig, GapName
 from evenhand.mitigation.alternatives.gaps import RateGap
 from evenhand.mitigation.alternatives.groups import ProtectedGroups
 from evenhand.mitigation.alternatives.intervals import compare_frontier
@@ -29,6 +28,7 @@ from evenhand.mitigation.alternatives.sources import (
     ScoreSource,
     query_source,
 )
+from evenhand.mitigation.config import AlternativesConfig, GapName
 from evenhand.mitigation.methods.saving import PICKLED, SaveScorer
 from evenhand.mitigation.split import put_in_one_table
 from evenhand.mitigation.study import Study, limit_queries
@@ -214,20 +214,11 @@ class _Search:
         self.membership: MembershipModel | None = None
         self.interrupted = False
         self.fits = 0
-        if out is not None:
-            self._check_ending(out)
-
-    def _check_ending(self, out: Path) -> None:
-        """Check that all candidates can be written to a file.
-
-        Raises:
-            OptionError: The models of a family cannot be written to it.
-        """
         learner = self.study.learner
         endings: tuple[str, ...] = PICKLED
-        if learner is not None and not self.config.decide_without and set(self.config.methods) <= {"reweigh"}:
+        if learner is not None and not config.decide_without and set(config.methods) <= {"reweigh"}:
             endings = learner.endings or PICKLED
-        if out.suffix.lower() not in endings:
+        if out is not None and out.suffix.lower() not in endings:
             raise OptionError(
                 f"some alternatives cannot be written to a file that ends in {out.suffix!r}",
                 location=str(out),
@@ -283,7 +274,16 @@ class _Search:
         config, validation, test = self.config, self.validation, self.test
         self.progress("choosing", 0.85)
         decisions = {part: part.decide(recipes) for part in (validation, test)}
-        baseline = self._find_baseline(recipes, decisions[validation])
+        correct = decisions[validation] == validation.people.favourable
+        refits = (i for i, recipe in enumerate(recipes) if recipe.method == "refit")
+        baseline = find_baseline(correct, next(refits, None))
+        if baseline:
+            self.notes.append(
+                f"Refitted without changes, the model has an accuracy of {100 * correct[baseline].mean():.1f} % "
+                f"on the validation set, and the original model of {100 * correct[0].mean():.1f} %. The original model "
+                "was trained on these people or on other data, so the losses of refitted models are measured from "
+                "the model refitted without changes."
+            )
         ranking = rank_candidates(
             decisions[validation],
             validation.people.favourable,
@@ -330,7 +330,7 @@ class _Search:
         chosen, reason = _judge(candidates[ranking.chosen])
         losses = (ranking.losses + ranking.margins)[ranking.gaps < ranking.gaps[0] - 1e-12]
         return AlternativesResult(
-            **self.study.result_fields(test_name),
+            **self.study.result_fields(test_name, config),
             against=config.against,
             protected=validation.people.schema.protected,
             groups=self.groups.labels,
@@ -340,10 +340,8 @@ class _Search:
             fits=self.fits,
             validation=len(validation.people),
             test=len(test.people),
-            accuracy_loss=config.accuracy_loss,
             baseline=baseline,
             rule=RULE,
-            confidence=config.confidence,
             critical=0.0 if math.isnan(changes.critical) else changes.critical,
             candidates=tuple(candidates),
             picked=ranking.chosen,
@@ -353,23 +351,8 @@ class _Search:
             queries=queries,
             interrupted=self.interrupted,
             notes=tuple(self.notes),
-            seed=config.seed,
             seconds=time.perf_counter() - self.started,
         )
-
-    def _find_baseline(self, recipes: Sequence[CandidateRecipe], accepted: Booleans) -> int:
-        """Find the candidate from which losses of refitted models are measured. See ``find_baseline``."""
-        correct = accepted == self.validation.people.favourable
-        refit = next((i for i, recipe in enumerate(recipes) if recipe.method == "refit"), None)
-        baseline = find_baseline(correct, refit)
-        if baseline:
-            self.notes.append(
-                f"Refitted without changes, the model has an accuracy of {100 * correct[baseline].mean():.1f} % "
-                f"on the validation set, and the original model of {100 * correct[0].mean():.1f} %. The original model "
-                "was trained on these people or on other data, so the losses of refitted models are measured from "
-                "the model refitted without changes."
-            )
-        return baseline
 
     def model(self, recipe: CandidateRecipe) -> Scorer:
         """Create the model of a candidate."""

@@ -88,7 +88,20 @@ def rank_candidates(
     feasible = losses + margins <= allowed + 1e-12
     feasible[0] = True
     gaps = np.array([float(gap.sizes(decisions.astype(np.float64))) for decisions in accepted])
-    chosen = _choose(accepted, gap, gaps, losses, feasible, parameters)
+
+    def influence(candidate: int) -> Floats:
+        decisions = accepted[candidate].astype(np.float64)
+        return gap.influence(decisions, int(gap.differences(decisions).argmax()))
+
+    candidates = list(map(int, np.flatnonzero(feasible)))
+    best = candidates[int(np.argmin(gaps[candidates]))]
+    smallest = influence(best)
+    near = [
+        candidate
+        for candidate in candidates
+        if gaps[candidate] - gaps[best] <= math.sqrt(float(((influence(candidate) - smallest) ** 2).sum()))
+    ]
+    chosen = min(near, key=lambda candidate: (round(float(losses[candidate]), 12), parameters[candidate], candidate))
     return CandidateRanking(losses, margins, gaps, feasible, find_frontier(losses, gaps), chosen)
 
 
@@ -112,30 +125,6 @@ def paired_error(correct: Booleans, baseline: Booleans) -> float:
     """Compute the standard error of the difference of two shares of the same people, each of shape (n,)."""
     variance = float((correct != baseline).mean()) - float(correct.mean() - baseline.mean()) ** 2
     return math.sqrt(max(variance, 0.0) / len(correct))
-
-
-def _choose(
-    accepted: Booleans,
-    gap: RateGap,
-    gaps: Floats,
-    losses: Floats,
-    feasible: Booleans,
-    parameters: Sequence[int],
-) -> int:
-    candidates = np.flatnonzero(feasible)
-    best = int(candidates[np.argmin(gaps[candidates])])
-
-    def influence(candidate: int) -> Floats:
-        decisions = accepted[candidate].astype(np.float64)
-        return gap.influence(decisions, int(gap.differences(decisions).argmax()))
-
-    smallest = influence(best)
-    near = [
-        candidate
-        for candidate in map(int, candidates)
-        if gaps[candidate] - gaps[best] <= math.sqrt(float(((influence(candidate) - smallest) ** 2).sum()))
-    ]
-    return min(near, key=lambda candidate: (round(float(losses[candidate]), 12), parameters[candidate], candidate))
 
 
 def find_frontier(losses: Floats, gaps: Floats) -> Booleans:

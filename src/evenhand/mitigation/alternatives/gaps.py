@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.mitigation.alternatives.config import GapName
+from evenhand.mitigation.config import GapName
 
 CONDITIONS: dict[GapName, tuple[bool | None, ...]] = {
     "gap": (None,),

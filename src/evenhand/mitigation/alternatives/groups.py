@@ -44,7 +44,12 @@ class ProtectedGroups:
             DataError: Fewer than two groups have ``MIN_PER_LABEL`` people with each label.
         """
         schema = people.schema
-        ends = {name: _range_ends(people, name) for name in schema.protected}
+        ends: dict[str, Floats | None] = dict.fromkeys(schema.protected)
+        for name in schema.protected:
+            if schema[name].kind in ("integer", "real"):
+                entries = people.individuals[:, schema.position(name)]
+                quantiles = np.nanquantile(entries, [i / RANGES for i in range(1, RANGES)], method="lower")
+                ends[name] = np.unique(quantiles)
         groups = cls(schema, ends, np.empty(0, dtype=np.int64), 0)
         codes, favourable = groups._encode(people.individuals), people.favourable
         distinct = np.unique(codes)
@@ -95,10 +100,3 @@ class ProtectedGroups:
 
 def _is_large(favourable: Booleans) -> bool:
     return bool(favourable.sum() >= MIN_PER_LABEL and (~favourable).sum() >= MIN_PER_LABEL)
-
-
-def _range_ends(people: People, name: str) -> Floats | None:
-    if people.schema[name].kind not in ("integer", "real"):
-        return None
-    entries = people.individuals[:, people.schema.position(name)]
-    return np.unique(np.nanquantile(entries, [i / RANGES for i in range(1, RANGES)], method="lower"))

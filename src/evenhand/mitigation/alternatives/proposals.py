@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats
-from evenhand.mitigation.alternatives.config import AlternativesConfig, Family
 from evenhand.mitigation.alternatives.gaps import CONDITIONS
 from evenhand.mitigation.alternatives.rules import RuleInputs, Tilt, tilt_features
 from evenhand.mitigation.alternatives.sources import FOLDS, STRENGTHS, ScoreSource
+from evenhand.mitigation.config import AlternativesConfig, Family
 
 TILTED_STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """Strengths of reweighing that are combined with tilts."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from evenhand.core.document import Document
 from evenhand.core.result_part import ResultPart
-from evenhand.mitigation.alternatives.config import Family, GapName
+from evenhand.mitigation.config import Family, GapName
 from evenhand.mitigation.result import Change, ChangeVerdict, change_columns
 from evenhand.mitigation.study import ComparedResult
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -79,7 +80,9 @@ class FunctionLearner:
         Raises:
             ModelError: The function fails, or does not return a model for the schema.
         """
-        options = {"seed": seed} if _takes_seed(self.function) else {}
+        options = {}
+        with suppress(TypeError, ValueError):  # some compiled functions have no signature
+            options = {"seed": seed} if "seed" in inspect.signature(self.function).parameters else {}
         try:
             with InterruptGuard():
                 model = self.function(training_frame(training_set), label_values(training_set), **options)
@@ -130,10 +133,3 @@ class FunctionLearner:
             message = f"the model cannot be written: {summarize_error(error)}"
             raise ModelError(message, location=scorer.name) from error
         return (path,)
-
-
-def _takes_seed(function: Callable[..., Any]) -> bool:
-    try:
-        return "seed" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some compiled functions have no signature
-        return False

@@ -130,8 +130,18 @@ class _Retraining:
     def candidate(self) -> Candidate:
         """Run all rounds. An interrupt or the time limit keeps the best model."""
         self._try([], self._learner, self._task.plain)
+        interrupted = False
         try:
-            interrupted = not self._run_rounds()
+            for number in range(self._task.config.rounds + 1):
+                best = self._log.best()
+                # A retrained model can decide differently from the original one, so its own errors are added.
+                profile_sets = self._task.findings.profiles
+                flips = [self._flips(self._log.models[best], profile_set, number) for profile_set in profile_sets]
+                if not count_instances(flips) and not self._subgroups:
+                    break
+                if not self._run_round(number, flips, best):
+                    interrupted = True
+                    break
         except KeyboardInterrupt:
             interrupted = True
         best = self._log.best()
@@ -146,19 +156,6 @@ class _Retraining:
             interrupted=interrupted,
             notes=tuple(self._log.notes(best, "The model retrained without added instances")),
         )
-
-    def _run_rounds(self) -> bool:
-        """Run all rounds, and return False if time runs out."""
-        for number in range(self._task.config.rounds + 1):
-            best = self._log.best()
-            # A retrained model can decide differently from the original one, so its own errors are added.
-            profile_sets = self._task.findings.profiles
-            flips = [self._flips(self._log.models[best], profile_set, number) for profile_set in profile_sets]
-            if not count_instances(flips) and not self._subgroups:
-                return True
-            if not self._run_round(number, flips, best):
-                return False
-        return True
 
     def _run_round(self, number: int, flips: Sequence[Instances], best: int) -> bool:
         """Add ever more instances to the best training set, then refine the number. Return False if time is up."""
@@ -209,7 +206,20 @@ class _Retraining:
             self._report_progress(f"searching for decisions that flip with {' x '.join(protected)}")
             sample = self._train.at(rng.permutation(len(self._train))[: max(1, MAX_ROWS // unit)])
             sources.append(sample.individuals[FlipMetric(protected).flips(model, sample)])
-            sources.append(rng.permutation(self._search_again(model, protected, number)))
+            deadline = task.deadline
+            result = search.search(
+                model,
+                self._train,
+                protected=protected,
+                budget=_search_budget(self._most),
+                time_limit=None if deadline is None else max(deadline - time.perf_counter(), 0.01),
+                samples=0,
+                most_examples=0,
+                seed=task.config.seed + number,
+            )
+            if result.interrupted:
+                raise KeyboardInterrupt
+            sources.append(rng.permutation(profiles_from_table(result.table).individuals))
         width = len(self._train.schema.attributes)
         turns = np.argsort(np.concatenate([np.arange(len(rows)) for rows in sources]), kind="stable")
         profiles = np.concatenate([rows[:, :width] for rows in sources])[turns[: max(1, MAX_ROWS // unit)]]
@@ -221,22 +231,6 @@ class _Retraining:
         selected = find_flips(predicted) & (order < 2).any(axis=1)
         rows = (np.flatnonzero(selected) * unit + np.argmin(order[selected], axis=1))[: self._most]
         return added[rows], labels[rows]
-
-    def _search_again(self, model: Scorer, protected: tuple[str, ...], number: int) -> Floats:
-        deadline = self._task.deadline
-        result = search.search(
-            model,
-            self._train,
-            protected=protected,
-            budget=_search_budget(self._most),
-            time_limit=None if deadline is None else max(deadline - time.perf_counter(), 0.01),
-            samples=0,
-            most_examples=0,
-            seed=self._task.config.seed + number,
-        )
-        if result.interrupted:
-            raise KeyboardInterrupt
-        return profiles_from_table(result.table).individuals
 
     def _pick_instances(self, model: Scorer, flips: Sequence[Instances], n: int, number: int) -> list[Instances]:
         """Pick about n instances, equally many for each set of protected attributes and each subgroup.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
-from evenhand.errors import OptionError
-from evenhand.mitigation.refutation.config import RefutationConfig
+from evenhand.errors import DataError, EvenhandError, OptionError
+from evenhand.mitigation.config import RefutationConfig
 from evenhand.mitigation.refutation.features import (
     FeatureCells,
     FeatureFile,
@@ -18,7 +18,6 @@ from evenhand.mitigation.refutation.features import (
     find_groups,
     holds,
     read_features,
-    require_labels,
 )
 from evenhand.mitigation.refutation.result import (
     CellCounts,
@@ -75,7 +74,10 @@ def refute_alternatives(
     progress = progress or ignore_progress
     people = subject.people if isinstance(subject, Subject) else subject
     schema = people.schema
-    favourable = require_labels(people)
+    try:
+        favourable = people.favourable
+    except EvenhandError as error:
+        raise DataError(f"accuracy needs true labels: {error.message}", hint="name their column: `target=`") from None
     file = read_features(features, schema)
     bits = np.stack([holds(condition, people.individuals) for condition in file.features.values()], axis=1)
     group, groups = find_groups(people, file.groups)

@@ -15,7 +15,7 @@ from evenhand.core.config import unknown_entry
 from evenhand.core.configuration import read_configuration
 from evenhand.core.expressions import quote_word
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import DataError, EvenhandError, OptionError
+from evenhand.errors import DataError, OptionError
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -212,15 +212,3 @@ class FeatureCells:
     def measure(self, decisions: Floats) -> tuple[float, float]:
         """Compute the number of correct decisions and the gap of decisions (cells,) from 0 to 1."""
         return self.base + float(self.gains @ decisions), float((self.differences @ decisions).max())
-
-
-def require_labels(people: People) -> Booleans:
-    """Return the mask of favourable true labels, shape (n,).
-
-    Raises:
-        DataError: There are no true labels.
-    """
-    try:
-        return people.favourable
-    except EvenhandError as error:
-        raise DataError(f"accuracy needs true labels: {error.message}", hint="name their column: `target=`") from None

@@ -11,7 +11,7 @@ from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Floats
-from evenhand.mitigation.refutation.config import RuleFamily
+from evenhand.mitigation.config import RuleFamily
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,13 +27,7 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
-from evenhand.mitigation.refutation.cuts import (
-    Cut,
-    PairSums,
-    WeightBox,
-    fit_weights,
-    separate_pairs,
-)
+from evenhand.mitigation.refutation.cuts import Cut, PairSums, WeightBox, fit_weights, separate_pairs
 from evenhand.mitigation.refutation.features import FeatureCells
 from evenhand.mitigation.refutation.result import NO_RULE, FamilyBound, RefutationProof
 from evenhand.mitigation.refutation.weights import WeightSearch
@@ -258,7 +252,12 @@ class RuleSearch:
                 for child in self._split(heapq.heappop(heap)):
                     heapq.heappush(heap, child)
                 if self.parts % 16 == 1 and heap:  # each split adds two parts to the first one
-                    self._report(progress, initial, heap[0].bound)
+                    bound, gap = heap[0].bound, self.weights.gap
+                    words = f"least gap at least {bound:.4f}"
+                    if self.weights.best is not None:
+                        words = f"least gap between {max(bound, 0):.4f} and {gap:.4f}"
+                    share = (bound - initial) / (gap - initial) if gap > initial else 0.0
+                    progress(words, min(1.0, max(0.0, share)))
         best, words = self.weights.best, "a weighted sum of features with a threshold"
         return FamilyBound(
             min([self._closed, *(part.bound for part in heap)]),
@@ -271,16 +270,6 @@ class RuleSearch:
             self.parts,
             stopped,
             bool(interrupts.count),
-        )
-
-    def _report(self, progress: Progress, initial: float, bound: float) -> None:
-        left = self.weights.gap - initial
-        share = (bound - initial) / left if left > 0 else 0.0
-        progress(
-            f"least gap at least {bound:.4f}"
-            if self.weights.best is None
-            else f"least gap between {max(bound, 0):.4f} and {self.weights.gap:.4f}",
-            min(1.0, max(0.0, share)),
         )
 
     def _bound(
@@ -299,7 +288,12 @@ class RuleSearch:
             if len(cuts) < MAX_CUTS // 10:
                 cuts += self.sums.separate(decisions, MAX_CUTS // 5)
             if not cuts and not _fractional(decisions).any():
-                cuts += self._settle(decisions, box)
+                # Weights with these integer decisions give a rule. Without any, a cut excludes the decisions.
+                fitted = fit_weights(self.table.features, decisions > 0.5, box)
+                if isinstance(fitted, np.ndarray):
+                    self.weights.offer(fitted)
+                elif fitted is not None:
+                    cuts.append(fitted)
             new = {self.relaxation.number(cut) for cut in cuts} - set(rows)
             if not new:
                 break
@@ -312,13 +306,6 @@ class RuleSearch:
         if self._implications is None or self._implications[0] != key:
             self._implications = (key, box.implies(self.table.features))
         return self._implications[1]
-
-    def _settle(self, decisions: Floats, box: WeightBox) -> list[Cut]:
-        """Fit weights to integer decisions and offer the rule. Otherwise, return the violated cut, if there is one."""
-        fitted = fit_weights(self.table.features, decisions > 0.5, box)
-        if isinstance(fitted, np.ndarray):
-            self.weights.offer(fitted)
-        return [fitted] if isinstance(fitted, Cut) else []
 
     def _split(self, open_part: OpenProof) -> Iterator[OpenProof]:
         """Yield the halves of a part that can contain a better rule."""

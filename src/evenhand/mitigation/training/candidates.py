@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.learners.learner import label_values
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.split import TrainingSet
 from evenhand.mitigation.training.blind import find_protected
+from evenhand.mitigation.training.network import can_start_from, write_network
 from evenhand.mitigation.training.recipes import RECIPES
 from evenhand.models.additive.network import AdditiveNetwork
 
 if TYPE_CHECKING:
     from evenhand.mitigation.training.fair_classifier import FairClassifier
-    from evenhand.schema.people import People
 
 REPORT_STEPS = 10
 """Number of training steps between two progress reports."""
@@ -62,19 +61,25 @@ class _StrengthSweep:
 
     def candidate(self) -> Candidate:
         """Train with all strengths. An interrupt or the time limit keeps the best network."""
-        from evenhand.mitigation.training.network import write_network
-
+        log, recipe = self._log, self._recipe
         interrupted = not self._try_strengths()
-        best = self._best()
-        network, strength = self._log.models[best], self._log.trials[best].value
+        best = log.best()
+        if recipe.by_person:
+            # In a small sample, several networks may leave no flips. Then the one with the strongest penalty is chosen.
+            harm = [log.remaining_harm(i) for i in range(len(log.trials))]
+            equal = [i for i in range(len(harm)) if log.is_affordable(i) and harm[i] <= harm[best]]
+            best = max(equal, key=lambda i: log.trials[i].value, default=best)
+        network, strength = log.models[best], log.trials[best].value
+        protected = ", ".join(self._task.split.train.schema.protected)
+        unseen = [f"The network does not get {protected}."] if protected and not recipe.sees_protected else []
         return Candidate(
             method=self._method,
-            words=self._recipe.words + (f", strength {strength:g}" if strength else ""),
+            words=recipe.words + (f", strength {strength:g}" if strength else ""),
             scorer=network,
             save=lambda path: write_network(network, path),
-            trials=self._log.mark_chosen(best),
+            trials=log.mark_chosen(best),
             interrupted=interrupted,
-            notes=self._notes(best),
+            notes=(*unseen, *log.notes(best, "The network trained only for accuracy")),
         )
 
     def _try_strengths(self) -> bool:
@@ -98,7 +103,13 @@ class _StrengthSweep:
         if model.interrupted_:
             if self._log.trials:
                 return False
-            self._require_step(model)
+            if not model.history_:  # not a single step was completed
+                if not self._task.is_late:
+                    raise KeyboardInterrupt
+                raise LimitError(
+                    f"the time limit was reached before {self._method} completed a step",
+                    hint="raise the limit: `time_limit=SECONDS`",
+                )
         self._log.record("strength", strength, model.network_)
         return not model.interrupted_
 
@@ -130,6 +141,10 @@ class _StrengthSweep:
         elif recipe.rate is not None:
             model.set_params(**self._start_parameters())
         trials = len(self._log.trials)
+        # Subgroups of the findings are compared as groups. By default, those of the protected attributes are.
+        gaps = [metric for metric in task.harms if isinstance(metric, SubgroupGapMetric)] if recipe.by_group else []
+        inside = [metric.inside(people) for metric in gaps]
+        groups = np.unique(np.stack(inside, axis=1), axis=0, return_inverse=True)[1].reshape(-1) if gaps else None
 
         def report(step: int) -> None:
             if step % REPORT_STEPS == 0:
@@ -139,50 +154,14 @@ class _StrengthSweep:
         return model.fit(
             people.individuals,
             label_values(TrainingSet.plain(people)),
-            sensitive_features=self._groups(people),
+            sensitive_features=groups,
             deadline=task.deadline,
             each=report,
         )
 
-    def _require_step(self, model: FairClassifier) -> None:
-        """Check that a network was trained for at least one step."""
-        if not model.history_:
-            if not self._task.is_late:
-                raise KeyboardInterrupt
-            raise LimitError(
-                f"the time limit was reached before {self._method} completed a step",
-                hint="raise the limit: `time_limit=SECONDS`",
-            )
-
     def _start_parameters(self) -> dict[str, Any]:
         """Return the parameters for further training of the original network, or none if this is impossible."""
-        from evenhand.mitigation.training.network import can_start_from
-
         model = self._task.given
         if isinstance(model, AdditiveNetwork) and can_start_from(model):
             return {"start": model, "steps": self._recipe.steps, "learning_rate": self._recipe.rate or CONTINUED_RATE}
         return {}
-
-    def _groups(self, people: People) -> Integers | None:
-        """Assign the subgroups that are compared as groups. Return None for the groups of the protected attributes."""
-        gaps = [metric for metric in self._task.harms if isinstance(metric, SubgroupGapMetric)]
-        if not gaps or not self._recipe.by_group:
-            return None
-        inside = np.stack([metric.inside(people) for metric in gaps], axis=1)
-        return np.asarray(np.unique(inside, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
-
-    def _best(self) -> int:
-        log = self._log
-        best = log.best()
-        if not self._recipe.by_person:
-            return best
-        # In a small sample, several networks may leave no flips. Then the one with the strongest penalty is chosen.
-        harm = [log.remaining_harm(i) for i in range(len(log.trials))]
-        equal = [i for i in range(len(harm)) if log.is_affordable(i) and harm[i] <= harm[best]]
-        return max(equal, key=lambda i: log.trials[i].value, default=best)
-
-    def _notes(self, best: int) -> tuple[str, ...]:
-        protected = self._task.split.train.schema.protected
-        unseen = [f"The network does not get {', '.join(protected)}."] if protected else []
-        notes = self._log.notes(best, "The network trained only for accuracy")
-        return tuple(notes if self._recipe.sees_protected else [*unseen, *notes])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.groups.membership import group_by_attribute
 from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm, TableTerm
 from evenhand.schema.arrays import check_rows, read_columns
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
 
@@ -75,11 +74,6 @@ class FeatureEncoding:
         """Number of features."""
         return sum(block.width for block in self.blocks)
 
-    @cached_property
-    def _visible_blocks(self) -> list[tuple[int, Attribute, FeatureBlock]]:
-        pairs = enumerate(zip(self.schema.attributes, self.blocks, strict=True))
-        return [(i, attribute, block) for i, (attribute, block) in pairs if block.width]
-
     @staticmethod
     def value_features(block: FeatureBlock) -> Floats:
         """Compute the feature of each category of an attribute with one column, shape (size,)."""
@@ -88,8 +82,9 @@ class FeatureEncoding:
     def features(self, individuals: Floats) -> NDArray[np.float32]:
         """Encode individuals, shape (n, width)."""
         features = np.zeros((len(individuals), self.width), dtype=np.float32)
-        for i, attribute, block in self._visible_blocks:
-            entries = individuals[:, i]
+        for attribute, block, entries in zip(self.schema.attributes, self.blocks, individuals.T, strict=False):
+            if block.width == 0:
+                continue
             if block.codes is not None:
                 features[:, block.start] = self.value_features(block)[entries.astype(np.int64)]
             elif attribute.is_discrete:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding, join_features, joint_groups, number_groups
-from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
+from evenhand.mitigation.training.loop import TrainingPlan, train_network
 from evenhand.mitigation.training.network import start_from_network
 from evenhand.mitigation.training.recipes import load_loss
 from evenhand.models.additive.network import AdditiveNetwork, binary_labels
@@ -168,7 +168,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             encoding = FeatureEncoding.fit_to_people(schema, individuals, unseen=unseen)
         else:
             encoding, start = start_from_network(self.start, schema, individuals)
-        trained = train_network(
+        layers, self.history_ = train_network(
             plan, encoding, hidden=self.hidden, loss=loss, protected=protected, start=start, each=each
         )
         self.schema_ = schema
@@ -177,10 +177,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             self.feature_names_in_ = np.array(schema.names, dtype=object)
         self.classes_ = np.unique(labels)
         name = self.method if strength == 0 else f"{self.method} (strength {strength:g})"
-        self.network_: AdditiveNetwork = encoding.additive(trained.layers, binary_labels(schema), 1, name)
+        self.network_: AdditiveNetwork = encoding.additive(layers, binary_labels(schema), 1, name)
         self.encoding_ = encoding
-        self.history_: tuple[StepRecord, ...] = trained.history
-        self.interrupted_ = trained.interrupted
+        self.interrupted_ = len(self.history_) < self.steps
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -59,21 +59,6 @@ class TrainingPlan:
     deadline: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedLayers:
-    """Result of a training run.
-
-    Attributes:
-        layers: Weight and bias of each layer, in float64.
-        history: Records of all steps.
-        interrupted: Whether training stopped before the last step. The weights are those of the last complete step.
-    """
-
-    layers: list[tuple[Floats, Floats]]
-    history: tuple[StepRecord, ...]
-    interrupted: bool
-
-
 def train_network(
     plan: TrainingPlan,
     encoding: FeatureEncoding,
@@ -83,7 +68,7 @@ def train_network(
     protected: tuple[str, ...],
     start: Sequence[tuple[Floats, Floats]] | None = None,
     each: Callable[[int], None] | None = None,
-) -> TrainedLayers:
+) -> tuple[list[tuple[Floats, Floats]], tuple[StepRecord, ...]]:
     """Minimise ``error + strength * penalty`` over batches with Adam.
 
     Rows are shuffled in each epoch, and an incomplete last batch is skipped. After an interrupt or at the deadline, the
@@ -97,6 +82,9 @@ def train_network(
         protected: Names of the protected attributes.
         start: Initial weight and bias of each layer, instead of random ones with ``hidden`` units.
         each: Function called with the number of each step, from 1.
+
+    Returns:
+        Weight and bias of each layer in float64, and the records of all complete steps.
 
     Raises:
         ModelError: The weights became infinite.
@@ -137,8 +125,7 @@ def train_network(
             "training made the weights infinite",
             hint=f"lower the strength ({plan.strength:g}) or the learning rate ({plan.learning_rate:g})",
         )
-    layers = list(zip(weights[::2], weights[1::2], strict=True))
-    return TrainedLayers(layers, tuple(history[:complete]), complete < plan.steps)
+    return list(zip(weights[::2], weights[1::2], strict=True)), tuple(history[:complete])
 
 
 def _copy_tensors(network: TrainableNetwork) -> list[Floats]:

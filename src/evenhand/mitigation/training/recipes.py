@@ -26,8 +26,7 @@ class TrainingRecipe:
         words: Description.
         loss: Function that creates the loss of a training run.
         sees_protected: Whether the protected attributes are inputs of the network. In the published group methods they
-            are
-            not: such a network could reach a group's rate by treating its members differently.
+            are not: such a network could reach a group's rate by treating its members differently.
         by_group: Whether the penalty compares groups.
         by_person: Whether the penalty compares the answers for one person under different protected assignments. The
             original network is trained further, if possible. Otherwise, the network is small.

@@ -77,15 +77,12 @@ class LAFTR:
         advantage = representation.new_zeros(())
         if bool(members.any()):
             inputs, groups = representation[members], batch.groups[members]
-            self._train_adversary(inputs.detach(), groups)
+            for _ in range(ADVERSARY_STEPS):
+                self._optimiser.zero_grad()
+                (-balanced_accuracy(self._group_log_probabilities(inputs.detach()), groups)).backward()
+                self._optimiser.step()
             advantage = balanced_accuracy(self._group_log_probabilities(inputs).exp(), groups) - 1 / self._groups
         return advantage + RECONSTRUCTION * ((reconstruction - batch.features) ** 2).mean()
-
-    def _train_adversary(self, inputs: torch.Tensor, groups: torch.Tensor) -> None:
-        for _ in range(ADVERSARY_STEPS):
-            self._optimiser.zero_grad()
-            (-balanced_accuracy(self._group_log_probabilities(inputs), groups)).backward()
-            self._optimiser.step()
 
     def _group_log_probabilities(self, inputs: torch.Tensor) -> torch.Tensor:
         """Compute the log-probability of each group, shape (n, groups)."""
