@@ -26,10 +26,13 @@ class Ran:
 
 @pytest.fixture
 def evenhand(monkeypatch, capsys) -> Callable[..., Ran]:
-    """Run the command line in this process, as a user would, and see exit code and output."""
+    """Run the command line in this process, as a user would, and see exit code and output.
 
-    def run(*arguments: object) -> Ran:
-        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
+    The first argument is split into words; every other one is a word.
+    """
+
+    def run(command: str, *arguments: object) -> Ran:
+        monkeypatch.setattr("sys.argv", ["evenhand", *command.split(), *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main()
@@ -86,3 +89,25 @@ def case(tmp_path_factory) -> Case:
         b1=np.array([-0.25], dtype=np.float32),
     )
     return Case(folder, folder / "people.csv", folder / "schema.yaml", folder / "model.npz")
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def refuses(evenhand) -> Callable[..., None]:
+    """Check that a command is refused with one clear error, and that it changes no file in the current folder."""
+
+    def check(complaints: str | list[str], *arguments: object) -> None:
+        before = _files(Path.cwd())
+        ran = evenhand(*arguments)
+        assert (ran.code, ran.out) == (2, ""), ran.err
+        assert ran.err.startswith(("error: ", "Usage: "))
+        assert ran.err.count("error: ") <= 1
+        assert "Traceback" not in ran.err
+        for complaint in [complaints] if isinstance(complaints, str) else complaints:
+            assert complaint in ran.err or complaint in " ".join(ran.err.split())
+        assert _files(Path.cwd()) == before
+
+    return check

@@ -100,19 +100,8 @@ def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path
         "def model(frame):\n    return ['yes' if points > 5 else 'no' for points in frame['points']]\n"
     )
     arguments = (
-        "audit",
-        "points_model:model",
+        "audit points_model:model --target hired --favourable yes --protected group --time-limit 2 --json -",
         tmp_path / "people.csv",
-        "--target",
-        "hired",
-        "--favourable",
-        "yes",
-        "--protected",
-        "group",
-        "--time-limit",
-        2,
-        "--json",
-        "-",
         "--fail-on",
         "demographic_parity_ratio < 0.8",
     )

@@ -64,13 +64,13 @@ def test_gates_decide_the_exit_code(evenhand, reports):
         ("nowhere", [], "no such file"),
         ("broken.json", [], "not a AuditResult"),
         ("linear", ["--fail-on", "wrose > 0"], "did you mean 'worse'"),
+        ("linear", ["--fail-on", "certified < 1"], "this audit has no number called 'certified'"),
         ("linear", ["--confidence", "2"], "--confidence"),
-        ("linear", ["--html", "nowhere/c.html"], "there is no folder"),
+        ("linear", ["--markdown", "nowhere/c.md"], "there is no folder"),
     ],
 )
-def test_bad_input_is_one_message(evenhand, reports, after, options, words):
+def test_bad_input_is_one_message(refuses, reports, after, options, words):
     (reports / "broken.json").write_text('{"kind": "certificate"}')
-    ran = evenhand("compare", reports / "linear", reports / after, *options)
-    assert ran.code == 2
-    assert words in ran.err
-    assert "Traceback" not in ran.err
+    page = reports / "refused.html"
+    refuses(words, "compare", reports / "linear", reports / after, "--html", page, *options)
+    assert not page.exists()

@@ -43,25 +43,15 @@ def table(tmp_path):
     return path
 
 
-def assess(evenhand, *arguments):
-    return evenhand("genai", "assess", *arguments)
+def assess(evenhand, options, *arguments):
+    return evenhand(f"genai assess {options}", *arguments)
 
 
 def test_a_table_by_a_configuration(evenhand, config, table, tmp_path):
     page = tmp_path / "page.html"
     ran = assess(
         evenhand,
-        table,
-        "--config",
-        config,
-        "--condition-column",
-        "asked",
-        "--group-column",
-        "gender=label",
-        "--html",
-        page,
-        "--json",
-        "-",
+        f"{table} --config {config} --condition-column asked --group-column gender=label --html {page} --json -",
     )
     assert ran.code == 0, ran.err
     assert ran.json["kind"] == "genai-assessment"
@@ -79,17 +69,7 @@ def test_a_table_by_a_configuration(evenhand, config, table, tmp_path):
 def test_neutral_prompts_of_a_table(evenhand, config, table, how, verdict):
     ran = assess(
         evenhand,
-        "--config",
-        config,
-        table,
-        "--condition-column",
-        "asked",
-        "--group-column",
-        "gender=label",
-        "--inherent",
-        how,
-        "--json",
-        "-",
+        f"--config {config} {table} --condition-column asked --group-column gender=label --inherent {how} --json -",
     )
     assert ran.code == 0, ran.err
     found = {(one["prompt"], one["group"]): one for one in ran.json["prompts"]["findings"]}
@@ -98,16 +78,7 @@ def test_neutral_prompts_of_a_table(evenhand, config, table, how, verdict):
     assert [one["prompts"] for one in ran.json["sequences"]] == ["all", "neutral"] * 2
     shown = assess(
         evenhand,
-        "--config",
-        config,
-        table,
-        "--condition-column",
-        "asked",
-        "--group-column",
-        "gender=label",
-        "--inherent",
-        how,
-        "--verbose",
+        f"--config {config} {table} --condition-column asked --group-column gender=label --inherent {how} --verbose",
     )
     assert f"gender by prompt, {how}" in shown.out
     assert "a poor man" in shown.out
@@ -117,7 +88,7 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, config, tmp_p
     out, prompts = tmp_path / "out", tmp_path / "prompts.txt"
     prompts.write_text("a poor person\n\na poor man\n", "utf-8")
     asked = ("--config", config, "--prompt", "a leader", "--prompts", prompts, "--out", out, "--inherent", "judged")
-    ran = assess(evenhand, *asked, "--requests", 15, "--json", "-")
+    ran = assess(evenhand, "--requests 15 --json -", *asked)
     assert ran.code == 0, ran.err
     assert [(one["condition"], one["prompts"], one["items"]) for one in ran.json["sequences"]] == [
         ("leader", "all", 5),
@@ -131,7 +102,7 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, config, tmp_p
     assert page.count("data:image/png;base64,") == 15
     with (out / "sequence.csv").open(newline="", encoding="utf-8") as file:
         assert [row["prompt"] for row in csv.DictReader(file)] == ["a leader", "a poor person", "a poor man"] * 5
-    again = assess(evenhand, "--config", config, out / "sequence.csv", "--inherent", "judged", "--json", "-")
+    again = assess(evenhand, f"--config {config} {out / 'sequence.csv'} --inherent judged --json -")
     assert again.code == 0, again.err
     assert again.json["sequences"] == ran.json["sequences"]
     assert again.json["prompts"] == ran.json["prompts"]
@@ -140,23 +111,10 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, config, tmp_p
 def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
     ran = assess(
         evenhand,
-        "--config",
-        config,
+        f"--config {config} --out {tmp_path / 'out'} --quiet --inherent estimated --bar 0.8 --error "
+        "0.2 --repetitions 12 --json -",
         "--prompt",
         "a leader",
-        "--out",
-        tmp_path / "out",
-        "--quiet",
-        "--inherent",
-        "estimated",
-        "--bar",
-        0.8,
-        "--error",
-        0.2,
-        "--repetitions",
-        12,
-        "--json",
-        "-",
     )
     assert ran.code == 0, ran.err
     findings = ran.json["prompts"]["findings"]
@@ -195,7 +153,7 @@ def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
 )
 def test_what_makes_no_sense_is_refused(evenhand, config, table, tmp_path, arguments, said):
     places = {"config": config, "table": table, "out": tmp_path / "out"}
-    ran = assess(evenhand, *(str(one).format(**places) for one in arguments))
+    ran = assess(evenhand, "", *(str(one).format(**places) for one in arguments))
     assert ran.code == 2, ran.out
     assert said in " ".join(ran.err.split())
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,6 @@
 """`evenhand genai check` and `evenhand genai simulate` as a user runs them."""
 
 import pytest
-from test_bad_input import refused
 
 from evenhand.genai import GenerationSimulationResult
 
@@ -110,16 +109,16 @@ def test_all_policies_with_a_page(evenhand, config, tmp_path):
     ],
 )
 @pytest.mark.parametrize("command", ["check", "simulate"])
-def test_bad_configurations_are_refused(evenhand, config, command, changes, complaint):
-    refused(evenhand("genai", command, "--config", config(*changes), "--json", "-"), "genai.yaml", complaint)
+def test_bad_configurations_are_refused(refuses, config, command, changes, complaint):
+    refuses(["genai.yaml", complaint], "genai", command, "--config", config(*changes), "--json", "-")
 
 
-def test_other_bad_input_is_refused(evenhand, config, tmp_path):
-    refused(evenhand("genai", "check", "--config", tmp_path / "none.yaml"), "the configuration cannot be read")
+def test_other_bad_input_is_refused(evenhand, refuses, config, tmp_path):
+    refuses("the configuration cannot be read", "genai check", "--config", tmp_path / "none.yaml")
     path = config()
-    refused(evenhand("genai", "simulate", "--config", path, "--policy", "always"), "there is no policy 'always'")
-    refused(evenhand("genai", "simulate", "--config", path, "--html", tmp_path / "no" / "page.html"), "--html")
-    refused(evenhand("genai", "check", "--config", path, "--json", tmp_path / "no" / "page.json"), "--json")
+    refuses("there is no policy 'always'", "genai simulate", "--config", path, "--policy", "always")
+    refuses("--html", "genai simulate", "--config", path, "--html", tmp_path / "no" / "page.html")
+    refuses("--json", "genai check", "--config", path, "--json", tmp_path / "no" / "page.json")
     bare = config((SMALLEST[SMALLEST.index(",\n simulation") :], "}"))
-    refused(evenhand("genai", "simulate", "--config", bare), "the probabilities of the values of 'age' are missing")
+    refuses("the probabilities of the values of 'age' are missing", "genai simulate", "--config", bare)
     assert evenhand("genai", "simulate", "--config", path, "--requests", 0).code == 2

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from test_bad_input import refused
 
 from evenhand.genai import Enforcer, GenerationConfig
 from evenhand.genai.classifiers.confusion import ConfusionResult
@@ -54,33 +53,33 @@ def test_a_sample_is_counted(evenhand, sample):
     assert evenhand(*command, "--quiet").out == ""
 
 
-def test_bad_options_are_refused(evenhand, sample, tmp_path):
+def test_bad_options_are_refused(evenhand, refuses, sample, tmp_path):
     command = ("genai", "confusion", sample(), "--true", "truth", "--said", "answer")
-    refused(evenhand(*command, "--repeated", "six"), "--repeated: expected a number of items, got 'six'")
-    refused(evenhand(*command, "--repeated", "6,6,6"), "expected 2 deadlines, one per value")
-    refused(evenhand(*command, "--values", "female"), "'male' is not a value")
-    refused(evenhand(*command, "--condition-column", "truth"), "--condition-column")
-    refused(evenhand(*command, "--condition-column", "truth=x"), "no item is labelled")
+    refuses("--repeated: expected a number of items, got 'six'", *command, "--repeated", "six")
+    refuses("expected 2 deadlines, one per value", *command, "--repeated", "6,6,6")
+    refuses("'male' is not a value", *command, "--values", "female")
+    refuses("--condition-column", *command, "--condition-column", "truth")
+    refuses("no item is labelled", *command, "--condition-column", "truth=x")
     ran = evenhand(*command, "--condition-column", "truth=x")
     assert ran.err.count("truth: ") == 1  # the column of the true values is named once
-    refused(evenhand(*command, "--tolerated", "1"), "--tolerated: expected a number")
-    refused(evenhand(*command, "--repeated", "0"), "at least 1, got 0")
-    refused(evenhand(*command, "--confidence", "1"), "--confidence: expected a number between 0 and 1")
-    refused(evenhand(*command, "--json", tmp_path / "no" / "x.json"), "--json")
-    refused(evenhand("genai", "confusion", sample()), "there is no column 'true'")
-    refused(evenhand("genai", "confusion", tmp_path / "none.csv"), "none.csv")
+    refuses("--tolerated: expected a number", *command, "--tolerated", "1")
+    refuses("at least 1, got 0", *command, "--repeated", "0")
+    refuses("--confidence: expected a number between 0 and 1", *command, "--confidence", "1")
+    refuses("--json", *command, "--json", tmp_path / "no" / "x.json")
+    refuses("there is no column 'true'", "genai confusion", sample())
+    refuses("none.csv", "genai confusion", tmp_path / "none.csv")
 
 
-def test_a_sample_that_is_no_sample_is_refused(evenhand, config, tmp_path):
+def test_a_sample_that_is_no_sample_is_refused(refuses, config, tmp_path):
     path = config("samples: {gender: sample.csv}\n")
-    refused(evenhand("genai", "check", "--config", path), "sample.csv")
+    refuses("sample.csv", "genai check", "--config", path)
     (tmp_path / "sample.csv").write_text("true,said\nwoman,female\n")
-    refused(evenhand("genai", "check", "--config", path), "'woman' is not a value")
-    refused(evenhand("genai", "check", "--config", config("samples: {size: sample.csv}\n")), "no group 'size'")
-    refused(evenhand("genai", "check", "--config", config("tolerated: {labels: 2}\n")), "tolerated.labels")
+    refuses("'woman' is not a value", "genai check", "--config", path)
+    refuses("no group 'size'", "genai check", "--config", config("samples: {size: sample.csv}\n"))
+    refuses("tolerated.labels", "genai check", "--config", config("tolerated: {labels: 2}\n"))
 
 
-def test_a_check_counts_on_what_an_enforcer_saw(evenhand, config, tmp_path):
+def test_a_check_counts_on_what_an_enforcer_saw(evenhand, refuses, config, tmp_path):
     path = config()
     enforcer = Enforcer(GenerationConfig.read(path), in_flight=1)
     for _ in range(2000):
@@ -97,9 +96,9 @@ def test_a_check_counts_on_what_an_enforcer_saw(evenhand, config, tmp_path):
     assert ran.json["success"]["least"] == rate["low"] > 0.98
     assert ran.json["smallest"][0]["enough"] is True
     state.write_text("[1]")
-    refused(evenhand("genai", "check", "--config", path, "--state", state), "expected the state of an enforcer")
-    refused(evenhand("genai", "check", "--config", path, "--state", tmp_path / "none.json"), "the file cannot be read")
+    refuses("expected the state of an enforcer", "genai check", "--config", path, "--state", state)
+    refuses("the file cannot be read", "genai check", "--config", path, "--state", tmp_path / "none.json")
     state.write_text('{"leader: gender": {"counts": {"asked": 1, "obeyed": 2}}}')
-    refused(evenhand("genai", "check", "--config", path, "--state", state), "2 of 1 attempts")
+    refuses("2 of 1 attempts", "genai check", "--config", path, "--state", state)
     state.write_text('{"other": {"counts": {"asked": 1, "obeyed": 1}}}')
-    refused(evenhand("genai", "check", "--config", path, "--state", state), "no specification 'other'")
+    refuses("no specification 'other'", "genai check", "--config", path, "--state", state)

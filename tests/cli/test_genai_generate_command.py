@@ -24,10 +24,7 @@ def config(tmp_path):
 
 def test_what_is_made_is_assessed_as_it_is(evenhand, config, tmp_path):
     out = tmp_path / "out"
-    ran = evenhand(
-        *("genai", "generate", "--config", config, "--prompt", "a leader", "--requests", 25, "--out", out),
-        *("--json", "-"),
-    )
+    ran = evenhand(f"genai generate --config {config} --requests 25 --out {out} --json -", "--prompt", "a leader")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json["kind"] == "genai-generated"
     assert ran.json["statuses"] == {"ok": 25, "violation": 0, "unguarded": 0, "refused": 0}
@@ -40,8 +37,8 @@ def test_what_is_made_is_assessed_as_it_is(evenhand, config, tmp_path):
     assert ran.code == 0, ran.err
     assert ran.json["success"]["rate"]["leader: age"]["n"] > 0
     ran = evenhand(
-        *("genai", "assess", out / "requests.csv", "--condition-column", "conditions=leader"),
-        *("--group-column", "age", "--repeated", 5, "--image-column", "file", "--html", out / "page.html"),
+        f"genai assess {out / 'requests.csv'} --condition-column conditions=leader --group-column age "
+        f"--repeated 5 --image-column file --html {out / 'page.html'}"
     )
     assert ran.code == 0, ran.err
     assert "violated" not in ran.out
@@ -83,18 +80,7 @@ def test_the_same_command_adds_nothing_unasked_and_violations_have_an_exit_code(
         "simulation: {retries: 0}\n"
         "generator: {kind: studio, bias: {gender: {man: 1}}, obeys: 0}\nclassifier: {kind: studio}\n"
     )
-    command = (
-        "genai",
-        "generate",
-        "--config",
-        path,
-        "--prompt",
-        "a leader",
-        "--requests",
-        9,
-        "--out",
-        tmp_path / "out",
-    )
+    command = ("genai generate --requests 9", "--config", path, "--prompt", "a leader", "--out", tmp_path / "out")
     ran = evenhand(*command)
     assert ran.code == 0
     # The reasons stand on lines of their own, apart from what announces them.
@@ -141,11 +127,8 @@ def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, 
         (["--prompts", "nowhere.txt"], "nowhere.txt cannot be read"),
     ],
 )
-def test_bad_input_is_one_message(evenhand, config, tmp_path, options, message):
-    ran = evenhand("genai", "generate", "--config", config, "--out", tmp_path / "out", *options)
-    assert ran.code == 2
-    assert message in ran.err
-    assert "Traceback" not in ran.err
+def test_bad_input_is_one_message(refuses, config, tmp_path, options, message):
+    refuses(message, "genai generate", "--config", config, "--out", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
 
 

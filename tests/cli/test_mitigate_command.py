@@ -63,11 +63,6 @@ def found(evenhand, pipeline, monkeypatch):
 ABOUT = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust"]
 
 
-def files(folder):
-    """What the files there hold; Python keeps compiled modules in a folder of its own."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
 def test_json_is_what_scripts_read(evenhand, found, tmp_path):
     command = [*ABOUT, "--from", "search.json", "--from", "subgroups.json", *QUICK, "--json", "-"]
     ran = evenhand("mitigate", *command, "--save", tmp_path / "new.joblib")
@@ -103,18 +98,9 @@ def test_a_fit_of_ones_own(evenhand, found, tmp_path):
     )
     new = tmp_path / "new.joblib"
     ran = evenhand(
-        "mitigate",
-        "own_fit_mitigated:model",
+        f"mitigate own_fit_mitigated:model --from search.json --fit own_fit_mitigated:fit --json - --save {new}",
         *ABOUT[1:],
-        "--from",
-        "search.json",
-        "--fit",
-        "own_fit_mitigated:fit",
         *QUICK,
-        "--save",
-        new,
-        "--json",
-        "-",
     )
     assert ran.code == 0, ran.err
     assert joblib.load(new)[-1].max_depth == 3
@@ -163,38 +149,10 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     monkeypatch.setattr(mitigating, "mitigate", stand_in)
     new = tmp_path / "new.joblib"
     ran = evenhand(
-        "mitigate",
+        "mitigate --from search.json --from subgroups.json --method retrain --method diffdp "
+        "--strength 0.5 --accuracy-loss 0.02 --rounds 3 --test aside.csv --fit a:b --certify-effort 4 "
+        f"--time-limit 60 --seed 5 --json - --protected region --save {new}",
         *ABOUT,
-        "--from",
-        "search.json",
-        "--from",
-        "subgroups.json",
-        "--save",
-        new,
-        "--method",
-        "retrain",
-        "--method",
-        "diffdp",
-        "--strength",
-        0.5,
-        "--accuracy-loss",
-        0.02,
-        "--rounds",
-        3,
-        "--test",
-        "aside.csv",
-        "--fit",
-        "a:b",
-        "--certify-effort",
-        4,
-        "--time-limit",
-        60,
-        "--seed",
-        5,
-        "--json",
-        "-",
-        "--protected",
-        "region",
     )
     assert ran.code == 0, ran.err
     asked = stand_in.asked
@@ -282,7 +240,7 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--accuracy-loss", "1.5"], ["1.5"]),
     ],
 )
-def test_bad_options(evenhand, found, arguments, complaints):
+def test_bad_options(refuses, found, arguments, complaints):
     if not (found / "link.joblib").exists():
         os.symlink("model.joblib", found / "link.joblib")
         shutil.copy(found / "schema.yaml", found / "new.schema.yaml")
@@ -294,16 +252,9 @@ def test_bad_options(evenhand, found, arguments, complaints):
         none = json.loads((found / "search.json").read_text()) | {"examples": [], "profiles": 0}
         (found / "nothing.json").write_text(json.dumps(none))
         pd.read_csv("people.csv").drop(columns="hired").to_csv("unlabelled.csv", index=False)
-    before = files(found)
     given = [argument.format(folder=found.name) for argument in arguments]
-    ran = evenhand("mitigate", *ABOUT, *([] if "--save" in given else ["--save", "new.joblib"]), *given)
-    assert ran.code == 2, (ran.out, ran.err)
-    assert ran.out == ""
-    assert ran.err.startswith("error: ")
-    assert "Traceback" not in ran.err
-    for complaint in complaints:
-        assert complaint in ran.err
-    assert files(found) == before
+    given += [] if "--save" in given else ["--save", "new.joblib"]
+    refuses(complaints, "mitigate", *ABOUT, *given)
 
 
 @pytest.mark.parametrize(
@@ -318,17 +269,12 @@ def test_bad_options(evenhand, found, arguments, complaints):
         (["model.joblib", "people.csv", "--schema", "schema.yaml"], "--trust"),
     ],
 )
-def test_bad_models_and_people(evenhand, found, arguments, complaint, tmp_path):
+def test_bad_models_and_people(refuses, found, arguments, complaint, tmp_path):
     pd.read_csv("people.csv").head(50).to_csv("few.csv", index=False)
     pd.read_csv("people.csv").drop(columns="hired").to_csv("unlabelled.csv", index=False)
     pd.read_csv("people.csv").assign(hired="no").to_csv("alike.csv", index=False)
     (found / "own_decision.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
-    new = tmp_path / "new.joblib"
-    ran = evenhand("mitigate", *arguments, *FROM, "--save", new)
-    assert ran.code == 2, (ran.out, ran.err)
-    assert ran.err.startswith("error: ")
-    assert complaint in ran.err
-    assert not new.exists()
+    refuses(complaint, "mitigate", *arguments, *FROM, "--save", "new.joblib")
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +302,7 @@ def comments(tmp_path_factory):
         (["rude:model", "--method", "blind"], "--ignore"),
     ],
 )
-def test_texts_are_refused_with_what_works_instead(evenhand, comments, monkeypatch, arguments, complaint):
+def test_texts_are_refused_with_what_works_instead(evenhand, refuses, comments, monkeypatch, arguments, complaint):
     monkeypatch.chdir(comments)
     if not (comments / "found.json").exists():
         about = ["model.joblib", "comments.csv", "--text-column", "said", "--protected", "gender", "--trust"]
@@ -364,9 +310,5 @@ def test_texts_are_refused_with_what_works_instead(evenhand, comments, monkeypat
         assert ran.code == 0, ran.err
     roles = ["--target", "label", "--favourable", "fine", "--protected", "place", "--trust", "--save", "new.joblib"]
     model, *rest = arguments
-    ran = evenhand("mitigate", model, "comments.csv", *roles, *rest)
-    assert ran.code == 2, (ran.out, ran.err)
-    assert ran.err.startswith("error: ")
-    assert complaint in ran.err
-    assert ("evenhand search MODEL DATA --text-column COLUMN --table" in ran.err) == ("got" in complaint)
-    assert not (comments / "new.joblib").exists()
+    instead = ["evenhand search MODEL DATA --text-column COLUMN --table"] if "got" in complaint else []
+    refuses([complaint, *instead], "mitigate", model, "comments.csv", *roles, *rest)

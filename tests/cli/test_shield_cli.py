@@ -6,7 +6,6 @@ import json
 import random
 
 import pytest
-from test_bad_input import refused
 
 from evenhand.shields import Shield
 from evenhand.shields.policy import file
@@ -72,23 +71,21 @@ def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
         (("kind: finite", "start: {a: [9, 9], b: [9, 0]}"), ["no shield can guarantee"]),
     ],
 )
-def test_bad_configurations(evenhand, config, tmp_path, change, complaints):
+def test_bad_configurations(refuses, config, tmp_path, change, complaints):
     config.write_text(CONFIG.replace(*change))
     out = tmp_path / "p.shield"
-    refused(evenhand("shield", "synthesize", "--config", config, "--save", out, "--json", "-"), *complaints)
+    refuses([*complaints], "shield synthesize", "--config", config, "--save", out, "--json", "-")
     assert not out.exists()
 
 
-def test_places_that_cannot_be_written(evenhand, config, policy, tmp_path):
+def test_places_that_cannot_be_written(refuses, config, policy, tmp_path):
     nowhere = tmp_path / "no" / "p"
-    refused(evenhand("shield", "synthesize", "--config", config, "--save", nowhere), "--save: there is no folder")
-    refused(
-        evenhand("shield", "synthesize", "--config", config, "--save", tmp_path / "q.shield", "--json", nowhere),
-        "--json: there is no folder",
-    )
+    refuses("--save: there is no folder", "shield synthesize", "--config", config, "--save", nowhere)
+    command = f"shield synthesize --config {config} --save {tmp_path / 'q.shield'} --json {nowhere}"
+    refuses("--json: there is no folder", command)
     assert not (tmp_path / "q.shield").exists()
-    refused(evenhand("shield", "inspect", policy, "--html", nowhere), "--html: there is no folder")
-    refused(evenhand("shield", "synthesize", "--config", tmp_path / "absent.yaml"), "cannot be read")
+    refuses("--html: there is no folder", "shield inspect", policy, "--html", nowhere)
+    refuses("cannot be read", "shield synthesize", "--config", tmp_path / "absent.yaml")
 
 
 def test_the_json_of_an_inspection(evenhand, policy):
@@ -123,7 +120,7 @@ def test_an_unfair_table_is_exit_code_1(evenhand, policy):
     assert f"SHA-256 {hashlib.sha256(policy.read_bytes()).hexdigest()}" in text
 
 
-def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):
+def test_a_file_that_is_not_whole_is_not_looked_at(refuses, policy, tmp_path):
     whole = policy.read_bytes()
     page = tmp_path / "p.html"
     for data, complaint in (
@@ -133,10 +130,10 @@ def test_a_file_that_is_not_whole_is_not_looked_at(evenhand, policy, tmp_path):
         (b"kappa: 0.1", "not a policy file"),
     ):
         policy.write_bytes(data)
-        refused(evenhand("shield", "inspect", policy, "--html", page), str(policy), complaint)
-        refused(evenhand("shield", "replay", policy, policy), str(policy), complaint)
+        refuses([str(policy), complaint], "shield inspect", policy, "--html", page)
+        refuses([str(policy), complaint], "shield replay", policy, policy)
     assert not page.exists()
-    refused(evenhand("shield", "inspect", tmp_path / "nothing.shield"), "cannot be read", "shield synthesize")
+    refuses(["cannot be read", "shield synthesize"], "shield inspect", tmp_path / "nothing.shield")
 
 
 def logged(policy, n=20, seed=0):
@@ -214,6 +211,6 @@ def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, nam
         assert (ran.json["decisions"], ran.json["labels"]) == (8, 8)
 
 
-def test_a_log_that_is_not_there(evenhand, policy, tmp_path):
-    refused(evenhand("shield", "replay", policy, tmp_path / "log.csv"), "log cannot be read")
-    refused(evenhand("shield", "replay", policy, tmp_path / "log.jsonl"), "log cannot be read")
+def test_a_log_that_is_not_there(refuses, policy, tmp_path):
+    refuses("log cannot be read", "shield replay", policy, tmp_path / "log.csv")
+    refuses("log cannot be read", "shield replay", policy, tmp_path / "log.jsonl")

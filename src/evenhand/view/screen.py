@@ -53,7 +53,7 @@ FEW_ROWS = 3
 NARROW_COLUMN = 12
 """Minimum width of a wrapped column of a table."""
 
-GLUE = "\N{NO-BREAK SPACE}"
+GLUE, NEXT = "\N{NO-BREAK SPACE}", "next: "
 
 
 class ScreenLine(NamedTuple):
@@ -253,7 +253,7 @@ def _block_lines(block: Block, width: int, widest: int) -> Iterator[ScreenLine]:
             yield ScreenLine(block.text, lead="note: " if block.tone == "info" else "CAUTION: ")
         case NextStep():
             command = f": {block.command}" if block.command else ""
-            yield ScreenLine(f"{block.text}{command}", lead="  next: ", style="italic")
+            yield ScreenLine(f"{block.text}{command}", lead=f"  {NEXT}", style="italic")
         case Facts():
             name = max((len(name) for name, _ in block.entries), default=0)
             yield from (ScreenLine(said, lead=f"  {term:<{name}}  ") for term, said in block.entries)
@@ -268,7 +268,8 @@ def _metric_lines(metrics: Sequence[Metric], width: int) -> Iterator[ScreenLine]
     question = max(len(metric.name) for metric in metrics)
     number = max(len(metric.number.text) for metric in metrics)
     indent = 6 + question + number
-    beside = width >= BESIDE and indent <= width - ROOM
+    room = ROOM + (len(NEXT) if any(metric.next_step for metric in metrics) else 0)
+    beside = width >= BESIDE and indent <= width - room
     about = ""
     for i, metric in enumerate(metrics):
         if metric.about != about:
@@ -278,13 +279,13 @@ def _metric_lines(metrics: Sequence[Metric], width: int) -> Iterator[ScreenLine]
         about = metric.about
         lead = f"  {metric.name:<{question}}  {metric.number.text:>{number}}  "
         if not beside:
-            yield ScreenLine(metric.number.text, lead=f"  {metric.name}  ", style="bold", lead_style="bold")
+            yield ScreenLine(f"{metric.name}{2 * GLUE}{metric.number.text}", lead="  ", style="bold")
             lead = " " * 4
         for said in metric.explanation or ("",):
             yield ScreenLine(said, lead=lead, lead_style="bold")
             lead = " " * (indent if beside else 4)
         if metric.next_step:
-            yield ScreenLine(metric.next_step, lead=f"{lead}next: ", style="italic")
+            yield ScreenLine(metric.next_step, lead=f"{lead}{NEXT}", style="italic")
 
 
 def _pair_lines(pair: Pair, room: int) -> Iterator[ScreenLine]:

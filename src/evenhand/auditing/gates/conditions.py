@@ -28,7 +28,8 @@ from evenhand.groups.proxies.result import Ends
 from evenhand.groups.rankings.result import RankingResult
 from evenhand.llm.comparison import LanguageModelComparison
 from evenhand.llm.result import LanguageModelAudit
-from evenhand.stats.metric_specs import CONDITION_NAMES, LOWER_IS_WORSE
+from evenhand.schema.outcome import TargetKind
+from evenhand.stats.metric_specs import CONDITION_NAMES, LABEL_RATE_GAPS, LOWER_IS_WORSE, Family, names_of
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
@@ -62,6 +63,15 @@ ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "populati
 
 ENDS = ("low", "high")
 
+AUDITED_FAMILIES: dict[TargetKind, tuple[Family, ...]] = {
+    "label": ("group", "overall", "gap", "subgroup"),
+    "labels": ("label", "label gap"),
+    "ordinal": ("group", "overall", "gap", "label", "label gap", "subgroup"),
+    "number": ("number", "number gap", "subgroup"),
+}
+"""Families of the metrics that every audit measures, by kind of target. That of a model also measures individuals and
+proofs."""
+
 
 @dataclass(frozen=True)
 class Gate:
@@ -85,18 +95,37 @@ class Gate:
         """Names of numbers in the condition, by their text."""
         return {format_name(node): node for node in _list_names(self.parsed.tree)}
 
-    def check_attributes(self, protected: Sequence[str]) -> None:
-        """Check before an audit that it will contain numbers for all attributes in the condition.
+    def check_numbers(
+        self, protected: Sequence[str], families: Collection[Family], labels: Collection[str] | None = None
+    ) -> None:
+        """Check before an audit that it will contain all numbers in the condition, as far as this is known.
+
+        Args:
+            protected: Attributes that the audit compares.
+            families: Families of the metrics that it measures. Custom metrics are always accepted.
+            labels: Labels of the target. None if they are unknown.
 
         Raises:
-            OptionError: An attribute is not protected.
+            OptionError: A number, an attribute or a label is not part of the audit.
         """
+        measured = sorted(names_of(*families))
         for node in self.names.values():
             name, path, _ = _split_name(node)
+            if name in MEASURE_NAMES and name not in measured:
+                hint = f"known: {', '.join(measured)}"
+                raise self.parsed.unknown(f"this audit has no number called {name!r}", node, measured, hint)
             unknown = [part for part in path[:1] if part not in protected]
             if unknown and not set(unknown[0].split("_x_")) <= set(protected):
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
+            label = ".".join(path[1:])
+            if label and labels is not None and (name not in LABEL_RATE_GAPS or label not in labels):
+                hint = f"labels are: {', '.join(labels)}" if name in LABEL_RATE_GAPS else "leave it out"
+                raise self.parsed.fault(f"{name} is not measured for {label!r}", node, hint)
+
+    def names_any(self, family: Family) -> bool:
+        """Check whether the condition contains a metric of a family."""
+        return any(_split_name(node)[0] in names_of(family) for node in self.names.values())
 
     def check_language(self, groups: Collection[str] | None) -> None:
         """Check before the audit of a language model that it will contain all numbers in the condition.

@@ -11,7 +11,7 @@ from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DATA_HELP, AcceptOption, DataOptions, DataSource, PeopleOptions, approve_queries
-from evenhand.errors import OptionError
+from evenhand.errors import NotAdditiveError, OptionError
 
 SETTINGS: ConfigOptions[auditing.AuditConfig] = ConfigOptions(
     "evenhand.auditing:AuditConfig", ("min_group_size", "keep_decisions", "time_limit", "budget")
@@ -59,14 +59,33 @@ def audit(
             raise OptionError("an audit requires MODEL and DATA", hint=hint + "evenhand audit --example adult")
         else:
             subject = people.read_subject(model, data, progress)
-    for gate in gates:
-        gate.check_attributes(subject.people.schema.protected)
+    _check_gates(gates, subject, threshold)
     subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
     with output.progress() as progress:
         result = auditing.audit(subject, config, progress=progress)
     result = rows.hide(result)
     output.publish(result)
     gating.leave(result, gates, model or f"example {example}")
+
+
+def _check_gates(gates: list[auditing.Gate], subject: models.Subject, threshold: float | None) -> None:
+    """Refuse conditions on numbers that the audit will not contain, before the model is queried."""
+    from evenhand.auditing.gates.conditions import AUDITED_FAMILIES
+
+    schema = subject.people.schema
+    # A threshold or a number is not certified.
+    certified = threshold is None and not schema.target.is_number
+    families = (*AUDITED_FAMILIES[schema.target.kind], "individual", *(["proof"] if certified else []))
+    for gate in gates:
+        gate.check_numbers(schema.protected, families, schema.target.values and list(map(str, schema.target.values)))
+    # Without a favourable label, a model can only be loaded by the audit.
+    if schema.target.kind != "labels" and any(gate.names_any("proof") for gate in gates):
+        try:
+            _ = subject.white_box
+        except NotAdditiveError as error:
+            raise OptionError(
+                f"a condition is on a proof, but {error.message}", location="--fail-on", hint="leave it out"
+            ) from None
 
 
 def _train_example(name: str, people: DataOptions) -> models.Subject:

@@ -37,6 +37,7 @@ def compare(
     own = {name for audit in audits for name in own_metrics(audit)}
     gates = gating.read(own)
     result = auditing.compare_audits(audits[0], audits[1], config)
+    auditing.check_gates(gates, result)  # refuses conditions on other numbers before anything is written
     if markdown is not None:
         write_atomically(markdown, result.to_markdown().rstrip("\n") + "\n")
     output.finish(result, written=[markdown] if markdown else [])

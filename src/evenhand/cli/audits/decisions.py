@@ -108,6 +108,7 @@ def audit_decisions(
     ),
 ) -> None:
     """Audit recorded decisions, without a model."""
+    from evenhand.auditing.gates.conditions import AUDITED_FAMILIES
     from evenhand.groups.custom import read_metrics
 
     metrics = read_metrics(metric or ())
@@ -116,8 +117,11 @@ def audit_decisions(
     by_row = bool(metrics or config.thresholds)
     with output.progress() as progress:
         decisions, source = columns.read_decisions(data, progress, by_row=by_row)
+        described, membership = decisions.people.schema, columns.roles.membership or {}
+        values = described.target.values
         for gate in gates:
-            gate.check_attributes((*decisions.people.schema.names, *(columns.roles.membership or {})))
+            families = (*AUDITED_FAMILIES[described.target.kind], *(["proxy"] if membership else []))
+            gate.check_numbers((*described.names, *membership), families, values and list(map(str, values)))
         result = auditing.audit_decisions(decisions, config, metrics=metrics, data_name=source.name, progress=progress)
     result = result.hide_people()
     output.publish(result)

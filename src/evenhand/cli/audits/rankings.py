@@ -41,7 +41,7 @@ def audit_rankings(
         roles = groups.RankingRoles(rank, rank_by, query, relevance, protected, source.schema)
         rankings = roles.read(source.frame, location=source.name)
         for gate in gates:
-            gate.check_attributes(rankings.people.schema.names)
+            gate.check_numbers(rankings.people.schema.names, ["ranking gap"])
         result = groups.measure_rankings(rankings, config, data_name=source.name, progress=progress)
     output.publish(result)
     gating.leave(result, gates, data)
