@@ -96,7 +96,7 @@ class Gate:
         return {format_name(node): node for node in _list_names(self.parsed.tree)}
 
     def check_numbers(
-        self, protected: Sequence[str], families: Collection[Family], labels: Collection[str] | None = None
+        self, protected: Sequence[str], families: Collection[Family], labels: Collection[object] | None = None
     ) -> None:
         """Check before an audit that it will contain all numbers in the condition, as far as this is known.
 
@@ -118,9 +118,9 @@ class Gate:
             if unknown and not set(unknown[0].split("_x_")) <= set(protected):
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
-            label = ".".join(path[1:])
-            if label and labels is not None and (name not in LABEL_RATE_GAPS or label not in labels):
-                hint = f"labels are: {', '.join(labels)}" if name in LABEL_RATE_GAPS else "leave it out"
+            label, words = ".".join(path[1:]), [] if name not in LABEL_RATE_GAPS else list(map(str, labels or ()))
+            if label and labels is not None and label not in words:
+                hint = f"labels are: {', '.join(words)}" if words else "leave it out"
                 raise self.parsed.fault(f"{name} is not measured for {label!r}", node, hint)
 
     def names_any(self, family: Family) -> bool:

@@ -12,6 +12,7 @@ from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DATA_HELP, AcceptOption, DataOptions, DataSource, PeopleOptions, approve_queries
 from evenhand.errors import NotAdditiveError, OptionError
+from evenhand.stats.metric_specs import Family
 
 SETTINGS: ConfigOptions[auditing.AuditConfig] = ConfigOptions(
     "evenhand.auditing:AuditConfig", ("min_group_size", "keep_decisions", "time_limit", "budget")
@@ -75,9 +76,9 @@ def _check_gates(gates: list[auditing.Gate], subject: models.Subject, threshold:
     schema = subject.people.schema
     # A threshold or a number is not certified.
     certified = threshold is None and not schema.target.is_number
-    families = (*AUDITED_FAMILIES[schema.target.kind], "individual", *(["proof"] if certified else []))
+    individuals: tuple[Family, ...] = ("individual", "proof") if certified else ("individual",)
     for gate in gates:
-        gate.check_numbers(schema.protected, families, schema.target.values and list(map(str, schema.target.values)))
+        gate.check_numbers(schema.protected, AUDITED_FAMILIES[schema.target.kind] + individuals, schema.target.values)
     # Without a favourable label, a model can only be loaded by the audit.
     if schema.target.kind != "labels" and any(gate.names_any("proof") for gate in gates):
         try:

@@ -23,6 +23,7 @@ from evenhand.cli.options import (
     open_data,
 )
 from evenhand.errors import EvenhandError
+from evenhand.stats.metric_specs import Family
 
 if TYPE_CHECKING:
     from evenhand.core.typing import Progress
@@ -118,10 +119,10 @@ def audit_decisions(
     with output.progress() as progress:
         decisions, source = columns.read_decisions(data, progress, by_row=by_row)
         described, membership = decisions.people.schema, columns.roles.membership or {}
-        values = described.target.values
+        proxies: tuple[Family, ...] = ("proxy",) if membership else ()
         for gate in gates:
-            families = (*AUDITED_FAMILIES[described.target.kind], *(["proxy"] if membership else []))
-            gate.check_numbers((*described.names, *membership), families, values and list(map(str, values)))
+            families = AUDITED_FAMILIES[described.target.kind] + proxies
+            gate.check_numbers((*described.names, *membership), families, described.target.values)
         result = auditing.audit_decisions(decisions, config, metrics=metrics, data_name=source.name, progress=progress)
     result = result.hide_people()
     output.publish(result)
