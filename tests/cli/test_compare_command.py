@@ -64,7 +64,7 @@ def test_gates_decide_the_exit_code(evenhand, reports):
         ("nowhere", [], "no such file"),
         ("broken.json", [], "not a AuditResult"),
         ("linear", ["--fail-on", "wrose > 0"], "did you mean 'worse'"),
-        ("linear", ["--fail-on", "certified < 1"], "this audit has no number called 'certified'"),
+        ("linear", ["--fail-on", "exposure_ratio < 1"], "this audit has no number called 'exposure_ratio'"),
         ("linear", ["--confidence", "2"], "--confidence"),
         ("linear", ["--markdown", "nowhere/c.md"], "there is no folder"),
     ],

@@ -150,7 +150,7 @@ def test_texts(evenhand, comments):
     found = evenhand("search", "rude:model", "comments.csv", "--text-column", "said", "--json", "-").json
     assert found["kind"] == "individual-text"
     assert found["profiles"] == 2
-    assert found["table_reading"] == {"rows": 4, "used": 3, "left_out": {"without a value of said": 1}}
+    assert found["table_reading"]["left_out"] == {"without a value of said": 1}
 
 
 def test_texts_with_terms_of_ones_own(evenhand, comments):
