@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +13,9 @@ from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DATA_HELP, AcceptOption, DataOptions, DataSource, PeopleOptions, approve_queries
 from evenhand.errors import NotAdditiveError, OptionError
-from evenhand.stats.metric_specs import Family
+
+if TYPE_CHECKING:
+    from evenhand.stats.metric_specs import Family
 
 SETTINGS: ConfigOptions[auditing.AuditConfig] = ConfigOptions(
     "evenhand.auditing:AuditConfig", ("min_group_size", "keep_decisions", "time_limit", "budget")

@@ -23,11 +23,11 @@ from evenhand.cli.options import (
     open_data,
 )
 from evenhand.errors import EvenhandError
-from evenhand.stats.metric_specs import Family
 
 if TYPE_CHECKING:
     from evenhand.core.typing import Progress
     from evenhand.schema.decisions import RecordedLabels, RecordedNumbers
+    from evenhand.stats.metric_specs import Family
 
     Recorded: TypeAlias = schema.RecordedDecisions | RecordedLabels | RecordedNumbers
 
