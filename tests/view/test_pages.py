@@ -117,7 +117,7 @@ def test_the_page_of_nothing_and_of_an_interrupt():
     assert [one.attributes["id"] for one in root.one("main").all("section")] == ["summary", "method"]
     assert "evenhand certify" in root.text
     stopped = pictured("search").model_copy(update={"interrupted": True, "stopped_by": "interrupt"})
-    assert "was interrupted" in Page(view.render_page(stopped.document(SUBJECT))).root.one("section", id="summary").text
+    assert "Interrupted" in Page(view.render_page(stopped.document(SUBJECT))).root.one("section", id="summary").text
 
 
 def test_vega_draws_the_gaps_alone(monkeypatch):
