@@ -175,9 +175,9 @@ class _CustomMetric(NamedTuple):
             np.array([len(rows) for rows in members], dtype=np.int64),
             np.array([self.effective_size(rows) for rows in members]),
             compute,
-            next((quantity.method for quantity in quantities if isinstance(quantity, Observed)), METHOD),
-            f", with a defined {self.name}",
             np.array([isinstance(quantity, Observed) for quantity in quantities], dtype=np.bool_),
+            method=next((quantity.method for quantity in quantities if isinstance(quantity, Observed)), METHOD),
+            requirement=f", with a defined {self.name}",
         )
 
     def measure(self, rows: Integers, confidence: float, rng: np.random.Generator) -> Quantity:

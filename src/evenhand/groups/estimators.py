@@ -27,27 +27,21 @@ class Estimator(ABC):
         people: Number of people in the denominator.
         n: Effective size of the denominator; without weights, ``people``.
         weighting: Suffix of the methods of weighted intervals. Empty without weights.
+        method: Name of the interval method.
+        requirement: Additional condition, apart from its size, for comparing a group; empty if there is none.
     """
 
     metric: str
     people: Integers
     n: Floats | Integers
     weighting: str = field(default="", kw_only=True)
-
-    @property
-    @abstractmethod
-    def method(self) -> str:
-        """Name of the interval method."""
+    method: str = field(default="", kw_only=True)
+    requirement: str = field(default="", kw_only=True)
 
     @property
     def difference_method(self) -> str:
         """Name of the interval method for differences."""
         return f"{self.method}, limits squared and added"
-
-    @property
-    def requirement(self) -> str:
-        """Additional condition, apart from its size, for comparing a group; empty if there is none."""
-        return ""
 
     @property
     def denominator(self) -> str:
@@ -96,8 +90,8 @@ class Rate(Estimator):
     """
 
     k: Floats | Integers
+    method: str = field(default=EXACT, kw_only=True)
 
-    method = EXACT
     difference_method = DIFFERENCE_METHOD
 
     def limits(self, groups: Integers, confidence: float) -> Limits:
@@ -117,8 +111,7 @@ class Mean(Estimator):
     variance: Floats
     lower: float
     upper: float
-
-    method = ADJUSTED
+    method: str = field(default=ADJUSTED, kw_only=True)
 
     @property
     def values(self) -> Floats:
@@ -141,8 +134,7 @@ class SkewedMean(Estimator):
 
     moments: NumberMoments
     reach: float
-
-    method = "Student's t, skewness removed (Hall)"
+    method: str = field(default="Student's t, skewness removed (Hall)", kw_only=True)
 
     @property
     def values(self) -> Floats:
@@ -161,23 +153,11 @@ class Computed(Estimator):
 
     Attributes:
         compute: Function of the position of a group and a confidence level.
-        interval: Name of the interval method.
         defined: Mask of the groups that have the metric, shape (groups,). None if this depends on the confidence level.
-        condition: Description of the metric's requirement.
     """
 
     compute: Callable[[int, float], Quantity]
-    interval: str
-    condition: str
     defined: Booleans | None = None
-
-    @property
-    def method(self) -> str:
-        return self.interval
-
-    @property
-    def requirement(self) -> str:
-        return self.condition
 
     def comparable(self, min_size: int) -> Booleans:
         large = super().comparable(min_size)

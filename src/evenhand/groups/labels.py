@@ -123,8 +123,8 @@ def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
         accuracy.people,
         accuracy.n,
         compute,
-        MACRO,
-        ", with every true label among them",
         np.asarray((n > 0).all(axis=1)),
         weighting=accuracy.weighting,
+        method=MACRO,
+        requirement=", with every true label among them",
     )

@@ -91,8 +91,15 @@ class NumberSample(Sample):
         parts = OrderedParts.of(self, group, people)
         for metric, share in QUANTILES.items():
             compute = parts.quantile(share, people, weighting)
-            requirement = ", enough for an interval of this quantile"
-            estimators[metric] = Computed(metric, people, n, compute, ORDERED, requirement, weighting=weighting)
+            estimators[metric] = Computed(
+                metric,
+                people,
+                n,
+                compute,
+                weighting=weighting,
+                method=ORDERED,
+                requirement=", enough for an interval of this quantile",
+            )
         halves = (self.decided > self.median).astype(np.int64)
         coverage = count_labels(group, groups, halves, HALVES, labelled)
         return GroupCounts(people, n, self.weights is not None, estimators, coverage)
