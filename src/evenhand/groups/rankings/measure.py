@@ -69,7 +69,7 @@ def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
         orders = chain([ranked.codes], (shuffle() for _ in range(count)))
         above = [numerators(codes) for codes in orders]
         for measure, below in denominators.items():
-            values = _divide(np.array([sums[measure].sum(axis=0) for sums in above]), below.sum(axis=0))
+            values = _divide(np.array([sums[measure] for sums in above]).sum(axis=1), below.sum(axis=0))
             numbers = _Numbers(ranked, measure, values, below)
             ends: Mapping[int, tuple[float, ...]] = {}
             if ranked.sampled:
