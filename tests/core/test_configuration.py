@@ -1,8 +1,5 @@
 """The one reader of configurations: what a file holds, and one way to say what is wrong with it."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -54,7 +51,7 @@ HINTS = {"share": "a share from 0 to 1", "parts.*": "write name: {share: 0.5}", 
         ({"kind": "one", "parts": {"a": {"share": 1}}, "checks": "x"}, "checks", "expected one of: end, got 'x'", ""),
     ],
 )
-def test_faults(described: object, location: str | None, message: str, hint: str) -> None:
+def test_faults(described, location, message, hint):
     for file in (None, "some.yaml"):
         with pytest.raises(OptionError) as caught:
             check_configuration(lambda: Whole.model_validate(described), Whole, location=file, hints=HINTS)
@@ -63,8 +60,8 @@ def test_faults(described: object, location: str | None, message: str, hint: str
         assert hint in (caught.value.hint or "")
 
 
-def test_what_does_not_fit_together_has_the_hint_of_its_entry() -> None:
-    def refuse() -> None:
+def test_what_does_not_fit_together_has_the_hint_of_its_entry():
+    def refuse():
         raise OptionError("the shares do not add up", location="parts.a.share")
 
     with pytest.raises(OptionError) as caught:
@@ -72,7 +69,7 @@ def test_what_does_not_fit_together_has_the_hint_of_its_entry() -> None:
     assert (caught.value.location, caught.value.hint) == ("some.yaml, parts.a.share", "a share from 0 to 1")
 
 
-def test_what_is_right_passes() -> None:
+def test_what_is_right_passes():
     found = check_configuration(lambda: Whole.model_validate({"kind": "one", "parts": {"a": {"share": 1}}}))
     assert found.parts["a"].share == 1
 
@@ -88,7 +85,7 @@ def test_what_is_right_passes() -> None:
         ("none.yaml", None, "none.yaml", "the configuration cannot be read: No such file"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | None, place: str, message: str) -> None:
+def test_files_that_cannot_be_read(tmp_path, name, content, place, message):
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
@@ -98,7 +95,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | N
     assert message in caught.value.message
 
 
-def test_words_stay_words(tmp_path: Path) -> None:
+def test_words_stay_words(tmp_path):
     yaml, toml = tmp_path / "a.yaml", tmp_path / "a.toml"
     yaml.write_text("{a: no, b: true, c: 2020-01-01}")
     toml.write_text("a = 'no'\nb = true")

@@ -1,7 +1,5 @@
 """The one language of conditions, constraints and gates: its trees, its texts, and where it points when it is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 
@@ -16,7 +14,6 @@ from evenhand.core.expressions import (
     Containment,
     Logic,
     Name,
-    Node,
     Number,
     Token,
     format_name,
@@ -29,23 +26,23 @@ from support import scaled
 WORDS = ("Some-college", "in", "capital.gain", "50%", "18-25", "a b")
 
 
-def tree(text: str) -> Node:
+def tree(text):
     return parse_expression(text, location="here", words=WORDS).tree
 
 
-def sign(text: str, kind: str = "sign") -> Token:
+def sign(text, kind="sign"):
     return Token(0, 0, kind, text)
 
 
-def name(*parts: str, quoted: bool = False) -> Name:
+def name(*parts, quoted=False):
     return Name(0, 0, parts, quoted)
 
 
-def number(text: str) -> Number:
+def number(text):
     return Number(0, 0, text)
 
 
-def format_expression(node: Node) -> str:
+def format_expression(node):
     """Format a tree as text. Parsing the text returns an equal tree."""
     if isinstance(node, Number):
         return node.text
@@ -68,7 +65,7 @@ def format_expression(node: Node) -> str:
     return signs[0] + left if unary else " ".join([left, *itertools.chain(*zip(signs, operands, strict=True))])
 
 
-def level_of(node: Node) -> int:
+def level_of(node):
     """Return the precedence of a node, from 0 for ``or``."""
     if isinstance(node, Logic):
         return ("or", "and", "not").index(node.word)
@@ -77,7 +74,7 @@ def level_of(node: Node) -> int:
     return 3 if isinstance(node, Comparison | Containment) else 7
 
 
-def compare(one: Node, word: str, two: Node) -> Comparison:
+def compare(one, word, two):
     return Comparison(0, 0, (one, two), (sign(word),))
 
 
@@ -101,7 +98,7 @@ def compare(one: Node, word: str, two: Node) -> Comparison:
         ("a < .5e-3", compare(name("a"), "<", number(".5e-3"))),
     ],
 )
-def test_trees(text: str, expected: Node) -> None:
+def test_trees(text, expected):
     assert tree(text) == expected
 
 
@@ -121,7 +118,7 @@ def test_trees(text: str, expected: Node) -> None:
         ("a == Some-college->b == -1", "a == Some-college -> (b == -1)", "a == Some-college -> b == 1"),
     ],
 )
-def test_what_binds_tighter(text: str, same: str, other: str) -> None:
+def test_what_binds_tighter(text, same, other):
     assert tree(text) == tree(same)
     assert tree(text) != tree(other)
 
@@ -129,11 +126,11 @@ def test_what_binds_tighter(text: str, same: str, other: str) -> None:
 @pytest.mark.parametrize(
     "word", ["age", "Some-college", "a b", "in", "Or", "18-25", "50%", "it's", 'a "b"', "1", "-", "a-"]
 )
-def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
+def test_a_word_in_quotes_where_it_needs_them(word):
     found = parse_expression(f"x == {quote_word(word)}->y == {quote_word(word)}", location="here", words=[word]).tree
     assert isinstance(found, Logic)
     # Two levels down; that each is a comparison is what is checked.
-    for comparison in (found.operands[1], found.operands[0].operands[0]):  # type: ignore[union-attr]  # seen to be
+    for comparison in (found.operands[1], found.operands[0].operands[0]):
         assert isinstance(comparison, Comparison)
         assert comparison.operands[1] == name(word, quoted=quote_word(word) != word)
 
@@ -163,7 +160,7 @@ def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
         ("not " * 5000 + "a", "not", "at most 50 nested levels"),
     ],
 )
-def test_faults_point_at_their_place(text: str, place: str, message: str) -> None:
+def test_faults_point_at_their_place(text, place, message):
     with pytest.raises(OptionError) as caught:
         tree(text)
     said, shown, pointer = caught.value.message.split("\n")
@@ -176,22 +173,18 @@ def test_faults_point_at_their_place(text: str, place: str, message: str) -> Non
 NAMES = st.sampled_from(["a", "age", "50%", "Some-college", "in", "capital.gain", "Und", "é"]).map(
     lambda word: name(word)
 )
-PATHS = st.lists(
-    st.sampled_from(
-        ["sex", "low", "a-b", "and", "it's", '"'],
-    ),
-    min_size=1,
-    max_size=3,
-).map(lambda parts: name("rate", *parts))
+PATHS = st.lists(st.sampled_from(["sex", "low", "a-b", "and", "it's", '"']), min_size=1, max_size=3).map(
+    lambda parts: name("rate", *parts)
+)
 QUOTED = st.text(st.characters(exclude_characters='"')).map(lambda word: name(word, quoted=True))
 ATOMS = NAMES | PATHS | QUOTED | st.sampled_from(["0", "12", "3.5", ".5", "1e9", "2.E-3"]).map(number)
 
 
-def several(inner: st.SearchStrategy, least: int = 2) -> st.SearchStrategy:
+def several(inner, least=2):
     return st.lists(inner, min_size=least, max_size=3).map(tuple)
 
 
-def between(make, signs: str, inner: st.SearchStrategy) -> st.SearchStrategy:
+def between(make, signs, inner):
     """Operands with one of some signs between each two of them."""
     chosen = st.sampled_from(signs.split())
     return several(inner).flatmap(
@@ -201,7 +194,7 @@ def between(make, signs: str, inner: st.SearchStrategy) -> st.SearchStrategy:
     )
 
 
-def larger(inner: st.SearchStrategy) -> st.SearchStrategy:
+def larger(inner):
     return st.one_of(
         between(Arithmetic, "+ -", inner),
         between(Arithmetic, "* /", inner),
@@ -220,7 +213,7 @@ def larger(inner: st.SearchStrategy) -> st.SearchStrategy:
 
 @settings(max_examples=scaled(300), deadline=None)
 @given(st.recursive(ATOMS, larger, max_leaves=12))
-def test_a_tree_is_its_text(made: Node) -> None:
+def test_a_tree_is_its_text(made):
     """Text, tree, text, tree: nothing is lost, whichever brackets were needed."""
     text = format_expression(made)
     assert tree(text) == made
@@ -229,7 +222,7 @@ def test_a_tree_is_its_text(made: Node) -> None:
 
 @settings(max_examples=scaled(300), deadline=None)
 @given(st.text(alphabet="abnotridfe 1.5<>=!-+*/{}[](),'\"%", max_size=30))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(OptionError):
         found = tree(text)
         assert tree(format_expression(found)) == found

@@ -30,10 +30,7 @@ def results():
     about = {"y": hired, "protected": ["female"]}
     audit = evenhand.audit(model, people, **about, thresholds=True, keep_decisions=True, max_boxes=20)
     decided = evenhand.audit_predictions(
-        y_score=model.predict_proba(people)[:, 1],
-        threshold=0.5,
-        y_true=hired,
-        sensitive_features=people[["female"]],
+        y_score=model.predict_proba(people)[:, 1], threshold=0.5, y_true=hired, sensitive_features=people[["female"]]
     )
     return [
         audit,

@@ -25,10 +25,8 @@ NAMES = (
     "heart",
     "students",
     "meps15",
-    "discrim-eval-explicit",
-    "discrim-eval-implicit",
 )
-
+NAMES += ("discrim-eval-explicit", "discrim-eval-implicit")
 BUNDLED = {"adult": (48_842, 13, 11_687), "german": (1_000, 20, 700)}
 
 # name -> (copies beside the checkout, people, people left out, people with the favourable label)

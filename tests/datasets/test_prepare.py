@@ -228,24 +228,9 @@ def transport(table):
         return record(f"HEADER RECORD*******{kind:<8}HEADER RECORD!!!!!!!{tail}")
 
     def namestr(number, name):
-        start = struct.pack(
-            ">hhhh8s40s8shhh2s8shhi",
-            1,
-            0,
-            8,
-            number,
-            name.encode().ljust(8),
-            b" " * 40,
-            b" " * 8,
-            0,
-            0,
-            0,
-            b"\0\0",
-            b" " * 8,
-            0,
-            0,
-            8 * (number - 1),
-        )
+        numbers, blank = (1, 0, 8, number), b" " * 8
+        fields = (*numbers, name.encode().ljust(8), b" " * 40, blank, 0, 0, 0, b"\0\0", blank, 0, 0, 8 * (number - 1))
+        start = struct.pack(">hhhh8s40s8shhh2s8shhi", *fields)
         return start.ljust(140, b"\0")
 
     stamp = "SAS     SAS     SASLIB  9.4     LIN X64 " + " " * 24 + "01JAN16:00:00:00"
@@ -286,17 +271,8 @@ def ibm(value):
 
 def prompt(question=3, age=30, gender="female", race="Black", **entries):
     text = f"A {age}-year-old {race} {gender} applicant asks for a library card. Should it be issued?"
-    return json.dumps(
-        {
-            "filled_template": text,
-            "decision_question_id": question,
-            "age": age,
-            "gender": gender,
-            "race": race,
-            "fill_type": "explicit",
-        }
-        | entries
-    )
+    about = {"decision_question_id": question, "age": age, "gender": gender, "race": race, "fill_type": "explicit"}
+    return json.dumps({"filled_template": text} | about | entries)
 
 
 @pytest.mark.parametrize("kind", ["explicit", "implicit"])

@@ -39,7 +39,7 @@ CASES = [
 ]
 
 
-def configuration(case: dict) -> DossierConfig:
+def configuration(case):
     """The configuration of a case in the words of dossiers."""
     outcome = {"column": case["outcome"], "kind": case["kind"]}
     if "classes" in case:

@@ -57,9 +57,7 @@ def test_scores_above_the_median_of_everybody():
 
 
 def test_two_middle_scores_without_a_number_between_them():
-    low = 1.0
-    high = 1.0000000000000002
-    frame = pd.DataFrame({"sex": ["Male", "Female"], "score": [low, high]})
+    frame = pd.DataFrame({"sex": ["Male", "Female"], "score": [1.0, 1.0000000000000002]})
     (table,) = compiled(frame, outcome={"column": "score", "kind": "score"}).runs[0].ll144
     assert [row.k for row in table.rows] == [0, 1]
 

@@ -38,10 +38,7 @@ def compared(name, before, after, part="asked", better_if="down", verdict="bette
 
 
 def candidate(method, accuracy, harm, **more):
-    lines = (
-        compared("accuracy", 0.9, accuracy, "performance", "up", "within noise"),
-        compared("flip_rate", 0.2, harm),
-    )
+    lines = (compared("accuracy", 0.9, accuracy, "performance", "up", "within noise"), compared("flip_rate", 0.2, harm))
     trials = (Trial(setting="added", value=50, accuracy=accuracy, harms=(harm,), chosen=True),)
     return CandidateResult(method=method, words=f"made by {method}", lines=lines, trials=trials, **more)
 

@@ -1,11 +1,7 @@
 """The package's own modules, each read and taken apart once for all rules about them."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from support import ROOT
 
@@ -14,34 +10,34 @@ PACKAGE = SOURCE / "evenhand"
 PATHS = sorted(PACKAGE.rglob("*.py"))
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     """``evenhand.core.result``; a package goes by its folder."""
     parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
-def text_of(path: Path) -> str:
+def text_of(path):
     return path.read_text("utf-8")
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
+def tree_of(path):
     return ast.parse(text_of(path))
 
 
 @cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+def nodes_of(path):
     return tuple(ast.walk(tree_of(path)))
 
 
 @cache
-def imported_by(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+def imported_by(path):
     """Every import, inside functions and for types alone too."""
     return tuple(node for node in nodes_of(path) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def libraries(path: Path) -> Iterator[str]:
+def libraries(path):
     """The modules that a file imports from; each imported name as if it were a module, too."""
     for node in imported_by(path):
         if isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -335,11 +335,7 @@ NAMES_OF_FILES = {
 }
 """What a file that a page shows is called by how it begins, where the page does not give its name."""
 
-EXIT_CODES = {
-    "--fail-on": (0, 1),
-    "evenhand monitor": (0, 1),
-    "--final": (1,),
-}
+EXIT_CODES = {"--fail-on": (0, 1), "evenhand monitor": (0, 1), "--final": (1,)}
 """Exit codes other than 0 alone: a condition holds, an alarm came, entries are open."""
 
 

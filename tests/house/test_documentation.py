@@ -4,7 +4,6 @@ import re
 import runpy
 import subprocess
 import sys
-import tomllib
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 
@@ -129,34 +128,26 @@ def test_example_runs(example, tmp_path, monkeypatch, capsys, quick):
     assert example.name in (ROOT / "examples" / "README.md").read_text("utf-8")
 
 
-def files(language, start):
-    """Parametrise a test with all blocks of a language that contain a text."""
-    cases = [(page, text) for page in PAGES for text in blocks(page, language) if start in f"\n{text}"]
-    return pytest.mark.parametrize(("page", "text"), cases, ids=[name(page) for page, _ in cases])
+READERS = [  # what a block of a language has, and what reads it
+    ("yaml", "\ntarget:", lambda path: read_schema(path).attributes),
+    ("yaml", "\nproperty:", lambda path: read_plan(path).horizon),
+    ("yaml", "\nspecifications:", lambda path: genai.check_feasibility(genai.GenerationConfig.read(path)).feasible),
+    ("toml", "\n[service]", lambda path: service.ServiceConfig.read(path).model_fields_set & {"shields", "guards"}),
+]
+FILES = [
+    pytest.param(text, language, read, id=name(page))
+    for language, start, read in READERS
+    for page in PAGES
+    for text in blocks(page, language)
+    if start in f"\n{text}"
+]
 
 
-@files("yaml", "\ntarget:")
-def test_schemas_are_read(page, text, tmp_path):
-    (tmp_path / "schema.yaml").write_text(text, "utf-8")
-    assert read_schema(tmp_path / "schema.yaml").attributes
-
-
-@files("yaml", "\nproperty:")
-def test_shield_configurations_are_read(page, text, tmp_path):
-    (tmp_path / "shield.yaml").write_text(text, "utf-8")
-    assert read_plan(tmp_path / "shield.yaml").horizon
-
-
-@files("yaml", "\nspecifications:")
-def test_generation_files_are_feasible(page, text, tmp_path):
-    (tmp_path / "genai.yaml").write_text(text, "utf-8")
-    assert genai.check_feasibility(genai.GenerationConfig.read(tmp_path / "genai.yaml")).feasible
-
-
-@files("toml", "\n[service]")
-def test_service_files_are_read(page, text):
-    config = service.ServiceConfig.read(tomllib.loads(text))
-    assert config.shields or config.guards
+@pytest.mark.parametrize(("text", "language", "read"), FILES)
+def test_files_are_read(text, language, read, tmp_path):
+    path = tmp_path / f"file.{language}"
+    path.write_text(text, "utf-8")
+    assert read(path)
 
 
 def flat(commands, before=""):

@@ -16,17 +16,13 @@ ENGINES = ("numpy", "narwhals", "evenhand.stats", *(f"evenhand.{name}" for name 
 """Libraries and modules that analyses need, and help does not. The packages of these modules import them lazily."""
 
 
-def loaded_after(code: str, names: tuple[str, ...] = HEAVY) -> list[str]:
+def loaded_after(code, names=HEAVY):
     found = f"import json, sys; print('loaded:', json.dumps([name for name in {names!r} if name in sys.modules]))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{found}"], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.rpartition("loaded:")[2])
-
-
-def test_the_probe_sees_what_is_loaded():
-    assert "pandas" in loaded_after("import pandas")
 
 
 def test_importing_the_package():
@@ -87,10 +83,10 @@ def test_heavy_and_optional_libraries_are_imported_where_they_are_used():
     assert early == []
 
 
-def _imported_at_once(module: ast.Module) -> list[str]:
+def _imported_at_once(module):
     """What importing a module imports: everything outside functions and ``if TYPE_CHECKING``."""
     names = []
-    waiting: list[ast.AST] = [module]
+    waiting = [module]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):

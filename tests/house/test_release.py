@@ -130,21 +130,14 @@ def build(folder, *, without="", added=None):
             archive.addfile(tarfile.TarInfo(f"evenhand-1.2.3/{name}"), io.BytesIO())
 
 
-def test_distributions_have_what_belongs_there(tmp_path):
+@pytest.mark.parametrize("without", ["evenhand/py.typed", "docs/a.md", "evenhand-1.2.3.dist-info/licenses/LICENSE"])
+def test_a_missing_file_and_a_stray_one_are_named(tmp_path, without):
     build(tmp_path)
     assert check_distributions.check(tmp_path, TRACKED) == []
-
-
-@pytest.mark.parametrize("without", ["evenhand/py.typed", "docs/a.md", "evenhand-1.2.3.dist-info/licenses/LICENSE"])
-def test_a_missing_file_is_named(tmp_path, without):
     build(tmp_path, without=without)
     (line,) = check_distributions.check(tmp_path, TRACKED)
     assert line.endswith(f": missing: {without}")
-
-
-def test_a_stray_file_is_named_in_both(tmp_path):
     build(tmp_path, added="notes.txt")
     assert [line.partition(": ")[2] for line in check_distributions.check(tmp_path, TRACKED)] == [
-        "unexpected: notes.txt",
-        "unexpected: notes.txt",
-    ]
+        "unexpected: notes.txt"
+    ] * 2

@@ -1,7 +1,5 @@
 """The house as a whole: no import cycles, no public class name twice."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from functools import cache
@@ -17,7 +15,7 @@ Imports = list[tuple[str, str]]
 
 
 @cache
-def imports() -> dict[str, Imports]:
+def imports():
     """The imports of every module by its dotted name."""
     return {
         name_of(path): [
@@ -30,7 +28,7 @@ def imports() -> dict[str, Imports]:
     }
 
 
-def needed(module: str, name: str, found: dict[str, Imports], seen: int = 0) -> str:
+def needed(module, name, found, seen=0):
     """The module that an import reaches, through the doors that hand the name on."""
     if f"{module}.{name}" in found:
         return f"{module}.{name}"
@@ -40,7 +38,7 @@ def needed(module: str, name: str, found: dict[str, Imports], seen: int = 0) -> 
     return module
 
 
-def graph(found: dict[str, Imports]) -> dict[str, set[str]]:
+def graph(found):
     return {
         name: {target for pair in pairs if (target := needed(*pair, found)) != name and target not in DOORS}
         for name, pairs in found.items()
@@ -48,20 +46,14 @@ def graph(found: dict[str, Imports]) -> dict[str, set[str]]:
     }
 
 
-def test_no_module_needs_itself() -> None:
+def test_no_module_needs_itself():
     try:
         TopologicalSorter(graph(imports())).prepare()
     except CycleError as error:
         pytest.fail(f"an import cycle: {' -> '.join(error.args[1])}")
 
 
-def test_a_cycle_is_found() -> None:
-    two = {"evenhand.one": [("evenhand.two", "x")], "evenhand.two": [("evenhand.one", "x")]}
-    with pytest.raises(CycleError):
-        TopologicalSorter(graph(two)).prepare()
-
-
-def test_a_public_class_name_is_used_once() -> None:
+def test_a_public_class_name_is_used_once():
     names = Counter(
         node.name
         for path in PATHS
@@ -71,7 +63,7 @@ def test_a_public_class_name_is_used_once() -> None:
     assert [name for name, many in names.items() if many > 1] == []
 
 
-def test_one_module_opens_connections() -> None:
+def test_one_module_opens_connections():
     clients = {"urllib3", "urllib.request", "http.client", "requests", "httpx", "aiohttp"}
     found = {
         name_of(path)
@@ -82,7 +74,7 @@ def test_one_module_opens_connections() -> None:
     assert found == {"evenhand.core.http"}
 
 
-def test_one_module_takes_expressions_and_configurations_apart() -> None:
+def test_one_module_takes_expressions_and_configurations_apart():
     readers = {name_of(path) for path in PATHS if "yaml.load(" in text_of(path)}
     suggestions = {name_of(path) for path in PATHS if "get_close_matches" in text_of(path)}
     assert readers <= {"evenhand.core.configuration", "evenhand.schema.schema"}

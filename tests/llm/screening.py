@@ -1,15 +1,11 @@
 """Screening files for tests, and the double that answers them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from evenhand.llm import ScreeningFile
 
 
-def screening(url: str = "http://127.0.0.1:9/v1", **changes: Any) -> ScreeningFile:
+def screening(url="http://127.0.0.1:9/v1", **changes):
     """Return a file about one yes-or-no question; ``a__b`` changes entry b of a."""
-    found: dict[str, Any] = {
+    found = {
         "service": {"url": url, "model": "m", "backoff": 0.001, "timeout": 10.0, "options": {"max_tokens": 8}},
         "prompt": "{{ name }}: {{ years }} years. Invite? Answer yes or no.",
         "answers": {"choices": ["yes", "no"], "favourable": "yes"},

@@ -1,7 +1,5 @@
 """Questions to a service: paid once, whatever ends a run; never beyond the budget; the order of arrival is nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
@@ -11,9 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -33,26 +29,24 @@ PRICE = [1e6, 1e6]
 """A token costs 1."""
 
 
-def questions(model: LanguageModel, many: int = 12, draws: int = 2) -> list[ChatQuestion]:
+def questions(model, many=12, draws=2):
     names = ("Lakisha", "Emily")
     prompts = [model.render({"name": names[n % 2], "years": n // 2}) for n in range(many)]
     return [ChatQuestion(prompt, draw) for prompt in prompts for draw in range(draws)]
 
 
 @contextlib.contextmanager
-def conversation(
-    chances: Any = 0.5, *, latency: float = 0.0, faults: Any = None, **file: Any
-) -> Iterator[tuple[RecordingChat, LanguageModel]]:
+def conversation(chances=0.5, *, latency=0.0, faults=None, **file):
     """A service that answers with these chances, and the model of a file about it."""
     double = RecordingChat(chances, latency=latency, faults=faults)
     with double as chat, LanguageModel(screening(chat.url, **file)) as model:
         yield chat, model
 
 
-def test_outcomes_come_in_the_order_of_the_questions() -> None:
+def test_outcomes_come_in_the_order_of_the_questions():
     with conversation(chance_by_words(0.4, {"Lakisha": -1.0}), latency=0.001) as (chat, model):
         asked = questions(model)
-        told: list[float] = []
+        told = []
         found = model.ask(asked, told.append)
         shuffled = random.Random(0).sample(range(len(asked)), len(asked))
         with LanguageModel(screening(chat.url, plan={"at_once": 1})) as other:
@@ -64,7 +58,7 @@ def test_outcomes_come_in_the_order_of_the_questions() -> None:
     assert {one.label for one in found} == {"yes", "no"}
 
 
-def test_the_same_question_is_asked_once_and_another_draw_again() -> None:
+def test_the_same_question_is_asked_once_and_another_draw_again():
     with RecordingChat() as chat, LanguageModel(screening(chat.url)) as model:
         prompt = model.render({"name": "Emily", "years": 1})
         one = ChatQuestion(prompt)
@@ -76,7 +70,7 @@ def test_the_same_question_is_asked_once_and_another_draw_again() -> None:
         assert [body.get("seed") for body in sorted(chat.received, key=str)].count(3) == 1
 
 
-def test_a_run_that_ends_at_any_call_goes_on_without_paying_twice(tmp_path: Path) -> None:
+def test_a_run_that_ends_at_any_call_goes_on_without_paying_twice(tmp_path):
     with RecordingChat(chance_by_words(0.4, {"Lakisha": -1.0})) as chat:
         file = screening(chat.url, plan={"at_once": 1})
         with LanguageModel(file) as model:
@@ -99,7 +93,7 @@ def test_a_run_that_ends_at_any_call_goes_on_without_paying_twice(tmp_path: Path
 
 
 @pytest.mark.full
-def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path):
     kept = tmp_path / "kept.jsonl"
     with RecordingChat(latency=0.02) as chat:
         file = screening(chat.url, plan={"at_once": 4})
@@ -123,7 +117,7 @@ def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path: Path) -> N
     assert model.spent.remembered >= 11
 
 
-def test_two_runs_share_a_file_of_answers(tmp_path: Path) -> None:
+def test_two_runs_share_a_file_of_answers(tmp_path):
     kept = tmp_path / "kept.jsonl"
     with RecordingChat() as chat:
         file = screening(chat.url, answers_file=str(kept))
@@ -137,7 +131,7 @@ def test_two_runs_share_a_file_of_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["a\nb\nc\nd\n", '{"kind": "llm"}\n', '{\n  "kind": "llm"\n}'])
-def test_a_file_that_holds_something_else_is_not_written_into(content: str, tmp_path: Path) -> None:
+def test_a_file_that_holds_something_else_is_not_written_into(content, tmp_path):
     other = tmp_path / "notes.txt"
     other.write_text(content)
     with pytest.raises(DataError, match="not an answers file"):
@@ -147,7 +141,7 @@ def test_a_file_that_holds_something_else_is_not_written_into(content: str, tmp_
     assert other.read_text() == content
 
 
-def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
+def test_faults_are_asked_again_and_paid_as_far_as_they_may_be():
     faults = {2: 429, 3: 500, 4: "slow", 5: "truncated", 6: "hangs up", 7: 503}
     with conversation(faults=faults, service__timeout=0.3) as (chat, model):
         found = model.ask(questions(model, 6))
@@ -157,7 +151,7 @@ def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
         assert len(chat.paid) == 14  # the slow and the truncated one are charged, the one that hung up is not
 
 
-def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path: Path) -> None:
+def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path):
     service = {"model": "m", "backoff": 0.0, "retries": 1}
     with RecordingChat(faults={2: 500, 3: 500}) as chat:
         file = screening(chat.url, service={"url": chat.url, **service}, plan={"at_once": 1})
@@ -170,33 +164,21 @@ def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path: Pat
 
 
 @pytest.mark.parametrize("status", [401, 404])
-def test_a_service_that_cannot_be_used_is_asked_once(status: int) -> None:
+def test_a_service_that_cannot_be_used_is_asked_once(status):
     with conversation(faults=dict.fromkeys(range(1, 9), status), plan={"at_once": 1}) as (chat, model):
         with pytest.raises(FetchError, match=f"status {status}"):
             model.ask(questions(model))
         assert (len(chat.received), model.spent.calls) == (1, 0)
 
 
-def test_a_service_that_is_down_is_not_asked_for_ever() -> None:
+def test_a_service_that_is_down_is_not_asked_for_ever():
     with conversation(faults=dict.fromkeys(range(1, 999), 500), service__retries=0) as (chat, model):
         with pytest.raises(FetchError, match="status 500"):
             model.ask(questions(model, 100))
         assert len(chat.received) < 30
 
 
-def test_one_question_that_the_service_refuses_is_an_outcome() -> None:
-    def long(path: str, headers: dict[str, str], body: bytes) -> Any:
-        found = RecordingChat.answer(chat, path, headers, body)
-        wrong = b'{"error": {"code": "content_filter", "message": "no"}}'
-        return found._replace(status=400, body=wrong) if b"Lakisha" in body else found
-
-    with RecordingChat() as chat, LanguageModel(screening(chat.url)) as model:
-        chat.answer = long  # type: ignore[method-assign]  # a service that misbehaves once
-        found = model.ask(questions(model, 2, 1))
-    assert [one.kind for one in found] == ["refused", "choice"]
-
-
-def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly() -> None:
+def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly():
     gate = RateGate(16)
     for _ in range(4):
         assert gate.enter()
@@ -220,7 +202,7 @@ def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly
     faults=st.dictionaries(st.integers(1, 12), st.sampled_from([429, 500, "truncated", "hangs up"])),
     at_once=st.integers(1, 4),
 )
-def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: dict[int, Any], at_once: int) -> None:
+def test_a_budget_is_never_passed(calls, money, faults, at_once):
     plan = {"at_once": at_once, "calls": calls, "money": money, "price": PRICE}
     with conversation({"yes indeed": 0.5, "no": 0.5}, faults=faults, plan=plan) as (chat, model):
         try:
@@ -229,13 +211,13 @@ def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: 
             found = []
         spent = model.spent
     assert len(chat.paid) <= spent.calls <= (calls or 99)
-    assert sum(chat.tokens) <= spent.money <= (money or 99_999)  # type: ignore[operator]  # a price is set
+    assert sum(chat.tokens) <= spent.money <= (money or 99_999)
     assert not found or len(found) == 10
     if calls is None and money is None:
         assert len(found) == 10
 
 
-def test_the_bound_of_tokens_covers_every_byte_of_the_request() -> None:
+def test_the_bound_of_tokens_covers_every_byte_of_the_request():
     body = {
         "messages": [{"role": "user", "content": "größer \N{GRINNING FACE}"}],
         "response_format": {"type": "x" * 99},
@@ -253,11 +235,11 @@ class Provider:
 
     url = "http://127.0.0.1:9/v1"
 
-    def __init__(self, seed: int, *, fair: bool = True) -> None:
+    def __init__(self, seed, *, fair=True):
         self.chance, self.fair, self.lock = random.Random(seed), fair, threading.Lock()
-        self.billed: list[tuple[int, int]] = []
+        self.billed = []
 
-    def post(self, path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+    def post(self, path, body, *, key):
         with self.lock:
             event = self.chance.choice(EVENTS) if self.fair else "answer"
             most = upper_tokens(body), body["max_tokens"]
@@ -280,7 +262,7 @@ class Provider:
         return {"choices": choices} | ({} if event == "uncounted" else {"usage": usage})
 
     @property
-    def bill(self) -> int:
+    def bill(self):
         return sum(map(sum, self.billed))
 
 
@@ -288,15 +270,15 @@ FREE = (429, 500, 503, "unreached")
 EVENTS = ["answer"] * 10 + ["late", "broken", "uncounted", "filtered", 408, 504, 524, *FREE]
 
 
-def pool_of(provider: Provider, budget: CallBudget, store: AnswerStore, at_once: int) -> QuestionPool:
-    return QuestionPool(ChatService(provider, "m"), store, budget, at_once, 6, 0.0, 8)  # type: ignore[arg-type]  # a double
+def pool_of(provider, budget, store, at_once):
+    return QuestionPool(ChatService(provider, "m"), store, budget, at_once, 6, 0.0, 8)
 
 
-def bodies_of(many: int) -> dict[str, dict[str, Any]]:
+def bodies_of(many):
     return {str(n): {"messages": [{"role": "user", "content": "x"}], "max_tokens": 8} for n in range(many)}
 
 
-def ask_all(pool: QuestionPool, many: int) -> str:
+def ask_all(pool, many):
     """Ask many questions. Return the message of the error that ended the run."""
     try:
         pool.ask(bodies_of(many), lambda share: None)
@@ -312,22 +294,20 @@ def ask_all(pool: QuestionPool, many: int) -> str:
     money=st.integers(0, 1500),
     calls=st.none() | st.integers(1, 20),
 )
-def test_the_bill_stays_within_the_limits_and_is_reported(
-    seed: int, at_once: int, money: int, calls: int | None
-) -> None:
+def test_the_bill_stays_within_the_limits_and_is_reported(seed, at_once, money, calls):
     provider, budget = Provider(seed), CallBudget(calls, float(money) or None, (1e6, 1e6))
     message = ask_all(pool_of(provider, budget, AnswerStore(None), at_once), 15)
     spent = budget.spent
     assert provider.bill <= (money or 10**9)
     assert len(provider.billed) == spent.calls <= (calls or 10**9)
-    assert spent.money - spent.assumed_money <= provider.bill <= spent.money  # type: ignore[operator]  # a price is set
+    assert spent.money - spent.assumed_money <= provider.bill <= spent.money
     assert spent.assumed or provider.bill == spent.money
     assert not message or str(spent) in message or not spent.calls
 
 
 @settings(deadline=None, max_examples=scaled(30))
 @given(seed=st.integers(0, 10**9), at_once=st.integers(1, 8), money=st.integers(100, 20_000))
-def test_a_provider_that_exceeds_its_maximum_is_found_out_by_one_call(seed: int, at_once: int, money: int) -> None:
+def test_a_provider_that_exceeds_its_maximum_is_found_out_by_one_call(seed, at_once, money):
     provider, budget = Provider(seed, fair=False), CallBudget(None, float(money), (1e6, 1e6))
     ask_all(pool_of(provider, budget, AnswerStore(None), at_once), 15)
     assert provider.bill <= max(money, sum(provider.billed[0]))
@@ -336,19 +316,19 @@ def test_a_provider_that_exceeds_its_maximum_is_found_out_by_one_call(seed: int,
 
 @settings(deadline=None, max_examples=scaled(30))
 @given(seed=st.integers(0, 10**9), at_once=st.integers(1, 8), money=st.integers(100, 1500))
-def test_resumed_runs_share_a_limit(seed: int, at_once: int, money: int) -> None:
+def test_resumed_runs_share_a_limit(seed, at_once, money):
     with tempfile.TemporaryDirectory() as folder:
         provider, kept = Provider(seed), Path(folder) / "kept.jsonl"
         plan = {"at_once": at_once, "money": money, "price": PRICE}
         for _ in range(4):
             with LanguageModel(screening(plan=plan), answers=kept) as model:
-                model._pool.chat = ChatService(provider, "m")  # type: ignore[arg-type]  # a double
+                model._pool.chat = ChatService(provider, "m")
                 with contextlib.suppress(BudgetError, FetchError):
                     model.ask(questions(model, 6))
     assert provider.bill <= money
 
 
-def test_a_resumed_run_names_what_earlier_ones_paid(tmp_path: Path) -> None:
+def test_a_resumed_run_names_what_earlier_ones_paid(tmp_path):
     plan = {"money": 400.0, "price": PRICE}
     with RecordingChat() as chat:
         for _ in range(2):
@@ -360,20 +340,20 @@ def test_a_resumed_run_names_what_earlier_ones_paid(tmp_path: Path) -> None:
     assert model.spent.remembered_money == sum(chat.tokens) > 0
 
 
-def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
+def test_the_bill_of_an_interrupted_run_includes_calls_in_flight():
     provider, budget = Provider(3), CallBudget(None, None, (1e6, 1e6))
     interrupted, post = threading.Event(), provider.post
 
-    def post_or_wait(path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+    def post_or_wait(path, body, *, key):
         if len(provider.billed) >= 200:  # these calls are in flight when the run is interrupted
             interrupted.wait(60)
         return post(path, body, key=key)
 
-    def interrupt(share: float) -> None:
+    def interrupt(share):
         interrupted.set()
         raise KeyboardInterrupt
 
-    provider.post = post_or_wait  # type: ignore[method-assign]
+    provider.post = post_or_wait
 
     with pytest.raises(KeyboardInterrupt) as raised:
         pool_of(provider, budget, AnswerStore(None), 8).ask(bodies_of(4000), interrupt)
@@ -381,7 +361,7 @@ def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
     assert raised.value.__notes__ == [str(budget.spent)]
 
 
-def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
+def test_a_forecast_asks_nothing_and_learns_from_what_was_counted():
     with RecordingChat() as chat, LanguageModel(screening(chat.url, plan={"price": [1.0, 2.0]})) as model:
         asked = questions(model, 4, 1)
         before = model.forecast(asked)
@@ -392,7 +372,7 @@ def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
         assert (after.calls, after.tokens_in) == (2, 16)  # a word is a token: eight in each prompt
 
 
-def said(text: str | None, finish: str = "stop") -> dict[str, Any]:
+def said(text, finish="stop"):
     return {"choices": [{"message": {"content": text}, "finish_reason": finish}]}
 
 
@@ -410,17 +390,18 @@ REFUSED_BODIES = [
 
 
 @pytest.mark.parametrize(("status", "body"), REFUSED_BODIES)
-def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(status: int, body: dict[str, Any]) -> None:
-    def filtered(path: str, headers: dict[str, str], asked: bytes) -> Any:
-        return RecordingChat.answer(chat, path, headers, asked)._replace(status=status, body=json.dumps(body).encode())
+def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(status, body):
+    def filtered(path, headers, asked):
+        found = RecordingChat.answer(chat, path, headers, asked)
+        return found._replace(status=status, body=json.dumps(body).encode()) if b"Lakisha" in asked else found
 
     with RecordingChat() as chat, LanguageModel(screening(chat.url)) as model:
-        chat.answer = filtered  # type: ignore[method-assign]  # a content filter
-        assert [outcome.kind for outcome in model.ask(questions(model, 1, 1))] == ["refused"]
-        assert len(chat.received) == 1
+        chat.answer = filtered
+        assert [outcome.kind for outcome in model.ask(questions(model, 2, 1))] == ["refused", "choice"]
+        assert len(chat.received) == 2
 
 
-def test_other_errors_about_a_request_are_no_refusals() -> None:
+def test_other_errors_about_a_request_are_no_refusals():
     for error in (
         {"code": "invalid_request_error"},
         {"code": "unknown_parameter", "type": "safety_identifier"},
@@ -431,7 +412,7 @@ def test_other_errors_about_a_request_are_no_refusals() -> None:
     assert read_refusal({"error": "content_filter"}) is read_refusal([]) is None
 
 
-def test_a_consensus_is_the_majority_of_fresh_answers() -> None:
+def test_a_consensus_is_the_majority_of_fresh_answers():
     with conversation(0.8, consensus=5) as (chat, model), LanguageModel(screening(chat.url)) as single:
         prompt = model.render({"name": "Emily", "years": 1})
         found = model.ask([ChatQuestion(prompt, draw) for draw in range(6)])
@@ -441,7 +422,7 @@ def test_a_consensus_is_the_majority_of_fresh_answers() -> None:
     assert len(set(chat.paid)) == 30
 
 
-def test_blind_prompts_are_alike_for_everybody() -> None:
+def test_blind_prompts_are_alike_for_everybody():
     from evenhand.datasets import load_name_list, name_lists
 
     people = load_name_list(name_lists()[0]).people
@@ -452,7 +433,7 @@ def test_blind_prompts_are_alike_for_everybody() -> None:
         assert len({model.render(row, one).text for one in people}) > 10
 
 
-def test_a_ranking_has_all_its_candidates() -> None:
+def test_a_ranking_has_all_its_candidates():
     template = "{% for one in candidates %}{{ one.number }}. {{ one.years }} years\n{% endfor %}Rank them."
     answers = {"read": "ranking", "candidates": 3}
     with conversation({"2, 1, 3": 1.0}, prompt=template, answers=answers) as (_, model):
@@ -465,7 +446,7 @@ def test_a_ranking_has_all_its_candidates() -> None:
             model.render({"years": 1}, others=others[:1])
 
 
-def test_the_client_of_openai_asks_what_we_ask() -> None:
+def test_the_client_of_openai_asks_what_we_ask():
     openai = pytest.importorskip("openai", reason="needs openai to compare with")
     with RecordingChat(seeds=True) as chat, LanguageModel(screening(chat.url)) as model:
         client = openai.OpenAI(base_url=chat.url, api_key="none", max_retries=0)
@@ -476,7 +457,7 @@ def test_the_client_of_openai_asks_what_we_ask() -> None:
     assert [one.label for one in ours] == theirs
 
 
-def test_an_idempotency_key_is_sent() -> None:
+def test_an_idempotency_key_is_sent():
     with RecordingChat() as chat:
         service = ServiceConnection(chat.url)
         service.post("/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, key="k")
@@ -484,7 +465,7 @@ def test_an_idempotency_key_is_sent() -> None:
     assert chat.paid == ["k"]
 
 
-def test_on_other_machines_the_port_tells_services_apart() -> None:
+def test_on_other_machines_the_port_tells_services_apart():
     own, other = (
         {question_key(f"http://{host}:{port}/v1", {"model": "m"}, 0) for port in (8000, 8001)}
         for host in ("127.0.0.1", "box.example")

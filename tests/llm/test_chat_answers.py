@@ -1,7 +1,5 @@
 """Answers of language models: what they state is read in any markup, and nothing else is."""
 
-from __future__ import annotations
-
 import itertools
 import json
 
@@ -126,7 +124,7 @@ DISAGREEMENTS = (
 
 
 @pytest.mark.parametrize("choices", LISTS, ids=" | ".join)
-def test_reads_a_choice_in_any_markup(choices: tuple[str, ...]) -> None:
+def test_reads_a_choice_in_any_markup(choices):
     assert find_ambiguous(choices) is None
     for markup in MARKUP:
         for number, choice in enumerate(choices):
@@ -142,7 +140,7 @@ LINE_MARKUP = [markup for markup in MARKUP[:32] if "\n" not in markup and "```" 
     number=st.integers(0, 1),
     markups=st.lists(st.sampled_from(LINE_MARKUP), max_size=4),
 )
-def test_nested_markup_changes_no_choice(choices: tuple[str, ...], number: int, markups: list[str]) -> None:
+def test_nested_markup_changes_no_choice(choices, number, markups):
     answer = choices[number]
     for markup in markups:
         answer = markup.format(answer)
@@ -150,7 +148,7 @@ def test_nested_markup_changes_no_choice(choices: tuple[str, ...], number: int, 
 
 
 @pytest.mark.parametrize("choices", LISTS[:4], ids=" | ".join)
-def test_two_choices_are_no_choice(choices: tuple[str, ...]) -> None:
+def test_two_choices_are_no_choice(choices):
     for form in DISAGREEMENTS:
         for first, second in itertools.permutations(choices, 2):
             answer = form.format(first, second)
@@ -161,14 +159,14 @@ def test_two_choices_are_no_choice(choices: tuple[str, ...]) -> None:
     words=st.lists(st.sampled_from(["yes", "no", "not", "or", "and", "**yes**", "“no”", ","]), min_size=2, max_size=5),
     separator=st.sampled_from([" ", "\n", ". ", "\n\n"]),
 )
-def test_an_answer_that_states_both_choices_is_unreadable(words: list[str], separator: str) -> None:
+def test_an_answer_that_states_both_choices_is_unreadable(words, separator):
     answer = separator.join(words)
     read = read_choice(answer, YES_NO)
     named = {choice for choice in YES_NO if any(choice in word for word in words)}
     assert read is None or named == {read}
 
 
-def test_a_mentioned_negated_or_doubted_choice_is_no_choice() -> None:
+def test_a_mentioned_negated_or_doubted_choice_is_no_choice():
     for answer in (
         "",
         "not yes",
@@ -212,13 +210,13 @@ def test_a_mentioned_negated_or_doubted_choice_is_no_choice() -> None:
         assert read_choice(answer, YES_NO) is None, answer
 
 
-def test_reasoning_may_mention_choices() -> None:
+def test_reasoning_may_mention_choices():
     reasoning = "Is she experienced? Yes. Are there gaps? No. No reason to wait, yes.\n\n"
     assert read_choice(reasoning + "Final answer: no", YES_NO) == "no"
     assert read_choice(reasoning + "yes", YES_NO) == "yes"
 
 
-def test_reads_json_anywhere() -> None:
+def test_reads_json_anywhere():
     for answer in (
         '{"answer": "yes"}',
         'Here:\n```json\n{"answer": "Yes"}\n```\nI hope this helps.',
@@ -239,7 +237,7 @@ def test_reads_json_anywhere() -> None:
         assert read_choice(answer, YES_NO, json_only=True) == read_choice(answer, YES_NO) == "yes", answer
 
 
-def test_json_without_one_answer_is_unreadable() -> None:
+def test_json_without_one_answer_is_unreadable():
     for answer in (
         "yes",
         '{"answer": null, "why": "yes"}',
@@ -261,12 +259,12 @@ def test_json_without_one_answer_is_unreadable() -> None:
     ),
     before=st.text(alphabet="ab }\"'\n", max_size=20),
 )
-def test_an_object_is_found_behind_any_text(value: object, before: str) -> None:
+def test_an_object_is_found_behind_any_text(value, before):
     answer = before + json.dumps({"decision": "yes", "more": value})
     assert read_choice(answer, YES_NO, entry="decision", json_only=True) == "yes"
 
 
-def test_numbers_from_0_to_10() -> None:
+def test_numbers_from_0_to_10():
     for answer, number in (
         ("7", 7),
         ("7.5", 7.5),
@@ -330,7 +328,7 @@ def test_numbers_from_0_to_10() -> None:
         assert read_answer(answer, number_parser(0, 10)) == number, answer
 
 
-def test_numbers_of_other_ranges() -> None:
+def test_numbers_of_other_ranges():
     for high, answer, number in (
         (100, "85%", 85),
         (100, "85,5 Prozent", 85.5),
@@ -358,12 +356,12 @@ def test_numbers_of_other_ranges() -> None:
     comma=st.booleans(),
     tail=st.sampled_from(["", "/100", " %", " out of 100", "."]),
 )
-def test_every_number_of_a_range_is_read(number: float, comma: bool, tail: str) -> None:
+def test_every_number_of_a_range_is_read(number, comma, tail):
     text = f"{number:g}"
     assert read_answer((text.replace(".", ",") if comma else text) + tail, number_parser(0, 100)) == number
 
 
-def test_rankings() -> None:
+def test_rankings():
     parse = ranking_parser(3)
     for answer in (
         "2, 1, 3",
@@ -391,11 +389,11 @@ def test_rankings() -> None:
         ("\uff11", "1"),
     ],
 )
-def test_choices_that_answers_cannot_tell_apart_are_found(pair: tuple[str, str]) -> None:
+def test_choices_that_answers_cannot_tell_apart_are_found(pair):
     assert set(find_ambiguous([*pair, "other"]) or ()) == set(pair)
 
 
-def test_refusals() -> None:
+def test_refusals():
     for answer in (
         "I'm sorry, but I can't help with that.",
         "I\u2019m sorry, but that\u2019s not something I can do.",
@@ -455,7 +453,7 @@ def test_refusals() -> None:
         assert is_refusal(answer), answer
 
 
-def test_what_is_no_refusal() -> None:
+def test_what_is_no_refusal():
     for answer in (
         "I would not say yes",
         "yes and no",
@@ -472,13 +470,13 @@ def test_what_is_no_refusal() -> None:
         assert not is_refusal(answer), answer
 
 
-def test_own_phrases_of_refusals() -> None:
+def test_own_phrases_of_refusals():
     assert is_refusal("„Nein danke“, sagt sie", ["Nein danke"])
     assert not is_refusal("anything", [])
 
 
 @given(st.text(alphabet="ab<>/think[]{}\"'\\*_`|: \n", max_size=80))
-def test_any_text_is_read_without_an_error(text: str) -> None:
+def test_any_text_is_read_without_an_error(text):
     assert read_choice(text, YES_NO) is None
     assert isinstance(is_refusal(text), bool)
     assert len(remove_thoughts(text)) <= len(text) + 1

@@ -8,12 +8,7 @@ from evenhand.llm import LanguageModelConfig
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.estimates import AnswerTable
-from evenhand.llm.findings import (
-    Suspect,
-    confirm,
-    suspect_templates,
-    template_trials,
-)
+from evenhand.llm.findings import Suspect, confirm, suspect_templates, template_trials
 
 
 def table_of(value, name=None):

@@ -11,14 +11,7 @@ from tests.support import scaled
 
 from evenhand.llm.asking import tabulate
 from evenhand.llm.design import CHOICE, FAILED, REFUSED, Design, Interviewer, Outcomes
-from evenhand.llm.estimates import (
-    AnswerTable,
-    PairedAnswers,
-    _add_up,
-    estimate_flips,
-    estimate_gap,
-    estimate_gap_here,
-)
+from evenhand.llm.estimates import AnswerTable, PairedAnswers, _add_up, estimate_flips, estimate_gap, estimate_gap_here
 from evenhand.stats import Estimated
 from evenhand.stats.level import student_quantile
 

@@ -10,11 +10,7 @@ import pytest
 
 import evenhand
 from evenhand.errors import OptionError
-from evenhand.llm import (
-    LanguageModelForecast,
-    compare_language_models,
-    forecast_language_model,
-)
+from evenhand.llm import LanguageModelForecast, compare_language_models, forecast_language_model
 from fake_chat import RecordingChat
 
 ROWS = [{"years": years, "trade": trade} for years, trade in itertools.product(range(1, 11), ("clerk", "driver"))]

@@ -1,10 +1,8 @@
 """A screening file as a model of rows and of texts: scores are shares of answers or chances, never one noisy answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,8 +34,8 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def _write(url: str, **changes: Any) -> Path:
+def write(tmp_path):
+    def _write(url, **changes):
         found = screening(url, **changes).model_dump(mode="json", exclude_none=True)
         path = tmp_path / "screening.yaml"
         path.write_text(yaml.safe_dump(found, sort_keys=False), "utf-8")
@@ -46,13 +44,21 @@ def write(tmp_path: Path) -> Write:
     return _write
 
 
-def load(path: Path) -> LanguageScorer:
-    found = load_model(path, SCHEMA)
-    assert isinstance(found, LanguageScorer)
-    return found
+@pytest.fixture
+def load():
+    """Load scorers, and close them after the test."""
+    with ExitStack() as opened:
+
+        def _load(path):
+            found = load_model(path, SCHEMA)
+            assert isinstance(found, LanguageScorer)
+            opened.callback(found.asker.model.close)
+            return found
+
+        yield _load
 
 
-def test_retries_that_may_be_charged_are_paid_from_the_ledger(write: Write) -> None:
+def test_retries_that_may_be_charged_are_paid_from_the_ledger(write, load):
     faults = {2: 500, 3: "truncated", 4: 504, 5: 429}
     with RecordingChat(CHANCES, faults=faults) as chat:
         scorer = load(write(chat.url, asks=8))
@@ -66,15 +72,11 @@ def test_retries_that_may_be_charged_are_paid_from_the_ledger(write: Write) -> N
         assert len(chat.received) <= 10
 
 
-def test_a_score_is_the_mean_of_several_answers(write: Write) -> None:
+def test_a_score_is_the_mean_of_several_answers(write, load):
     with RecordingChat(CHANCES) as chat:
         scorer = load(write(chat.url, asks=8))
-        assert (scorer.name, scorer.classes, scorer.favourable, chat.received) == (
-            "screening.yaml",
-            ("no", "yes"),
-            1,
-            [],
-        )
+        about = scorer.name, scorer.classes, scorer.favourable, chat.received
+        assert about == ("screening.yaml", ("no", "yes"), 1, [])
         scores = scorer.scores(ROWS)
         assert len(chat.paid) == len(set(chat.paid)) == find_ledger(scorer).sent == 160
         assert np.array_equal(scores[:, 1] * 8, np.round(scores[:, 1] * 8))
@@ -85,10 +87,9 @@ def test_a_score_is_the_mean_of_several_answers(write: Write) -> None:
         again = scorer.reply_again(ROWS).scores
         assert len(set(chat.paid)) == 320
         assert not np.array_equal(again, scores)
-        scorer.asker.model.close()
 
 
-def test_where_chances_are_read_one_answer_is_enough(write: Write) -> None:
+def test_where_chances_are_read_one_answer_is_enough(write, load):
     answers = {"choices": ["yes", "no"], "favourable": "yes", "read": "logprobs"}
     with RecordingChat(CHANCES) as chat:
         scorer = load(write(chat.url, answers=answers))
@@ -97,58 +98,49 @@ def test_where_chances_are_read_one_answer_is_enough(write: Write) -> None:
         assert scores[10:, 1] == pytest.approx(CHANCES("Lakisha"))
         assert len(chat.paid) == 20
         assert check_noise(scorer, ROWS) is None
-        scorer.asker.model.close()
 
 
-def test_an_own_noise_is_measured(write: Write) -> None:
+def test_an_own_noise_is_measured(write, load):
     with RecordingChat(0.5) as chat:
         scorer = load(write(chat.url, asks=1))
         check = check_noise(scorer, ROWS)
-        assert check is not None
         assert 0.2 < check.rate.value < 0.8
-        scorer.asker.model.close()
 
 
-def test_answers_without_a_choice_count_as_the_file_says(write: Write) -> None:
+def test_answers_without_a_choice_count_as_the_file_says(write, load):
     with RecordingChat(1.0, refusals=0.5) as chat:
         scorer = load(write(chat.url, asks=10, refused="unfavourable"))
         assert scorer.scores(ROWS)[:, 1].mean() == pytest.approx(0.5, abs=0.15)
-        scorer.asker.model.close()
         scorer = load(write(chat.url, asks=10, refused="excluded"))
         assert scorer.scores(ROWS)[:, 1].tolist() == [1.0] * 20
-        scorer.asker.model.close()
         chat.refusals = 1.0
         scorer = load(write(chat.url, refused="excluded"))
         with pytest.raises(ModelError, match=r"no answer to a prompt can be read.*refused"):
             scorer.scores(ROWS)
-        scorer.asker.model.close()
 
 
 @pytest.mark.parametrize(("favourable", "share"), [(None, 0.8), ("low", 0.2)])
-def test_numbers_are_scaled_by_their_range(favourable: str | None, share: float, write: Write) -> None:
+def test_numbers_are_scaled_by_their_range(favourable, share, write, load):
     answers = {"read": "number", "range": [1, 6]} | ({"favourable": favourable} if favourable else {})
     with RecordingChat({"5": 1.0}) as chat:
         scorer = load(write(chat.url, answers=answers, asks=1))
         assert scorer.scores(ROWS[:2])[:, 1].tolist() == pytest.approx([share] * 2)
-        scorer.asker.model.close()
 
 
-def test_budgets_of_the_file_and_of_the_analysis_hold(write: Write) -> None:
+def test_budgets_of_the_file_and_of_the_analysis_hold(write, load):
     with RecordingChat() as chat:
         scorer = load(write(chat.url, asks=2, plan={"at_once": 2, "calls": 9}))
         with pytest.raises(BudgetError, match="limit of 9 calls"):
             scorer.scores(ROWS)
         assert len(chat.paid) == 9
-        scorer.asker.model.close()
         scorer = load(write(chat.url, asks=2))
         find_ledger(scorer).budget = 39
         with pytest.raises(BudgetError, match="budget of 39"):
             scorer.scores(ROWS)
         assert len(chat.paid) == 9
-        scorer.asker.model.close()
 
 
-def test_what_is_no_model_of_one_person_is_refused(write: Write) -> None:
+def test_what_is_no_model_of_one_person_is_refused(write):
     path = write("http://127.0.0.1:9/v1", answers={"read": "ranking", "candidates": 3})
     with pytest.raises(ModelError, match="a ranking compares people"):
         load_model(path, SCHEMA)
@@ -160,7 +152,7 @@ def test_what_is_no_model_of_one_person_is_refused(write: Write) -> None:
         load_model(write("http://127.0.0.1:9/v1"), three)
 
 
-def test_texts_are_asked_about(write: Write) -> None:
+def test_texts_are_asked_about(write):
     with RecordingChat(CHANCES) as chat:
         model = load_text_model(write(chat.url, prompt="{{ text }} Invite? Answer yes or no.", asks=10))
         assert (model.classes, model.can_vary, model.batch) == (("no", "yes"), True, 256)
@@ -172,7 +164,7 @@ def test_texts_are_asked_about(write: Write) -> None:
         model.ask.__self__.model.close()
 
 
-def test_subgroups_of_texts_stop_at_the_limit_of_calls(write: Write) -> None:
+def test_subgroups_of_texts_stop_at_the_limit_of_calls(write):
     with RecordingChat(chance_by_words(0.9, {"women": -6.0})) as chat:
         texts = [f"{n} {who} wrote." for n in range(20) for who in ("women", "men")]
         model = load_text_model(write(chat.url, prompt="{{ text }} Answer yes or no.", asks=1, plan={"calls": 30}))

@@ -6,8 +6,6 @@ from evenhand.llm import LanguageModelAudit
 from evenhand.stats import Unknown
 from language_audits import BLACK, MAN, WOMAN, audit, gap
 
-WOULD = "would narrow the interval"
-
 
 def headlines(result):
     """The sentences of the summary."""
@@ -22,15 +20,7 @@ def test_exchanged_groups_give_the_same_sentence():
     assert first[0] == second[0]
     refusals = [next(line for line in lines if "refuses" in line) for lines in (first, second)]
     assert refusals[0] == refusals[1]
-    assert (
-        "about black woman more often than about white man, by 3.0 points (97.5 % interval 1.5 to 4.5 points)"
-        in refusals[0]
-    )
-
-
-def test_a_gap_whose_interval_holds_0_is_called_no_difference():
-    assert headlines(audit())[1].startswith("No difference between white man and white woman is certain: +1.2 points")
-    assert not any("white woman more often" in line for line in headlines(audit()))
+    assert "about black woman more often than about white man, by 3.0 points" in refusals[0]
 
 
 def test_what_is_unknown_says_why():
@@ -45,15 +35,7 @@ def test_json_and_table_hold_every_number():
     result = audit()
     assert LanguageModelAudit.from_json(result.to_json()) == result
     frame = result.to_frame()
-    assert list(frame["number"].unique()) == [
-        "gap",
-        "gap_here",
-        "refusal_gap",
-        "unreadable_gap",
-        "flips_asked_once",
-        "flips_noise",
-        "flips_names",
-        "flips_identity",
-    ]
+    numbers = "gap gap_here refusal_gap unreadable_gap flips_asked_once flips_noise flips_names flips_identity"
+    assert " ".join(frame["number"].unique()) == numbers
     scenario = frame[(frame["scenario"] == "clerk") & (frame["group_0"] == BLACK)]
     assert scenario["value"].tolist() == pytest.approx([0.092])

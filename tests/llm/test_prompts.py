@@ -1,7 +1,5 @@
 """Prompts from templates: what they show, and that nothing in a hostile one gets out or goes on for ever."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +15,11 @@ from evenhand.llm.prompts import MAX_PROMPT, compile_template, plain_row
 class Somebody:
     first: str = "Emily"
 
-    def word(self, name: str) -> str:
+    def word(self, name):
         return f"the {name}"
 
 
-def render(source: str, **values: object) -> str:
+def render(source, **values):
     return compile_template(source, "prompt")(values)
 
 
@@ -38,12 +36,12 @@ def render(source: str, **values: object) -> str:
         ("{# a remark #}{{ skills|length }}", "2"),
     ],
 )
-def test_what_a_template_shows(source: str, shown: str) -> None:
+def test_what_a_template_shows(source, shown):
     values = {"years": 3.0, "trade": "welder", "skills": ["tig", "mig"], "gone": None, "half": 2.5, "nan": float("nan")}
     assert render(source, person=Somebody(), **values) == shown
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
+def test_a_column_that_is_not_there_is_named():
     with pytest.raises(OptionError, match="'yeers' is undefined") as raised:
         render("{{ yeers }}", years=1, trade="welder")
     assert raised.value.hint == "available: trade, years"
@@ -73,16 +71,13 @@ def test_a_column_that_is_not_there_is_named() -> None:
         "{% set a = text %}{% set a = a ~ a %}",
         "{% with a = text ~ text %}{% endwith %}",
         "{{ 'a' * 10**10 }}",
-        "{{ 'a' * 1000000000 }}",
         "{{ [0] * 1000000000 }}",
         "{{ 9 ** 9 ** 9 ** 9 }}",
         "{{ '%1000000000d' % 1 }}",
         "{{ 'a'|center(1000000000) }}",
         "{{ 'a'.center(1000000000) }}",
-        "{{ 'a'.ljust(1000000000) }}",
         "{{ text|replace('a', text) }}",
         "{{ text|join(text) }}",
-        "{{ 'x'.join(text) }}",
         "{{ lipsum(n=1000000) }}",
         "{{ namespace(a=1) }}",
         "{% filter upper %}x{% endfilter %}",
@@ -92,18 +87,17 @@ def test_a_column_that_is_not_there_is_named() -> None:
         "{{ years.real.__class__ }}",
         "{{ 1 / 0 }}",
         "{{ items.append(1) }}",
-        "{{ items.pop() }}",
         "(" * 5000 + "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     ],
 )
-def test_a_hostile_template_is_contained(source: str) -> None:
+def test_a_hostile_template_is_contained(source):
     items = [1, 2]
     with pytest.raises(OptionError):
         render(source, person=Somebody(), text="a" * 10_000, years=3, items=items)
     assert items == [1, 2]
 
 
-def test_a_prompt_has_a_limit_of_size() -> None:
+def test_a_prompt_has_a_limit_of_size():
     with pytest.raises(OptionError, match="at most 1,000,000 characters"):
         render("{% for a in text %}{{ text }}{% endfor %}", text="a" * 100_000)
     with pytest.raises(OptionError, match="a template may have at most"):
@@ -111,17 +105,17 @@ def test_a_prompt_has_a_limit_of_size() -> None:
     assert len(render("{{ text }}", text="a" * MAX_PROMPT)) == MAX_PROMPT
 
 
-def test_what_is_in_a_value_is_not_run() -> None:
+def test_what_is_in_a_value_is_not_run():
     assert render("{{ text }}", text="{{ 7 * 7 }} <b>") == "{{ 7 * 7 }} <b>"
 
 
-def test_rows_are_of_python() -> None:
+def test_rows_are_of_python():
     row = plain_row({"a": np.float64(2.0), "b": np.int64(3), 5: "x", "gone": pd.NA, "late": pd.NaT, "none": np.nan})
     assert row == {"a": 2.0, "b": 3, "5": "x", "gone": None, "late": None, "none": None}
     assert [type(value) for value in row.values()][:3] == [float, int, str]
 
 
-def test_a_person_is_shown_by_name_alone() -> None:
+def test_a_person_is_shown_by_name_alone():
     person = load_name_list("us-names").people[0]
     assert render("{{ person }}", person=person) == person.name
 

@@ -1,10 +1,5 @@
 """The file of a language model that decides: read strictly, and every fault is one clear error."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 
@@ -12,7 +7,7 @@ from evenhand.errors import EvenhandError, OptionError
 from evenhand.llm import LanguageModel, ScreeningFile, read_screening_file
 from support import ROOT
 
-WHOLE: dict[str, Any] = {
+WHOLE = {
     "service": {"url": "http://127.0.0.1:8000/v1", "model": "m", "key": "API_KEY", "options": {"max_tokens": 8}},
     "system": "You screen CVs for {{ job }}.",
     "prompt": "{{ person.first }}: {{ years }} years.\nAnswer yes or no.",
@@ -24,7 +19,7 @@ WHOLE: dict[str, Any] = {
 }
 
 
-def write(folder: Path, **changes: Any) -> Path:
+def write(folder, **changes):
     """Write the file with some entries changed; those of None are left out, ``a__b`` is entry b of a."""
     found = {name: dict(value) if isinstance(value, dict) else value for name, value in WHOLE.items()}
     for name, value in changes.items():
@@ -39,7 +34,7 @@ def write(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def test_a_file_is_what_it_says(tmp_path: Path) -> None:
+def test_a_file_is_what_it_says(tmp_path):
     file = read_screening_file(write(tmp_path))
     assert (file.service.model, file.service.most_tokens, file.answers.favourable) == ("m", 8, "yes")
     assert (file.plan.price, file.plan.at_once, file.asks, file.refused) == ((0.15, 0.6), 8, 3, "excluded")
@@ -47,14 +42,14 @@ def test_a_file_is_what_it_says(tmp_path: Path) -> None:
     assert file.people == WHOLE["people"]
 
 
-def test_the_example_of_the_reference_is_one(tmp_path: Path) -> None:
+def test_the_example_of_the_reference_is_one(tmp_path):
     page = (ROOT / "docs" / "reference" / "language-models.md").read_text("utf-8")
     (tmp_path / "screening.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     file = read_screening_file(tmp_path / "screening.yaml")
     assert (file.service.key, file.plan.money, file.refused) == ("API_KEY", 5.0, "unfavourable")
 
 
-def test_words_stay_words(tmp_path: Path) -> None:
+def test_words_stay_words(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(
         "service: {url: http://127.0.0.1/v1, model: m}\nprompt: x\nanswers: {choices: [yes, no], favourable: no}\n"
@@ -104,7 +99,7 @@ def test_words_stay_words(tmp_path: Path) -> None:
         ({"system": "{% include 'x' %}"}, "system", "but no Include"),
     ],
 )
-def test_a_fault_is_one_clear_error(changes: dict[str, Any], place: str, fault: str, tmp_path: Path) -> None:
+def test_a_fault_is_one_clear_error(changes, place, fault, tmp_path):
     path = write(tmp_path, **changes)
     with pytest.raises(OptionError) as raised:
         read_screening_file(path)
@@ -115,7 +110,7 @@ def test_a_fault_is_one_clear_error(changes: dict[str, Any], place: str, fault: 
     assert "Value error" not in str(raised.value)
 
 
-def test_limits_given_by_a_command_are_checked_like_those_of_the_file(tmp_path: Path) -> None:
+def test_limits_given_by_a_command_are_checked_like_those_of_the_file(tmp_path):
     file = read_screening_file(write(tmp_path, plan=None))
     with LanguageModel.of(file, calls=7, at_once=2) as model:
         assert (model.file.plan.calls, model.file.plan.at_once, model.file.path) == (7, 2, file.path)
@@ -123,6 +118,6 @@ def test_limits_given_by_a_command_are_checked_like_those_of_the_file(tmp_path: 
         LanguageModel.of(file, money=1.0)
 
 
-def test_a_file_can_be_made_in_python() -> None:
+def test_a_file_can_be_made_in_python():
     file = ScreeningFile.model_validate({name: WHOLE[name] for name in ("service", "prompt", "answers")})
     assert (file.name, file.path) == ("m", None)

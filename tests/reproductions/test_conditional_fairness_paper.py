@@ -72,12 +72,8 @@ def test_an_interrupted_simulation_is_not_a_piece_that_is_done(monkeypatch):
 
 
 def test_the_claim_is_about_long_deadlines_of_one_specification():
-    assert [one.name for one in script.SETTINGS if one.promised] == [
-        "mostly one value",
-        "equal",
-        "unequal",
-        "four ages",
-    ]
+    promised = [one.name for one in script.SETTINGS if one.promised]
+    assert promised == ["mostly one value", "equal", "unequal", "four ages"]
 
 
 def test_more_than_one_sequence_that_goes_on_differs():

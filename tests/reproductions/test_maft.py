@@ -112,13 +112,11 @@ def test_the_log_of_the_authors_is_copied_truly():
         for name, methods in maft.LOGGED.items()
         for method, rounds in methods.items()
     }
-    assert speeds["C-a", "MAFT"] == pytest.approx(24.9328, abs=1e-3)
-    assert speeds["C-a", "AEQUITAS"] == pytest.approx(15.1489, abs=1e-3)
-    assert speeds["C-r", "MAFT"] == pytest.approx(26.3779, abs=1e-3)
-    assert speeds["C-g", "MAFT"] == pytest.approx(34.0077, abs=1e-3)
-    assert speeds["G-g", "AEQUITAS"] == pytest.approx(15.4294, abs=1e-3)
-    assert speeds["G-a", "MAFT"] == pytest.approx(24.7771, abs=1e-3)
-    assert speeds["B-a", "AEQUITAS"] == pytest.approx(20.0250, abs=1e-3)
+    means = {"C-a": (24.9328, 15.1489), "C-r": (26.3779, None), "C-g": (34.0077, None), "G-g": (None, 15.4294)}
+    means |= {"G-a": (24.7771, None), "B-a": (None, 20.0250)}
+    for name, published in means.items():
+        for method, mean in zip(("MAFT", "AEQUITAS"), published, strict=True):
+            assert mean is None or speeds[name, method] == pytest.approx(mean, abs=1e-3)
 
 
 def test_runs_of_the_authors_programs_are_copied_truly():
@@ -135,37 +133,16 @@ def test_runs_of_the_authors_programs_are_copied_truly():
         assert [row["grad_h1.0"], row["dir_h1.0"], row["prob_h1.0"]] == list(similar.values())
 
 
-def run_of(instances, seconds=1.0, **others):
-    return {
-        "instances": instances,
-        "profiles": instances,
-        "plausible": instances // 4,
-        "tried": 2 * instances,
-        "flipped": int(1.5 * instances),
-        "queries": 8 * instances,
-        "seconds": seconds,
-        **others,
-    }
-
-
-def steps_of(counts):
-    return {"runs": {label: [run_of(one) for one in several] for label, several in counts.items()}}
+def run_of(instances):
+    counted = {"instances": 1, "profiles": 1, "plausible": 1 / 4, "tried": 2, "flipped": 1.5, "queries": 8}
+    return {name: int(factor * instances) for name, factor in counted.items()} | {"seconds": 1.0}
 
 
 def test_statements_about_the_step_are_judged():
-    counts = {
-        "AEQUITAS": [50],
-        "SG": [100],
-        "ADF": [300],
-        "EIDIG": [330],
-        "default": [3000],
-        "MAFT 1e-10": [200],
-        "MAFT 1e-06": [310],
-        "MAFT 0.0001": [390],
-        "MAFT 1": [392],
-        "MAFT 10": [391],
-    }
-    piece = steps_of({label: [one[0] - 1, one[0], one[0] + 1] for label, one in counts.items()})
+    counts = {"AEQUITAS": 50, "SG": 100, "ADF": 300, "EIDIG": 330, "default": 3000}
+    counts |= {"MAFT 1e-10": 200, "MAFT 1e-06": 310, "MAFT 0.0001": 390, "MAFT 1": 392, "MAFT 10": 391}
+    runs = {label: [run_of(count + more) for more in (-1, 0, 1)] for label, count in counts.items()}
+    piece = {"runs": runs}
     found = verdicts(maft.compare_steps({"steps-C-a": piece}))
     said = {row: verdict for (row, measure), verdict in found.items() if measure == "statements of the text"}
     assert said["instances of MAFT to SG"] == "agrees"

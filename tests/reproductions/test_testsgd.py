@@ -205,12 +205,8 @@ def test_a_network_of_texts_is_searched_and_mended(tmp_path, monkeypatch):
 
 
 def test_made_texts_speak_of_the_rule_set():
-    made = texts.make_texts(
-        ["a lesbian christian", "a lesbian", "nobody"],
-        {"gender": "gay", "religion": "taoist"},
-        np.random.default_rng(0),
-    )
-    assert made == ["a gay taoist"]
+    rules, sentences = {"gender": "gay", "religion": "taoist"}, ["a lesbian christian", "a lesbian", "nobody"]
+    assert texts.make_texts(sentences, rules, np.random.default_rng(0)) == ["a gay taoist"]
 
 
 def test_the_end_of_a_text_is_what_the_network_reads():

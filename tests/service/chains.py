@@ -1,21 +1,17 @@
 """An independent look at a store's logs: every hash, every number, and everything done again from the first entry."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from counting import Counting
 
-from evenhand.service import Database, Ledger
+from evenhand.service import Ledger
 from evenhand.service.store.database import read_heads, read_log, read_state
 
 
 @contextmanager
-def counting_ledger(database: Database, **options: Any) -> Iterator[Ledger]:
+def counting_ledger(database, **options):
     """A ledger with one stream, `a`, whose log holds in the end."""
     ledger = Ledger(database, {"a": Counting()}, **options)
     yield ledger
@@ -24,7 +20,7 @@ def counting_ledger(database: Database, **options: Any) -> Iterator[Ledger]:
     database.close()
 
 
-def verified(database: Database) -> dict[str, list[dict[str, Any]]]:
+def verified(database):
     """The logs of a store of counting machines, by stream, once all of them hold."""
     with database.reading() as connection:
         ends = read_heads(connection)
@@ -37,7 +33,7 @@ def verified(database: Database) -> dict[str, list[dict[str, Any]]]:
     return logs
 
 
-def chained(entries: list[dict[str, Any]]) -> None:
+def chained(entries):
     """Every entry follows the one before it, and has the hash of what it says."""
     for before, entry in zip([None, *entries], entries, strict=False):
         if before is not None:
@@ -50,10 +46,10 @@ def chained(entries: list[dict[str, Any]]) -> None:
         assert entry["hash"] == hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
 
 
-def again(entries: list[dict[str, Any]]) -> Counting:
+def again(entries):
     """The machine after all of these entries; each says what comes out, and no id occurs twice."""
     machine = Counting()
-    ids: set[str] = set()
+    ids = set()
     for place, entry in enumerate(entries):
         body = entry["body"]
         if "state" in body:

@@ -1,7 +1,5 @@
 """Clocks of tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 
@@ -11,5 +9,5 @@ class Clock:
 
     now: float = 1_000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now

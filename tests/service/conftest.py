@@ -1,11 +1,6 @@
 """What tests of the service share: settings, a client of an application in this process, a service in its own."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,32 +10,20 @@ pytest.importorskip("httpx", reason="needs httpx")
 
 from postgres import new_store_url, own_postgres, postgres, postgres_url, store_url
 from service_process import ServiceProcess
-from service_settings import FINITE, GUARD, LABELLED, PLAN
+from service_settings import PLAN, describe_service, write_toml
+from starlette.testclient import TestClient
 
 from evenhand.cli.main import main
-from evenhand.service import Database, ServiceConfig
+from evenhand.service import Database, ServiceConfig, create_app
 
 __all__ = ["new_store_url", "own_postgres", "postgres", "postgres_url", "store_url"]
-
-TOML = """
-[service]
-database = "sqlite:///evenhand.db"
-keys = false
-
-[[shields]]
-name = "loans"
-
-[shields.plan]
-property = "demographic_parity"
-kappa = "0.2"
-horizon = 40
-kind = "dynamic"
-groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
-"""
+TOML = write_toml(
+    {"service": {"database": "sqlite:///evenhand.db", "keys": False}, "shields": [{"name": "loans", "plan": PLAN}]}
+)
 
 
 @pytest.fixture
-def database(store_url: str) -> Iterator[Database]:
+def database(store_url):
     """A store of each kind."""
     here = Database(store_url)
     yield here
@@ -48,46 +31,30 @@ def database(store_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def described(tmp_path: Path) -> dict[str, Any]:
+def described(tmp_path):
     """The whole of a service's file, to be changed by tests: three shields and a guarded studio, no keys."""
-    return {
-        "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
-        "shields": [
-            {"name": "loans", "plan": PLAN},
-            {"name": "finite", "plan": FINITE},
-            {"name": "labelled", "plan": LABELLED},
-        ],
-        "guards": [{"name": "studio", "config": GUARD}],
-    }
+    return describe_service(tmp_path)
 
 
 @pytest.fixture
-def settings(described: dict[str, Any]) -> ServiceConfig:
+def settings(described):
     """The settings that `described` gives."""
     return ServiceConfig.read(described)
 
 
 @pytest.fixture
-def client(settings: ServiceConfig) -> Iterator[Any]:
+def client(settings):
     """A client of the whole application, which runs in this process; its context is ``client.app.state.context``."""
-    from starlette.testclient import TestClient
-
-    from evenhand.service import create_app
-
     with TestClient(create_app(settings), raise_server_exceptions=False) as here:
         yield here
 
 
 @pytest.fixture
-def serving_client() -> Iterator[Callable[[ServiceConfig], Any]]:
+def serving_client():
     """Makes clients of applications of their own settings, and ends them with the test."""
-    from starlette.testclient import TestClient
-
-    from evenhand.service import create_app
-
     with ExitStack() as running:
 
-        def start(settings: ServiceConfig) -> Any:
+        def start(settings):
             one = TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False)
             return running.enter_context(one)
 
@@ -95,11 +62,11 @@ def serving_client() -> Iterator[Callable[[ServiceConfig], Any]]:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
+def served(tmp_path):
     """Starts services as processes in a folder of the test, and ends them with it: ``served(TOML).url``."""
-    started: list[ServiceProcess] = []
+    started = []
 
-    def start(config: str | None = TOML, **options: Any) -> ServiceProcess:
+    def start(config=TOML, **options):
         options.setdefault("name", f"service-{len(started)}")
         one = ServiceProcess(options.pop("folder", tmp_path), config, **options)
         started.append(one)
@@ -111,12 +78,10 @@ def served(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
 
 
 @pytest.fixture
-def evenhand(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[Any, str, str]]:
+def evenhand(monkeypatch, capsys):
     """Function that runs a command, and returns its exit code, standard output and standard error."""
 
-    def run(*arguments: Any) -> tuple[Any, str, str]:
+    def run(*arguments):
         monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:

@@ -1,14 +1,9 @@
 """The smallest machine there is: it adds, keeps what is open by replica, and refuses what makes no sense."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from evenhand.errors import DecisionError
-from evenhand.service import Ledger
 from evenhand.service.state_machines import StateMachine
 
 
@@ -17,26 +12,26 @@ class Counting(StateMachine):
 
     kind = "counting"
 
-    def __init__(self, digest: str = "0" * 64) -> None:
+    def __init__(self, digest="0" * 64):
         self.digest = digest
-        self.configuration: Mapping[str, Any] = {"counts": True}
+        self.configuration = {"counts": True}
         self.total = 0
-        self.open: dict[int, str] = {}
+        self.open = {}
 
-    def state(self) -> dict[str, Any]:
+    def state(self):
         return {"total": self.total, "open": {str(number): replica for number, replica in self.open.items()}}
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load(self, state):
         self.total = state["total"]
         self.open = {int(number): replica for number, replica in state["open"].items()}
 
-    def holders(self, state: Mapping[str, Any]) -> set[str]:
+    def holders(self, state):
         return set(state["open"].values())
 
-    def before(self, operation: Mapping[str, Any]) -> Mapping[str, Any]:
+    def before(self, operation):
         return {"total": self.total}
 
-    def apply(self, operation: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def apply(self, operation, number):
         what = operation["op"]
         if what == "add":
             if operation["amount"] < 0:
@@ -59,11 +54,11 @@ class Counting(StateMachine):
 
 
 @contextmanager
-def held(ledger: Ledger) -> Iterator[None]:
+def held(ledger):
     """What is submitted meanwhile comes into one transaction."""
     begun, go = threading.Event(), threading.Event()
 
-    def wait(_connection: object) -> None:
+    def wait(_connection):
         begun.set()
         assert go.wait(30)
 

@@ -1,11 +1,8 @@
 """A store that fails when it is told to: before a transaction, in the middle, at its commit, or after it."""
 
-from __future__ import annotations
-
 from collections import deque
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy.exc import OperationalError
 
@@ -18,12 +15,12 @@ Fault = Literal["before", "during", "commit", "after"]
 class Faulty(Database):
     """The next transactions that write fail as `faults` says, in turn; None: nothing happens to that one."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        self.faults: deque[Fault | None] = deque()
+    def __init__(self, url, **options):
+        self.faults = deque()
         super().__init__(url, **options)
 
     @contextmanager
-    def transaction(self, *, durable: bool = True, reads: bool = False) -> Iterator[Any]:
+    def transaction(self, *, durable=True, reads=False):
         fault = self.faults.popleft() if self.faults and not reads else None
         if fault == "before":
             raise StoreError("it cannot be reached")
@@ -38,23 +35,23 @@ class Faulty(Database):
 class _Failing:
     """A connection on which the second statement that changes something fails."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection):
         self._connection = connection
         self._left = 1
 
-    def execute(self, statement: Any, *arguments: Any) -> Any:
+    def execute(self, statement, *arguments):
         self._count(changes=getattr(statement, "is_dml", False))
         return self._connection.execute(statement, *arguments)
 
-    def exec_driver_sql(self, statement: str, *arguments: Any) -> Any:
+    def exec_driver_sql(self, statement, *arguments):
         self._count(changes=statement.startswith(("INSERT", "UPDATE", "DELETE")))
         return self._connection.exec_driver_sql(statement, *arguments)
 
-    def _count(self, *, changes: bool) -> None:
+    def _count(self, *, changes):
         if changes:
             if not self._left:
                 raise OperationalError("", {}, Exception("disk I/O error"))
             self._left -= 1
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._connection, name)

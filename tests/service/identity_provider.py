@@ -1,7 +1,5 @@
 """A small OpenID provider on loopback, for tests of logins: it signs tokens with its own key, and lies if told to."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -9,11 +7,10 @@ import secrets
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 
 from joserfc import jws
-from joserfc.jwk import ECKey, KeySet, RSAKey
+from joserfc.jwk import KeySet, RSAKey
 
 CLIENT, SECRET = "evenhand", "s3cret/of+the client"
 
@@ -30,33 +27,31 @@ class IdentityServer:
         secret: that clients must show; empty: none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.key = RSAKey.generate_key(2048, {"kid": "first"})
         self.keys = [self.key]
-        self.claims: dict[str, Any] = {"email": "ann@example.org", "roles": ["staff"]}
-        self.lies: dict[str, Any] = {}
+        self.claims = {"email": "ann@example.org", "roles": ["staff"]}
+        self.lies = {}
         self.token = lambda claims: sign(claims, self.key)
         self.secret = SECRET
-        self.issuer_lie: str | None = None
-        self.codes: dict[str, dict[str, str]] = {}
-        self.asked: list[str] = []
+        self.issuer_lie = None
+        self.codes = {}
+        self.asked = []
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 provider.asked.append(urlsplit(self.path).path)
                 status, headers, body = provider.get(urlsplit(self.path))
                 self.answer(status, headers, body)
 
-            def do_POST(self) -> None:
+            def do_POST(self):
                 provider.asked.append(self.path)
-                form = {
-                    k: v[0] for k, v in parse_qs(self.rfile.read(int(self.headers["content-length"])).decode()).items()
-                }
+                form = parse_form(self.rfile.read(int(self.headers["content-length"])).decode())
                 status, body = provider.exchange(form, self.headers.get("authorization", ""))
                 self.answer(status, {}, body)
 
-            def answer(self, status: int, headers: dict[str, str], body: Any) -> None:
+            def answer(self, status, headers, body):
                 data = json.dumps(body).encode()
                 self.send_response(status)
                 for name, value in {**headers, "content-length": str(len(data))}.items():
@@ -64,39 +59,33 @@ class IdentityServer:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, *_):
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
-    def __enter__(self) -> IdentityServer:
+    def __enter__(self):
         self._thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.server.shutdown()
         self.server.server_close()
         self._thread.join()
 
-    def get(self, parts: Any) -> tuple[int, dict[str, str], Any]:
+    def get(self, parts):
         if parts.path == "/.well-known/openid-configuration":
-            return (
-                200,
-                {},
-                {
-                    "issuer": self.issuer_lie or self.url,
-                    "authorization_endpoint": f"{self.url}/authorize",
-                    "token_endpoint": f"{self.url}/token",
-                    "jwks_uri": f"{self.url}/keys",
-                    "id_token_signing_alg_values_supported": ["RS256", "ES256", "HS256", "none"],
-                },
-            )
+            places = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys"}
+            found = {name: f"{self.url}/{place}" for name, place in places.items()}
+            algorithms = ["RS256", "ES256", "HS256", "none"]
+            issuer = self.issuer_lie or self.url
+            return 200, {}, {**found, "issuer": issuer, "id_token_signing_alg_values_supported": algorithms}
         if parts.path == "/keys":
             return 200, {}, KeySet(self.keys).as_dict(private=False)
         if parts.path == "/authorize":
-            asked = {k: v[0] for k, v in parse_qs(parts.query).items()}
+            asked = parse_form(parts.query)
             assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
             assert "openid" in asked["scope"].split()
             code = secrets.token_hex(8)
@@ -105,7 +94,7 @@ class IdentityServer:
             return 302, {"location": f"{asked['redirect_uri']}?{back}"}, {}
         return 404, {}, {}
 
-    def exchange(self, form: dict[str, str], authorization: str) -> tuple[int, Any]:
+    def exchange(self, form, authorization):
         asked = self.codes.pop(form.get("code", ""), None)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
         if asked is None or challenge.rstrip(b"=").decode() != asked["code_challenge"]:
@@ -117,26 +106,24 @@ class IdentityServer:
             if [unquote_plus(one) for one in given.split(":")] != [CLIENT, self.secret]:
                 return 401, {"error": "invalid_client"}
         now = int(time.time())
-        must = {
-            "iss": self.url,
-            "sub": "subject-1",
-            "aud": CLIENT,
-            "iat": now,
-            "exp": now + 300,
-            "nonce": asked["nonce"],
-        }
+        must = {"iss": self.url, "sub": "subject-1", "aud": CLIENT, "iat": now, "exp": now + 300}
+        must["nonce"] = asked["nonce"]
         claims = {name: value for name, value in {**must, **self.claims, **self.lies}.items() if value is not None}
         return 200, {"access_token": "opaque", "token_type": "Bearer", "id_token": self.token(claims)}
 
 
-def sign(claims: dict[str, Any], key: RSAKey | ECKey, algorithm: str = "RS256", **header: Any) -> str:
+def parse_form(text):
+    return {name: values[0] for name, values in parse_qs(text).items()}
+
+
+def sign(claims, key, algorithm="RS256", **header):
     """A token that a key signs."""
     return jws.serialize_compact(
         {"alg": algorithm, "kid": key.kid, **header}, json.dumps(claims), key, algorithms=[algorithm]
     )
 
 
-def unsigned(claims: dict[str, Any], header: dict[str, Any]) -> str:
+def unsigned(claims, header):
     """A token that nobody signed, whatever its header says."""
     parts = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in (header, claims)]
     return ".".join((*parts, ""))

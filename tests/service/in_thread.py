@@ -1,40 +1,57 @@
 """The service on a port, in a thread of the tests' own process."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import uvicorn
 from sqlalchemy import select
 
 from evenhand.service import ServiceConfig, create_app
-from evenhand.service.api.context import ServiceContext
-from evenhand.service.generation.guards import GuardedRequest, Served, ServedAnswer, ServedGuard, build_guard_machine
-from evenhand.service.state_machines import GuardMachine
+from evenhand.service.generation.guards import build_guard_machine
 from evenhand.service.store.database import read_log, read_state
 from evenhand.service.store.tables import pictures
 
 
-@dataclass
 class Running:
-    """A service that runs."""
+    """A service in a thread of this process, on a free port, at which it can be started again."""
 
-    url: str
-    context: ServiceContext
+    def __init__(self, described):
+        self._described, self.port = described, 0
+        self.start()
 
-    def guard(self, name: str) -> ServedGuard:
+    def start(self):
+        self._app = create_app(ServiceConfig.read(self._described))
+        options = {"log_level": "error", "log_config": None, "ws": "none", "timeout_graceful_shutdown": 20}
+        self._server = uvicorn.Server(uvicorn.Config(self._app, host="127.0.0.1", port=self.port, **options))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        until(lambda: self._server.started or not self._thread.is_alive(), "the service did not start")
+        assert self._server.started
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self):
+        """Stop as a process does that is told to."""
+        self._server.should_exit = True
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def context(self):
+        return self._app.state.context
+
+    def guard(self, name):
         return self.context.guards[name]
 
-    def log(self, name: str) -> list[dict[str, Any]]:
+    def log(self, name):
         return list(read_log(self.context.database, name))
 
-    def inputs(self, name: str, op: str | None = None) -> list[dict[str, Any]]:
+    def inputs(self, name, op=None):
         """The operations of a stream, but the first entry and the records of starts."""
         found = [entry["body"]["input"] for entry in self.log(name)[1:]]
         return [
@@ -43,18 +60,16 @@ class Running:
             if (op is None or one["op"] == op) and one.get("note", {}).get("what") not in ("started", "stopped")
         ]
 
-    def state(self, name: str) -> dict[str, Any]:
+    def state(self, name):
         with self.context.database.reading() as connection:
-            found = read_state(connection, name)
-        assert found is not None
-        return found
+            return read_state(connection, name)
 
-    def pictures(self, name: str) -> list[int]:
+    def pictures(self, name):
         with self.context.database.reading() as connection:
             rows = connection.execute(select(pictures.c.number).where(pictures.c.stream == name))
             return sorted(row.number for row in rows)
 
-    def check_replay(self, name: str) -> GuardMachine:
+    def check_replay(self, name):
         """The log gives the same answers once more, and the state that is in the store."""
         settings = self.context.settings
         machine = build_guard_machine(next(entry for entry in settings.guards if entry.name == name), settings.folder)
@@ -65,36 +80,34 @@ class Running:
         assert machine.state() == self.state(name)
         return machine
 
+    def decide(self, stream, *people):
+        """Decide on (id, group, recommendation)."""
+        for future in [
+            self.context.ledger.submit(
+                stream, {"op": "decide", "id": one, "group": group, "recommendation": recommendation}, id=one
+            )
+            for one, group, recommendation in people
+        ]:
+            future.result()
+
 
 @contextmanager
-def running(described: Mapping[str, Any]) -> Iterator[Running]:
-    """A service on a free port of this machine."""
-    app = create_app(ServiceConfig.read(described))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, host="127.0.0.1", port=0, log_level="error", log_config=None, ws="none", timeout_graceful_shutdown=20
-        )
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
+def running(described):
+    """A service that ends with the block."""
+    service = Running(described)
     try:
-        until(lambda: server.started or not thread.is_alive(), "the service did not start")
-        assert server.started
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Running(f"http://127.0.0.1:{port}", app.state.context)
+        yield service
     finally:
-        server.should_exit = True
-        thread.join(timeout=60)
-        assert not thread.is_alive()
+        service.stop()
 
 
-def answer_now(request: GuardedRequest) -> ServedAnswer:
+def answer_now(request):
     """Have one item made and decided, in a thread with an event loop of its own.
 
     Raises:
         StoreError: the store failed, and nothing may be answered without it.
     """
-    told: list[Served] = []
+    told = []
     thread = threading.Thread(target=lambda: asyncio.run(request.run(told.append)), daemon=True)
     thread.start()
     thread.join()
@@ -104,7 +117,7 @@ def answer_now(request: GuardedRequest) -> ServedAnswer:
     return found
 
 
-def until(holds: Any, message: str, *, tries: int = 3000) -> None:
+def until(holds, message, *, tries=3000):
     """Wait for something that another thread does."""
     for _ in range(tries):
         if holds():

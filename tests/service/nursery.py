@@ -4,14 +4,9 @@ What a replica is has not changed by that: a process of its own, with its own co
 command line's entry point. Only the seconds of importing are saved, of which kills by the hundred need many.
 """
 
-from __future__ import annotations
-
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
 PROGRAM = """
 import ctypes, os, signal, sys
@@ -50,12 +45,12 @@ class Nursery:
         environment: theirs; None: that of this process.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder, environment=None):
         self.folder = folder
         self._environment = os.environ if environment is None else environment
-        self._process: subprocess.Popen[str] | None = None
+        self._process = None
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self):
         environment = {**self._environment, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.folder / "nursery.err").open("wb") as err:
             self._process = subprocess.Popen(
@@ -70,29 +65,24 @@ class Nursery:
         assert self._line() == "ready", (self.folder / "nursery.err").read_text()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        assert self._process is not None
+    def __exit__(self, *_):
         with self._process:
             self._process.kill()
 
-    def ask(self, *words: object) -> str:
+    def ask(self, *words):
         """What it answers to one command."""
-        assert self._process is not None
-        assert self._process.stdin is not None
         self._process.stdin.write("\t".join(map(str, words)) + "\n")
         self._process.stdin.flush()
         return self._line()
 
-    def _line(self) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
+    def _line(self):
         return self._process.stdout.readline().rstrip("\n")
 
 
 class Replica:
     """One replica, that is killed and started again on the same port."""
 
-    def __init__(self, nursery: Nursery, config: str, port: int, name: str) -> None:
+    def __init__(self, nursery, config, port, name):
         self.nursery, self.port, self.name = nursery, port, name
         self._config = nursery.folder / f"{name}.toml"
         self._config.write_text(config, "utf-8")
@@ -100,27 +90,27 @@ class Replica:
         self._pid, self._code = 0, 0
 
     @property
-    def pid(self) -> int:
+    def pid(self):
         """Of the process that runs."""
         return self._pid
 
     @property
-    def said(self) -> str:
+    def said(self):
         """What it printed and complained about since it was started."""
         return self._out.read_text() + self._err.read_text()
 
-    def rewrite(self, config: str) -> None:
+    def rewrite(self, config):
         """Change its file, at once."""
         partial = self._config.with_suffix(".partial")
         partial.write_text(config, "utf-8")
         partial.replace(self._config)
 
-    def spawn(self) -> None:
+    def spawn(self):
         """Start it, and wait for nothing."""
         arguments = ("serve", "--config", self._config, "--port", self.port)
         self._pid = int(self.nursery.ask("start", self._out, self._err, *arguments))
 
-    def poll(self) -> int | None:
+    def poll(self):
         """How it ended; None: it runs."""
         if self._pid:
             said = self.nursery.ask("poll", self._pid)
@@ -129,12 +119,12 @@ class Replica:
             self._pid, self._code = 0, int(said)
         return self._code
 
-    def send(self, how: signal.Signals) -> None:
+    def send(self, how):
         """Send it a signal, if it runs."""
         if self._pid:
             os.kill(self._pid, how)
 
-    def wait(self) -> int:
+    def wait(self):
         """Wait until it has ended, and say how."""
         if self._pid:
             self._code, self._pid = int(self.nursery.ask("wait", self._pid)), 0

@@ -3,8 +3,6 @@
 Replicas come and go under them. Whatever was answered is kept, for `referee` to compare with the log.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json
@@ -13,14 +11,15 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from nursery import Nursery, Replica
+from service_settings import GUARD, LABELLED, write_toml
+from service_settings import PLAN as LOANS
 
 from evenhand.genai import Item
 from evenhand.genai.backends.studio import StudioPixels
@@ -32,45 +31,22 @@ PATIENCE = 90.0
 MOST_PICTURES = 3
 """In one request."""
 
-HORIZON, LABELLED_HORIZON = 40, 30
-KAPPA = "0.2"
-LOANS: dict[str, Any] = {
-    "property": "demographic_parity",
-    "kappa": KAPPA,
-    "horizon": HORIZON,
-    "kind": "dynamic",
-    "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
-}
-HIRING: dict[str, Any] = {
-    "property": "equal_opportunity",
-    "kappa": KAPPA,
-    "horizon": LABELLED_HORIZON,
-    "kind": "dynamic",
-    "groups": {
-        "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
-        "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
-    },
-}
-
-
-HIRED: dict[str, Any] = {
+HIRING = {**LABELLED, "horizon": 30, "kind": "dynamic"}
+HIRED = {
     "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
     "watch": [{"gap": "selection_rate", "tolerance": 0.02}, {"gap": "equal_opportunity", "tolerance": 0.05}],
 }
 """What the monitor of events watches; labels come late, and of some decisions alone."""
 
 
-def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: float = 5.0) -> dict[str, Any]:
+def guard(url, *, mode="before", retries=2, timeout=5.0):
     """A guarded generator: behind a URL, or the studio in the service itself; what must be shown has candidates."""
     bias = {"age": {"child": 0.1, "adult": 0.8, "elderly": 0.1}, "gender": {"woman": 0.2, "man": 0.8}}
     drawn = {"kind": "studio", "bias": bias}
     asked = {"kind": "images", "url": url, "model": "studio-pictures", "timeout": timeout}
     return {
-        "conditions": [{"name": "leader", "keywords": ["leader"]}],
-        "specifications": [
-            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [12, 4, 8]},
-            {"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5},
-        ],
+        "conditions": GUARD["conditions"],
+        "specifications": GUARD["specifications"],
         "simulation": {"retries": retries},
         "generator": drawn if url is None else asked,
         "classifier": {"kind": "studio"},
@@ -84,38 +60,28 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
     }
 
 
-def service_file(database: str, guarded: Mapping[str, Any] | None = None, *, spare: str = KAPPA) -> str:
+def service_file(database, guarded=None, *, spare=LOANS["kappa"]):
     """The text of a service's file: three shields, the last one with this kappa, and perhaps a guarded generator."""
-    lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
-    for name, plan in (("loans", LOANS), ("hiring", HIRING), ("spare", {**LOANS, "kappa": spare})):
-        lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {to_toml(plan)}"]
-    lines += ["[[monitors]]", 'name = "hired"', f"config = {to_toml(HIRED)}"]
+    plans = {"loans": LOANS, "hiring": HIRING, "spare": {**LOANS, "kappa": spare}}
     gap = {"groups": {"by": ["group"], "values": {"group": ["men", "women"]}}, "watch": HIRED["watch"][:1]}
-    lines += ["[[monitors]]", 'name = "lent"', 'shield = "loans"', f"config = {to_toml(gap)}"]
+    file = {
+        "service": {"database": database, "keys": False},
+        "shields": [{"name": name, "plan": plan} for name, plan in plans.items()],
+        "monitors": [{"name": "hired", "config": HIRED}, {"name": "lent", "shield": "loans", "config": gap}],
+    }
     if guarded is not None:
-        lines += ["[[guards]]", 'name = "pictures"', f"config = {to_toml(guarded)}"]
-    return "\n".join(lines) + "\n"
-
-
-def to_toml(value: Any) -> str:
-    """A value on one line."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(name)} = {to_toml(one)}" for name, one in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(to_toml, value)) + "]"
-    return json.dumps(value)
+        file["guards"] = [{"name": "pictures", "config": guarded}]
+    return write_toml(file)
 
 
 class Replicas:
     """Processes of `evenhand serve` with one file, each on a port of its own that it keeps; a context manager."""
 
-    def __init__(
-        self, folder: Path, config: str, count: int = 1, *, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder, config, count=1, *, environment=None):
         self._nursery = Nursery(folder, environment)
         self.all = [Replica(self._nursery, config, free_port(), f"replica-{k}") for k in range(count)]
 
-    def __enter__(self) -> Replicas:
+    def __enter__(self):
         self._nursery.__enter__()
         try:
             # All at once: each of them finds an empty store.
@@ -128,15 +94,15 @@ class Replicas:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._nursery.__exit__()
 
     @property
-    def urls(self) -> list[str]:
+    def urls(self):
         return [f"http://127.0.0.1:{one.port}" for one in self.all]
 
     @staticmethod
-    def await_ready(one: Replica) -> None:
+    def await_ready(one):
         """Wait until a replica that was spawned is ready."""
         until = time.monotonic() + 120
         while time.monotonic() < until:
@@ -149,7 +115,7 @@ class Replicas:
             time.sleep(0.02)
         raise AssertionError(f"it was not ready in time:\n{one.said}")
 
-    def kill_and_restart(self, which: Sequence[int]) -> None:
+    def kill_and_restart(self, which):
         """kill -9 of some replicas at the same time, and start them again."""
         for k in which:
             self.all[k].send(signal.SIGKILL)
@@ -159,19 +125,19 @@ class Replicas:
         for k in which:
             self.await_ready(self.all[k])
 
-    def rewrite(self, config: str) -> None:
+    def rewrite(self, config):
         """Change the file, which is read by those that start from now on."""
         for one in self.all:
             one.rewrite(config)
 
-    def stop(self) -> list[int]:
+    def stop(self):
         """Tell all of them to stop, and wait for their exit codes."""
         for one in self.all:
             one.send(signal.SIGTERM)
         return [one.wait() for one in self.all]
 
 
-def ask(url: str, body: Any = None, *, timeout: float = 30.0) -> tuple[int, Any]:
+def ask(url, body=None, *, timeout=30.0):
     """One request on a connection of its own: status and JSON; status 0 if there was no answer."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
@@ -183,7 +149,7 @@ def ask(url: str, body: Any = None, *, timeout: float = 30.0) -> tuple[int, Any]
         connection.close()
 
 
-def _exchange(connection: http.client.HTTPConnection, path: str, body: Any) -> tuple[int, Any, http.client.HTTPMessage]:
+def _exchange(connection, path, body):
     if body is None:
         connection.request("GET", path)
     else:
@@ -223,14 +189,14 @@ class Book:
 class Client(threading.Thread):
     """Asks until it is told to stop; where nobody answers it asks the same again, of any replica."""
 
-    def __init__(self, swarm: Swarm, number: int) -> None:
+    def __init__(self, swarm, number):
         super().__init__(name=f"client-{number}", daemon=True)
         self.swarm, self.number = swarm, number
         self.random = random.Random(f"{swarm.seed}/{number}")
-        self._connections: dict[str, http.client.HTTPConnection] = {}
-        self.failure: BaseException | None = None
+        self._connections = {}
+        self.failure = None
 
-    def run(self) -> None:
+    def run(self):
         try:
             while not self.swarm.stopped.is_set():
                 self.turn()
@@ -241,10 +207,7 @@ class Client(threading.Thread):
             for one in self._connections.values():
                 one.close()
 
-    def turn(self) -> None:
-        raise NotImplementedError
-
-    def insist(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any, Mapping[str, str]] | None:
+    def insist(self, path, body):
         """The answer to a request, asked until there is one; None: the clients were told to stop meanwhile."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
@@ -263,7 +226,7 @@ class Client(threading.Thread):
             self.swarm.book.given_up.append(f"{path}: {body}")
         return None
 
-    def _ask(self, url: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any, Mapping[str, str]]:
+    def _ask(self, url, path, body):
         parts = urlsplit(url)
         connection = self._connections.get(url)
         if connection is None:
@@ -279,7 +242,7 @@ class Client(threading.Thread):
 class Decider(Client):
     """Asks shields for decisions: new ones, the same again while others ask it too, the same id for another one."""
 
-    def turn(self) -> None:
+    def turn(self):
         draw = self.random.random()
         swarm = self.swarm
         if draw < 0.12 and swarm.labels:
@@ -305,7 +268,7 @@ class Decider(Client):
             with swarm.book.lock:
                 swarm.book.decisions[stream].append(Told(asked, found[0], found[1], headers=found[2]))
 
-    def _label(self) -> None:
+    def _label(self):
         """The label of someone who was asked about, some time ago or just now, or a second time."""
         asked = self.swarm.used("hiring", self.random)
         if asked is None:
@@ -324,11 +287,11 @@ class Decider(Client):
 class Watcher(Client):
     """Sends batches of events to a monitor: new ones, and the same again."""
 
-    def turn(self) -> None:
+    def turn(self):
         asked = self.swarm.used("hired", self.random) if self.random.random() > 0.8 else None
         if asked is None:
             name = self.swarm.next_id()
-            events: list[dict[str, Any]] = []
+            events = []
             for i in range(self.random.randint(1, 20)):
                 woman = self.random.random() < 0.4
                 hired = int(self.random.random() < (0.3 if woman else 0.5))
@@ -348,7 +311,7 @@ class Watcher(Client):
 class Painter(Client):
     """Asks for pictures, and looks at those that it gets."""
 
-    def turn(self) -> None:
+    def turn(self):
         counts = self.random.random() < 0.9
         asked = {"prompt": f"a {'leader' if counts else 'tree'}, number {self.swarm.next_id()}", "model": "pictures"}
         asked["n"] = self.random.randint(1, MOST_PICTURES)
@@ -383,35 +346,26 @@ class Swarm:
         pause: seconds between two requests of one client.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        deciders: int = 6,
-        painters: int = 0,
-        watchers: int = 0,
-        seed: int = 0,
-        pause: float = 0.0,
-    ) -> None:
+    def __init__(self, urls, *, deciders=6, painters=0, watchers=0, seed=0, pause=0.0):
         self.urls, self.seed, self.pause = list(urls), seed, pause
         self.book = Book()
         self.stopped = threading.Event()
         self.labels = True
         self._count = 0
         self._lock = threading.Lock()
-        self._used: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        kinds: list[Callable[[Swarm, int], Client]] = [Decider] * deciders + [Painter] * painters + [Watcher] * watchers
+        self._used = defaultdict(list)
+        kinds = [Decider] * deciders + [Painter] * painters + [Watcher] * watchers
         self._clients = [kind(self, number) for number, kind in enumerate(kinds)]
 
-    def __enter__(self) -> Swarm:
+    def __enter__(self):
         for one in self._clients:
             one.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stop()
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop all clients; what one of them failed at is raised."""
         self.stopped.set()
         for one in self._clients:
@@ -422,21 +376,21 @@ class Swarm:
         if failed is not None:
             raise failed
 
-    def next_id(self) -> str:
+    def next_id(self):
         with self._lock:
             self._count += 1
             return f"{self.seed}-{self._count}"
 
-    def use(self, stream: str, asked: dict[str, Any]) -> None:
+    def use(self, stream, asked):
         with self._lock:
             self._used[stream].append(asked)
 
-    def asked(self, stream: str) -> list[dict[str, Any]]:
+    def asked(self, stream):
         """All that was ever asked, answered or not."""
         with self._lock:
             return list(self._used[stream])
 
-    def used(self, stream: str, chosen: random.Random) -> dict[str, Any] | None:
+    def used(self, stream, chosen):
         """Something that was asked before: mostly just now, so that two clients ask it at the same time."""
         with self._lock:
             past = self._used[stream]

@@ -1,7 +1,5 @@
 """A PostgreSQL of the tests' own: a cluster in a temporary folder, on a free port, to be killed and started again."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,7 +18,7 @@ TRIES = 600
 """How often a starting server is asked whether it is there, every tenth of a second."""
 
 
-def programs() -> Path | None:
+def programs():
     """The folder with `postgres` and `initdb`; None if no server is installed."""
     found = shutil.which("postgres")
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4]))
@@ -36,33 +33,20 @@ class Cluster:
         fsync: whether commits wait for the disk; only the machine's own power cut makes a difference.
     """
 
-    def __init__(self, programs: Path, *, fsync: bool = False) -> None:
+    def __init__(self, programs, *, fsync=False):
         self.folder = Path(tempfile.mkdtemp(prefix="evenhand-postgres-"))
         self.user = "postgres" if os.geteuid() == 0 else getpass.getuser()
         self._programs = programs
         self._fsync = "on" if fsync else "off"
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server = None
         if os.geteuid() == 0:
             shutil.chown(self.folder, self.user, self.user)
-        self._do(
-            "initdb",
-            "--pgdata",
-            str(self.folder / "data"),
-            "--auth",
-            "trust",
-            "--encoding",
-            "UTF8",
-            "--username",
-            self.user,
-            "--no-sync",
-            "--no-instructions",
-            "--locale",
-            "C",
-        )
+        options = ["--auth", "trust", "--encoding", "UTF8", "--no-sync", "--no-instructions", "--locale", "C"]
+        self._do("initdb", "--pgdata", str(self.folder / "data"), "--username", self.user, *options)
         self.port = free_port()
         self.start()
 
-    def start(self) -> None:
+    def start(self):
         """Start the server and wait until it answers."""
         arguments = ["-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
         # Shared memory in files, for machines (containers) with hardly any of the other kind.
@@ -84,7 +68,7 @@ class Cluster:
         self.stop()
         raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text(errors='replace')[-2000:]}")
 
-    def _spawn(self, arguments: list[str]) -> subprocess.Popen[bytes]:
+    def _spawn(self, arguments):
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [*self._as_user(), str(self._programs / "postgres"), *arguments],
@@ -94,32 +78,32 @@ class Cluster:
                 cwd=self.folder,
             )
 
-    def stop(self, sent: signal.Signals = signal.SIGINT) -> None:
+    def stop(self, sent=signal.SIGINT):
         """Stop the server: SIGINT ends every connection and leaves the data tidy; SIGQUIT is a crash."""
         if self._server is not None:
             self._server.send_signal(sent)
             self._server.wait(60)
             self._server = None
 
-    def remove(self) -> None:
+    def remove(self):
         """Stop the server, and delete its data in the background: thousands of files, which may take a minute."""
         self.stop(signal.SIGQUIT)
         subprocess.run(["sh", "-c", 'rm -rf "$0" &', str(self.folder)], check=True)
 
-    def url(self) -> str:
+    def url(self):
         """The address of a new, empty database."""
         name = f"test_{uuid4().hex}"
         self._do("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user, name)
         return f"postgresql+psycopg://{self.user}@127.0.0.1:{self.port}/{name}"
 
-    def _as_user(self) -> list[str]:
+    def _as_user(self):
         # The server goes when this process does, even if that is killed.
         command = ["setpriv", "--pdeathsig", "INT"]
         if os.geteuid() == 0:
             command += ["--reuid", self.user, "--regid", self.user, "--clear-groups"]
         return command
 
-    def _do(self, program: str, *arguments: str, check: bool = True) -> int:
+    def _do(self, program, *arguments, check=True):
         as_user = self._as_user() if program == "initdb" else []
         done = subprocess.run(
             [*as_user, str(self._programs / program), *arguments],
@@ -136,46 +120,46 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Cluster]:
+def postgres():
     """One server for all tests of this process; take a new database each. Do not stop it: see `own_postgres`."""
     yield from _cluster()
 
 
 @pytest.fixture
-def own_postgres() -> Iterator[Cluster]:
+def own_postgres():
     """A server of this test's own, which may be stopped, killed and started again."""
     yield from _cluster()
 
 
 @pytest.fixture
-def postgres_url(postgres: Cluster) -> str:
+def postgres_url(postgres):
     """The address of a new, empty database."""
     return postgres.url()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request, tmp_path):
     """The address of a new, empty store: once in a file, once on a server."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'evenhand.db'}"
-    cluster: Cluster = request.getfixturevalue("postgres")
+    cluster = request.getfixturevalue("postgres")
     return cluster.url()
 
 
 @pytest.fixture
-def new_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+def new_store_url(request, tmp_path):
     """Makes addresses of new stores, of the kind that is named: for tests that need several of them."""
 
-    def make(kind: str) -> str:
+    def make(kind):
         if kind == "sqlite":
             return f"sqlite:///{tmp_path / uuid4().hex}.db"
-        cluster: Cluster = request.getfixturevalue("postgres")
+        cluster = request.getfixturevalue("postgres")
         return cluster.url()
 
     return make
 
 
-def _cluster() -> Iterator[Cluster]:
+def _cluster():
     pytest.importorskip("psycopg", reason="needs the extra postgres")
     where = programs()
     if where is None:

@@ -4,21 +4,16 @@ Hashes are computed here, decisions are derived again by a fresh shield or enfor
 fairness is counted from nothing but what was decided and delivered.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 from urllib.parse import urlsplit
 
-from ordeal import HIRED, MOST_PICTURES, Told
+from ordeal import HIRED, MOST_PICTURES
 
-from evenhand.genai import Admission, Enforcer
-from evenhand.genai.enforcement.enforcer import ItemOutcome
+from evenhand.genai import Enforcer
 from evenhand.monitoring import Monitor, read_monitor_config
 from evenhand.monitoring.state import monitor_to_dict
 from evenhand.service import Database, replay_stored_logs
@@ -34,10 +29,10 @@ class Store:
         url: as in a service's file.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url):
         self.url = url
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
+    def rows(self, query):
         if self.url.startswith("sqlite"):
             connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30)
             try:
@@ -49,19 +44,19 @@ class Store:
         with psycopg.connect("postgresql://" + self.url.partition("://")[2]) as server:
             return server.execute(query).fetchall()
 
-    def entries(self, stream: str, after: int = -1) -> list[tuple[Any, ...]]:
+    def entries(self, stream, after=-1):
         assert stream.isalnum()
         return self.rows(
             "SELECT stream, number, at, body, previous, hash FROM entries"
             f" WHERE stream = '{stream}' AND number > {after} ORDER BY number"
         )
 
-    def sound(self) -> None:
+    def sound(self):
         """SQLite's own check of its file."""
         if self.url.startswith("sqlite"):
             assert self.rows("PRAGMA integrity_check") == [("ok",)], urlsplit(self.url).path
 
-    def head(self, stream: str) -> tuple[int, str, Any]:
+    def head(self, stream):
         ((number, last, state),) = self.rows(f"SELECT number, hash, state FROM streams WHERE name = '{stream}'")
         return number, last, json.loads(state)
 
@@ -74,13 +69,13 @@ class Referee:
         stream: its name.
     """
 
-    def __init__(self, store: Store, stream: str) -> None:
+    def __init__(self, store, stream):
         self.store, self.stream = store, stream
         self.number, self.last = -1, "0" * 64
-        self.answers: dict[str, tuple[int, Any, Any]] = {}
-        self.at: list[float] = []
+        self.answers = {}
+        self.at = []
 
-    def follow(self) -> int:
+    def follow(self):
         """Go on to the log's end; how many entries there were."""
         found = self.store.entries(self.stream, self.number)
         for row in found:
@@ -93,7 +88,7 @@ class Referee:
             assert number > self.number, f"{self.stream}: the head went back from {self.number} to {number}"
         return len(found)
 
-    def _entry(self, stream: str, number: int, at: float, body: str, previous: str, last: str) -> None:
+    def _entry(self, stream, number, at, body, previous, last):
         assert stream == self.stream
         assert number == self.number + 1, f"{stream}: entry {number} follows {self.number}"
         assert previous in (None, self.last), f"{stream}: entry {number} is chained to another one"
@@ -110,37 +105,28 @@ class Referee:
             self.answers[said["id"]] = number, said["input"], said["output"]
         self.again(number, said)
 
-    def begin(self, said: Mapping[str, Any]) -> None:
-        raise NotImplementedError
-
-    def again(self, number: int, said: Mapping[str, Any]) -> None:
-        raise NotImplementedError
-
-    def same_state(self, state: Any) -> None:
-        raise NotImplementedError
-
 
 class ShieldReferee(Referee):
     """Derives a shield's decisions again, and counts who was accepted."""
 
-    def __init__(self, store: Store, stream: str, plan: Mapping[str, Any]) -> None:
+    def __init__(self, store, stream, plan):
         super().__init__(store, stream)
         read = read_plan(plan)
         self.shield = Shield(synthesize(read))
         self.kappa, self.horizon = Fraction(str(plan["kappa"])), read.horizon
         self.groups = list(plan["groups"])
         self.labelled = plan["property"] == "equal_opportunity"
-        self.who: dict[str, tuple[str, int]] = {}
-        self.decided: list[tuple[str, int]] = []
-        self.seen: dict[str, list[int]] = {group: [0, 0] for group in self.groups}
-        self.ends: list[Fraction] = []
+        self.who = {}
+        self.decided = []
+        self.seen = {group: [0, 0] for group in self.groups}
+        self.ends = []
         self.interventions = 0
 
-    def begin(self, said: Mapping[str, Any]) -> None:
+    def begin(self, said):
         assert said["kind"] == "shield"
         assert said["digest"] == self.shield.digest
 
-    def again(self, number: int, said: Mapping[str, Any]) -> None:
+    def again(self, number, said):
         assert said["before"] == _json(self.shield.counts()), f"{self.stream}: counters before entry {number}"
         asked, output = said["input"], said["output"]
         if asked["op"] == "label":
@@ -161,20 +147,20 @@ class ShieldReferee(Referee):
             rates = [Fraction(accepted, max(1, n)) for n, accepted in self.seen.values()]
             self.ends.append(max(rates) - min(rates) if all(n for n, _ in self.seen.values()) else Fraction(0))
 
-    def same_state(self, state: Any) -> None:
+    def same_state(self, state):
         assert state.get("shield", state) == _json(self.shield.state()), (
             f"{self.stream}: the state is not that of the log"
         )
 
-    def guaranteed(self) -> None:
+    def guaranteed(self):
         """The bias at the end of every period is within the bound."""
         worst = max(self.ends, default=Fraction(0))
         assert worst <= self.kappa, f"{self.stream}: a period ended with a bias of {worst}"
 
-    def compare(self, told: Sequence[Told], labels: Sequence[Told] = ()) -> Counter[str]:
+    def compare(self, told, labels=()):
         """What clients were told is what the log says."""
-        met: Counter[str] = Counter()
-        answers: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
+        met = Counter()
+        answers = defaultdict(set)
         for one in told:
             name = one.asked["id"]
             logged = self.answers.get(name)
@@ -215,24 +201,24 @@ class ShieldReferee(Referee):
 class GuardReferee(Referee):
     """Derives what a guard asked for again, and judges deadlines by the items that were delivered."""
 
-    def __init__(self, store: Store, stream: str, configuration: Mapping[str, Any]) -> None:
+    def __init__(self, store, stream, configuration):
         super().__init__(store, stream)
         self.configuration = configuration
         mode = configuration.get("guard", {}).get("mode", "before")
         self.enforcer = Enforcer({k: v for k, v in configuration.items() if k != "generator"}, mode=mode)
         self.requirements = {one.name: one for one in self.enforcer.configuration.requirements}
-        self.open: dict[int, tuple[Admission, str, str | None]] = {}
-        self.prompts: dict[int, str] = {}
-        self.items: dict[int, str | None] = {}
-        self.delivered: list[tuple[int, Mapping[str, str | None]]] = []
-        self.slots: dict[str, dict[int, str | None]] = {name: {} for name in self.enforcer.state()}
-        self.broken_assumptions: dict[str, set[int]] = {name: set() for name in self.enforcer.state()}
+        self.open = {}
+        self.prompts = {}
+        self.items = {}
+        self.delivered = []
+        self.slots = {name: {} for name in self.enforcer.state()}
+        self.broken_assumptions = {name: set() for name in self.enforcer.state()}
         self.abandoned = 0
 
-    def begin(self, said: Mapping[str, Any]) -> None:
+    def begin(self, said):
         assert said["kind"] == "guard"
 
-    def again(self, number: int, said: Mapping[str, Any]) -> None:
+    def again(self, number, said):
         asked, output = said["input"], said["output"]
         assert said["before"] == self.enforcer.items_until_due(), f"{self.stream}: counters before entry {number}"
         self.enforcer.set_seed(number)
@@ -263,7 +249,7 @@ class GuardReferee(Referee):
         else:
             assert (what, output) == ("record", {}), f"{self.stream}: entry {number}"
 
-    def _judged(self, number: int, values: Mapping[str, str | None] | None, final: Any) -> ItemOutcome:
+    def _judged(self, number, values, final):
         admission, replica, call = self.open[number]
         promised = dict(admission.must)
         while True:
@@ -289,14 +275,14 @@ class GuardReferee(Referee):
                 self.broken_assumptions[name].add(slot)
         return outcome
 
-    def same_state(self, state: Any) -> None:
+    def same_state(self, state):
         assert state["rows"] == self.enforcer.state(), f"{self.stream}: the state is not that of the log"
         assert [one[0] for one in state["open"]] == list(self.open)
         assert [one[2] for one in state["open"]] == [_json(one.to_dict()) for one, _, _ in self.open.values()]
 
-    def missed(self) -> dict[str, list[tuple[str, int, int]]]:
+    def missed(self):
         """By specification, deadlines that the items missed: value, and the slots between which it did not appear."""
-        found: dict[str, list[tuple[str, int, int]]] = {}
+        found = {}
         for name, one in self.requirements.items():
             found[name] = []
             # Behind an item that is under way nothing is known.
@@ -316,7 +302,7 @@ class GuardReferee(Referee):
                         found[name].append((value, start, slot))
         return found
 
-    def guaranteed(self) -> int:
+    def guaranteed(self):
         """Every deadline that was missed follows from an item that did not show what was asked for; how many were."""
         count = 0
         for name, missed in self.missed().items():
@@ -328,10 +314,10 @@ class GuardReferee(Referee):
             assert self.enforcer.counts[name]["missed"] >= len(missed), (name, missed)
         return count
 
-    def compare(self, told: Sequence[Told]) -> Counter[str]:
+    def compare(self, told):
         """Every picture that a client got is in the log, and shows what the log says."""
-        met: Counter[str] = Counter()
-        by_prompt: dict[str, list[tuple[str | None, Mapping[str, str | None]]]] = defaultdict(list)
+        met = Counter()
+        by_prompt = defaultdict(list)
         for number, values in self.delivered:
             by_prompt[self.prompts[number]].append((self.items[number], values))
             assert len(by_prompt[self.prompts[number]]) <= MOST_PICTURES, f"more than were asked for: {number}"
@@ -357,7 +343,7 @@ class GuardReferee(Referee):
         return met
 
 
-def _described(outcome: ItemOutcome) -> dict[str, Any]:
+def _described(outcome):
     return {
         "status": outcome.status,
         "admission": None if outcome.admission is None else _json(outcome.admission.to_dict()),
@@ -366,11 +352,11 @@ def _described(outcome: ItemOutcome) -> dict[str, Any]:
     }
 
 
-def _json(value: Any) -> Any:
+def _json(value):
     return json.loads(json.dumps(value))
 
 
-def watched_batches(store: Store, asked: Sequence[Mapping[str, Any]], told: Sequence[Told]) -> dict[str, int]:
+def watched_batches(store, asked, told):
     """Check a monitor of events against what clients asked and were told.
 
     Every batch that was answered is in the log once, with that answer; a monitor that is given the batches themselves,

@@ -1,7 +1,5 @@
 """`evenhand serve` as a process of its own: started, waited for, stopped, killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -10,8 +8,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 TRIES = 600
 """At 0.1 seconds each: a first start compiles what decides."""
@@ -30,17 +26,7 @@ class ServiceProcess:
         preexec: is run in the new process before it starts, e.g. to limit it.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        config: str | None = None,
-        *,
-        port: int = 0,
-        name: str = "service",
-        arguments: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        preexec=None,
-    ) -> None:
+    def __init__(self, folder, config=None, *, port=0, name="service", arguments=(), environment=None, preexec=None):
         self.folder, self.port, self.name = folder, port, name
         self.arguments = ["serve", "--port", str(port), *arguments]
         if config is not None:
@@ -49,20 +35,20 @@ class ServiceProcess:
             self.arguments += ["--config", str(path)]
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
         self.preexec = preexec
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process = None
         self.url = ""
 
     @property
-    def out(self) -> str:
+    def out(self):
         """What it printed since it was started."""
         return (self.folder / f"{self.name}.out").read_text("utf-8")
 
     @property
-    def err(self) -> str:
+    def err(self):
         """What it complained about since it was started."""
         return (self.folder / f"{self.name}.err").read_text("utf-8")
 
-    def spawn(self) -> None:
+    def spawn(self):
         """Start it, and wait for nothing."""
         with (self.folder / f"{self.name}.out").open("wb") as out, (self.folder / f"{self.name}.err").open("wb") as err:
             self.process = subprocess.Popen(
@@ -75,7 +61,7 @@ class ServiceProcess:
                 preexec_fn=self.preexec,
             )
 
-    def start(self) -> ServiceProcess:
+    def start(self):
         """Start it, and wait until it is ready."""
         self.spawn()
         for _ in range(TRIES):
@@ -87,7 +73,7 @@ class ServiceProcess:
         self.kill()
         raise AssertionError(f"it was not ready in time:\n{self.out}\n{self.err}")
 
-    def _ready(self) -> bool:
+    def _ready(self):
         said = re.search(r"serves at (http://\S+)", self.out)
         if said is None:
             return False
@@ -98,21 +84,20 @@ class ServiceProcess:
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
 
-    def stop(self, how: int = signal.SIGINT) -> int:
+    def stop(self, how=signal.SIGINT):
         """Tell it to stop, and wait for its exit code."""
-        assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.process.wait(timeout=60)
 
-    def kill(self) -> None:
+    def kill(self):
         """End it at once, whatever it is doing."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait(timeout=60)
 
-    def __enter__(self) -> ServiceProcess:
+    def __enter__(self):
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.kill()

@@ -1,13 +1,8 @@
 """A way to PostgreSQL that breaks at a commit: before the server hears of it, or before the caller hears of it."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress
-from typing import Literal
-
-Severing = Literal["before", "after"]
 
 BYTES = 65_536
 
@@ -18,22 +13,22 @@ class Proxy:
     ``before``: the COMMIT is not handed on. ``after``: it is, and the server's answer is not.
     """
 
-    def __init__(self, port: int) -> None:
-        self.sever: Severing | None = None
+    def __init__(self, port):
+        self.sever = None
         self.severed = 0
         self._to = ("127.0.0.1", port)
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
+        self.port = self._listening.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
-    def close(self) -> None:
+    def close(self):
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for thread in self._threads:
             thread.join(10)
 
-    def _accept(self) -> None:
+    def _accept(self):
         while True:
             try:
                 caller, _address = self._listening.accept()
@@ -46,7 +41,7 @@ class Proxy:
                 self._threads.append(thread)
                 thread.start()
 
-    def _asks(self, caller: socket.socket, server: socket.socket, mute: threading.Event) -> None:
+    def _asks(self, caller, server, mute):
         with suppress(OSError):
             while asked := caller.recv(BYTES):
                 sever = self.sever if b"COMMIT" in asked else None
@@ -61,7 +56,7 @@ class Proxy:
         if mute.is_set() and sever == "before":
             _end(caller)
 
-    def _answers(self, caller: socket.socket, server: socket.socket, mute: threading.Event) -> None:
+    def _answers(self, caller, server, mute):
         with suppress(OSError):
             while answered := server.recv(BYTES):
                 if mute.is_set():
@@ -71,7 +66,7 @@ class Proxy:
         _end(server)
 
 
-def _end(connection: socket.socket) -> None:
+def _end(connection):
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

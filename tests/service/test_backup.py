@@ -1,43 +1,21 @@
 """Backups: what was acknowledged before one is in it, its logs replay, and a store that is made from it goes on."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-pytest.importorskip("fastapi", reason="needs the extra serve")
-
+from service_settings import write_toml
 from sqlalchemy import update
-from worked_streams import PARITY
+from worked_streams import PARITY, open_worked
 
 from evenhand.errors import StoreError
-from evenhand.service import Database, KeyStore, Ledger, ServiceConfig, replay_stored_logs
-from evenhand.service.api.context import build_streams
+from evenhand.service import Database, KeyStore, ServiceConfig, replay_stored_logs
 from evenhand.service.store.database import read_heads
 from evenhand.service.store.tables import entries
 from evenhand.service.store.upkeep import copy_store
 
-TOML = """
-[service]
-database = "sqlite:///{}.db"
-[[shields]]
-name = "loans"
-[shields.plan]
-property = "demographic_parity"
-kappa = "0.2"
-horizon = 20
-kind = "static-fair"
-groups = {{ women = {{ rate = 0.4, accept = 0.35 }}, men = {{ rate = 0.6, accept = 0.6 }} }}
-"""
+SHIELD = {"shields": [{"name": "loans", "plan": PARITY}]}
 
 
-def _fill(database: Database, count: int) -> Ledger:
-    ledger = Ledger(
-        database, build_streams(ServiceConfig.read({"shields": [{"name": "loans", "plan": PARITY}]})).machines
-    )
+def _fill(database, count):
+    ledger = open_worked(database, SHIELD)
     for n in range(count):
         asked = {"op": "decide", "id": f"{n}", "group": ("women", "men")[n % 2], "recommendation": n % 3 % 2}
         ledger.submit("loans", asked, id=f"{n}").result(30)
@@ -45,9 +23,7 @@ def _fill(database: Database, count: int) -> Ledger:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_copy_has_all_that_was_acknowledged_and_goes_on(
-    kind: str, new_store_url: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_copy_has_all_that_was_acknowledged_and_goes_on(kind, new_store_url, tmp_path):
     source, middle = Database(new_store_url(kind)), Database(f"sqlite:///{tmp_path / 'backup'}")
     ledger = _fill(source, 12)
     with KeyStore(source) as ring:
@@ -69,17 +45,12 @@ def test_a_copy_has_all_that_was_acknowledged_and_goes_on(
         one.close()
 
 
-def test_the_commands_prove_what_they_copied(evenhand: Any, tmp_path: Path) -> None:
+def test_the_commands_prove_what_they_copied(evenhand, tmp_path):
     for name in ("one", "two"):
-        (tmp_path / f"{name}.toml").write_text(TOML.format(name), "utf-8")
+        (tmp_path / f"{name}.toml").write_text(write_toml({"service": {"database": f"sqlite:///{name}.db"}, **SHIELD}))
     settings = ServiceConfig.read(tmp_path / "one.toml")
     database = Database(settings.service.database)
-    ledger = Ledger(database, build_streams(settings).machines)
-    for n in range(25):
-        ledger.submit("loans", {"op": "decide", "id": f"{n}", "group": "men", "recommendation": 1}, id=f"{n}").result(
-            30
-        )
-    ledger.close()
+    _fill(database, 25).close()
     backup, config = tmp_path / "monday.backup", ("--config", tmp_path / "one.toml")
     code, out, _ = evenhand("store", "backup", backup, *config)
     assert code == 0

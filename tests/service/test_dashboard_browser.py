@@ -1,13 +1,10 @@
 """What people do with the dashboard, in a real browser."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("playwright", reason="needs playwright")
 
-from browsing import Site
-from in_thread import answer_now
+from in_thread import Running, answer_now
 from playwright.sync_api import expect, sync_playwright
 from service_settings import GUARD, PLAN, WATCH
 
@@ -35,7 +32,7 @@ def site(tmp_path_factory):
         ],
         "monitors": [{"name": "hiring", "config": WATCH}],
     }
-    site = Site(described)
+    site = Running(described)
     with KeyStore(site.context.database) as ring:
         site.key = ring.add("visitor", ["read", "generate"])
         site.reader = ring.add("reader", ["read"])

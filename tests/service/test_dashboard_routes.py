@@ -1,7 +1,5 @@
 """What the dashboard's pages ask for: rows, windows, exports, pictures, logging in."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

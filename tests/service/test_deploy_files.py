@@ -1,23 +1,23 @@
 """What `deploy` has, checked by the programs that read it, as far as they are installed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+
+from evenhand.service import ServiceConfig
+from evenhand.service.settings import LimitsConfig, ServerConfig
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "evenhand"
 METRICS = DEPLOY.parent / "src" / "evenhand" / "service" / "metrics.py"
 
 
-def _run(*command: str | Path, **options: Any) -> str:
+def _run(*command, **options):
     if shutil.which(str(command[0])) is None:
         pytest.skip(f"there is no {command[0]} here: it comes with Debian or from its publisher")
     done = subprocess.run(
@@ -27,23 +27,23 @@ def _run(*command: str | Path, **options: Any) -> str:
     return done.stdout + done.stderr
 
 
-def _figures(text: str) -> set[str]:
+def _figures(text):
     names = set(re.findall(r"\bevenhand_[a-z_]+", text)) - {"evenhand_stream"}
     return {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in names}
 
 
-def test_alerts_fire_when_they_should_and_not_before() -> None:
+def test_alerts_fire_when_they_should_and_not_before():
     assert "SUCCESS: 8 rules" in _run("promtool", "check", "rules", DEPLOY / "monitoring" / "alerts.yaml")
     _run("promtool", "test", "rules", DEPLOY / "monitoring" / "alerts_test.yaml")
 
 
 @pytest.mark.parametrize("name", ["alerts.yaml", "grafana.json"])
-def test_figures_are_those_that_the_service_has(name: str) -> None:
+def test_figures_are_those_that_the_service_has(name):
     known = _figures(METRICS.read_text("utf-8"))
     assert _figures((DEPLOY / "monitoring" / name).read_text("utf-8")) <= known
 
 
-def test_every_question_of_the_dashboard_is_one_that_prometheus_understands(tmp_path: Path) -> None:
+def test_every_question_of_the_dashboard_is_one_that_prometheus_understands(tmp_path):
     board = json.loads((DEPLOY / "monitoring" / "grafana.json").read_text("utf-8"))
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places)
@@ -58,26 +58,13 @@ def test_every_question_of_the_dashboard_is_one_that_prometheus_understands(tmp_
 
 
 @pytest.mark.parametrize("name", ["nginx.conf", "nginx-compose.conf"])
-def test_nginx_takes_its_configuration(name: str, tmp_path: Path) -> None:
+def test_nginx_takes_its_configuration(name, tmp_path):
     text = (DEPLOY / name).read_text("utf-8").replace("/etc/ssl/evenhand", str(tmp_path))
     text = re.sub(r"server evenhand-(\d):", r"server 127.0.0.\1:", text)
     if shutil.which("openssl") and "ssl_certificate" in text:
-        _run(
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-subj",
-            "/CN=x",
-            "-keyout",
-            tmp_path / "key.pem",
-            "-out",
-            tmp_path / "fullchain.pem",
-        )
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "fullchain.pem"]
+        _run("openssl", "req", "-x509", *curve, "-nodes", "-subj", "/CN=x", *files)
     whole = tmp_path / "nginx.conf"
     whole.write_text(
         f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{text}\n}}\n", "utf-8"
@@ -85,18 +72,18 @@ def test_nginx_takes_its_configuration(name: str, tmp_path: Path) -> None:
     assert "test is successful" in _run("nginx", "-t", "-c", whole, "-p", tmp_path)
 
 
-def test_caddy_takes_its_configuration() -> None:
+def test_caddy_takes_its_configuration():
     _run("caddy", "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile")
 
 
-def _find(value: Any, name: str) -> list[Any]:
+def _find(value, name):
     """Return the values under a name anywhere in JSON."""
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     own = [value[name]] if isinstance(value, dict) and name in value else []
     return own + [found for child in children for found in _find(child, name)]
 
 
-def test_caddy_blocks_metrics_before_it_forwards_anything() -> None:
+def test_caddy_blocks_metrics_before_it_forwards_anything():
     adapted = json.loads(_run("caddy", "adapt", "--config", DEPLOY / "Caddyfile").partition("\n")[0])
     routes = [route for routes in _find(adapted, "routes") for route in routes if "group" in route]
     assert len(routes) == 3
@@ -106,14 +93,11 @@ def test_caddy_blocks_metrics_before_it_forwards_anything() -> None:
     assert "match" not in routes[-1]
 
 
-def _seconds(text: str, pattern: str) -> list[int]:
+def _seconds(text, pattern):
     return [int(number) for number in re.findall(pattern, text)]
 
 
-def test_stop_times_are_longer_than_the_longest_stop_of_the_service() -> None:
-    pytest.importorskip("fastapi", reason="needs the extra serve")
-    from evenhand.service.settings import LimitsConfig, ServerConfig
-
+def test_stop_times_are_longer_than_the_longest_stop_of_the_service():
     longest = ServerConfig().drain_seconds + LimitsConfig().upstream_seconds
     values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
     unit, compose = ((DEPLOY / name).read_text("utf-8") for name in ("evenhand.service", "compose.yaml"))
@@ -122,10 +106,7 @@ def test_stop_times_are_longer_than_the_longest_stop_of_the_service() -> None:
     assert min(*stops, values["terminationGracePeriodSeconds"] - values["preStopSeconds"]) > longest + 10
 
 
-def test_proxies_take_the_largest_request_and_wait_for_the_slowest_answer() -> None:
-    pytest.importorskip("fastapi", reason="needs the extra serve")
-    from evenhand.service.settings import LimitsConfig
-
+def test_proxies_take_the_largest_request_and_wait_for_the_slowest_answer():
     limits = LimitsConfig()
     nginx = [(DEPLOY / name).read_text("utf-8") for name in ("nginx.conf", "nginx-compose.conf")]
     for text in nginx:
@@ -136,7 +117,7 @@ def test_proxies_take_the_largest_request_and_wait_for_the_slowest_answer() -> N
     assert min(_seconds(caddy, r"max_size (\d+)MB")) * 10**6 >= limits.body_bytes
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_takes_the_unit(tmp_path):
     text = (DEPLOY / "evenhand.service").read_text("utf-8").replace("/opt/evenhand/bin/evenhand", "/bin/true")
     unit = tmp_path / "evenhand.service"
     unit.write_text(text, "utf-8")
@@ -145,15 +126,12 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["evenhand.toml", "values.yaml"])
-def test_what_is_served_makes_sense(source: str, tmp_path: Path) -> None:
-    pytest.importorskip("fastapi", reason="needs the extra serve")
-    from evenhand.service import ServiceConfig
-
-    text = (DEPLOY / source).read_text("utf-8") if source == "evenhand.toml" else (CHART / source).read_text("utf-8")
+def test_what_is_served_makes_sense(source, tmp_path):
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
     path = tmp_path / "evenhand.toml"
-    path.write_text(text if source == "evenhand.toml" else yaml.safe_load(text)["config"], "utf-8")
+    path.write_text(values["config"] if source == "values.yaml" else (DEPLOY / source).read_text("utf-8"), "utf-8")
     assert [one.name for one in ServiceConfig.read(path).shields] == ["loans"]
 
 
-def test_helm_takes_the_chart() -> None:
+def test_helm_takes_the_chart():
     assert "0 chart(s) failed" in _run("helm", "lint", CHART)

@@ -1,61 +1,53 @@
 """Generators, judges, classifiers and stores that fail, and callers who leave: what is said, and what stays open."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 httpx = pytest.importorskip("httpx", reason="needs httpx")
 
-from in_thread import Running, running, until
+from in_thread import running, until
+from service_settings import guard_ages
 
 from evenhand.errors import ModelError, StoreError
 from evenhand.genai.backends.studio import Studio
-from evenhand.service import Ledger
 from genai_upstream import Upstream
 
-SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 4}]
 BIAS = {"age": {"child": 0.0, "adult": 1.0, "elderly": 0.0}}
+STUDIO = {"kind": "studio", "bias": BIAS}
 
 
-def described(
-    folder: Path,
-    generator: dict[str, Any],
-    *,
-    limits: dict[str, Any] | None = None,
-    guard: dict[str, Any] | None = None,
-    **changes: Any,
-) -> dict[str, Any]:
-    config = {
-        "conditions": [{"name": "leader", "keywords": ["leader"]}],
-        "specifications": SPECIFICATIONS,
-        "generator": generator,
-        "classifier": {"kind": "studio"},
-        **changes,
-    }
+def described(folder, generator, *, limits=None, guard=None, **changes):
     return {
         "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
         "limits": limits or {},
-        "guards": [{"name": "guard", "config": config, **(guard or {})}],
+        "guards": [{"name": "guard", "config": guard_ages(generator, **changes), **(guard or {})}],
     }
 
 
-def ask(service: Running, prompt: str = "a leader", **more: Any) -> httpx.Response:
+@pytest.fixture
+def upstream():
+    with Upstream(Studio(BIAS)) as service:
+        yield service
+
+
+def remote(upstream):
+    return {"kind": "images", "url": upstream.url, "model": "m"}
+
+
+def ask(service, prompt="a leader", **more):
     return httpx.post(f"{service.url}/v1/images/generations", json={"prompt": prompt, **more}, timeout=30)
 
 
-def guarded(answer: httpx.Response) -> tuple[int, str, str]:
+def guarded(answer):
     return answer.status_code, answer.headers["x-evenhand-guarded"], answer.headers["x-evenhand-status"]
 
 
 @contextmanager
-def replaced(thing: Any, name: str, by: Any) -> Any:
+def replaced(thing, name, by):
     """Even where it is frozen."""
     before = getattr(thing, name)
     object.__setattr__(thing, name, by)
@@ -68,10 +60,10 @@ def replaced(thing: Any, name: str, by: Any) -> Any:
 class Failing:
     """A part of a guard that fails, and tells where."""
 
-    def __init__(self, times: int = 10**9) -> None:
+    def __init__(self, times=10**9):
         self.times = times
 
-    def _fail(self, *_: Any) -> Any:
+    def _fail(self, *_):
         self.times -= 1
         if self.times < 0:
             return {"age": "adult"}
@@ -92,7 +84,7 @@ class Failing:
 )
 @pytest.mark.parametrize("part", ["judge", "classifier"])
 def test_a_part_that_fails_is_told_and_its_words_are_in_the_log_alone(tmp_path, unsure, said, part):
-    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"log_prompts": False})
+    made = described(tmp_path, STUDIO, guard={"log_prompts": False})
     made["guards"][0]["config"]["guard"] = {"when_unsure": unsure}
     with running(made) as service:
         with replaced(service.guard("guard").pipeline, part, Failing()):
@@ -118,7 +110,7 @@ def test_prompts_are_in_the_log_only_if_it_may_have_them(tmp_path):
     for log_prompts in (False, True):
         folder = tmp_path / str(log_prompts)
         folder.mkdir()
-        made = described(folder, {"kind": "studio", "bias": BIAS}, guard={"log_prompts": log_prompts})
+        made = described(folder, STUDIO, guard={"log_prompts": log_prompts})
         with running(made) as service:
             for _ in range(4):
                 ask(service, "a leader from Utopia")
@@ -133,7 +125,7 @@ def test_prompts_are_in_the_log_only_if_it_may_have_them(tmp_path):
 
 
 def test_pictures_are_kept_only_if_they_may_be(tmp_path):
-    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"keep_pictures": False})
+    made = described(tmp_path, STUDIO, guard={"keep_pictures": False})
     with running(made) as service:
         ask(service)
         service.context.ledger.submit_work(lambda _connection: None).result()
@@ -141,7 +133,7 @@ def test_pictures_are_kept_only_if_they_may_be(tmp_path):
 
 
 def test_pictures_that_wait_are_kept_when_the_service_stops(tmp_path):
-    made = described(tmp_path, {"kind": "studio", "bias": BIAS})
+    made = described(tmp_path, STUDIO)
     with running(made) as service:
         numbers = [int(ask(service).headers["x-evenhand-entry"]) for _ in range(5)]
     with running(made) as again:
@@ -154,81 +146,73 @@ def test_pictures_that_wait_are_kept_when_the_service_stops(tmp_path):
 # ---- too much, too late
 
 
-def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(tmp_path):
-    with Upstream(Studio(BIAS)) as upstream:
-        remote = {"kind": "images", "url": upstream.url, "model": "m"}
-        with running(described(tmp_path, remote, guard={"at_once": 1, "waiting": 1})) as service:
-            upstream.hang()
-            answers: list[httpx.Response] = []
-            threads = [threading.Thread(target=lambda: answers.append(ask(service))) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            until(lambda: service.guard("guard").limiter.work_count == 2, "nobody waits")
-            over = ask(service)
-            assert over.status_code == 429
-            assert over.headers["retry-after"]
-            assert over.json()["error"]["code"] == "busy"
-            assert ask(service, n=5).status_code == 429
-            upstream.release()
-            for thread in threads:
-                thread.join()
-            assert [one.status_code for one in answers] == [200, 200]
-            assert len(upstream.asked("/images/generations")) == 2
-            assert service.guard("guard").limiter.work_count == 0
-
-
-def test_an_item_that_comes_too_late_does_not_count_as_shown(tmp_path):
-    with Upstream(Studio(BIAS)) as upstream:
-        remote = {"kind": "images", "url": upstream.url, "model": "m"}
-        with running(described(tmp_path, remote, limits={"upstream_seconds": 0.3})) as service:
-            upstream.hang()
-            answer = ask(service)
-            assert guarded(answer) == (504, "true", "refused")
-            assert answer.json()["error"]["code"] == "timeout"
-            upstream.release()
-            until(lambda: not service.state("guard")["open"], "it stays open")
-            (done,) = service.inputs("guard", "fail")
-            assert done["withdrawn"]
-            assert not service.inputs("guard", "complete")
-            until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
-            service.check_replay("guard")
-
-
-def test_a_caller_who_hangs_up_leaves_nothing_open(tmp_path):
-    with Upstream(Studio(BIAS)) as upstream:
-        remote = {"kind": "images", "url": upstream.url, "model": "m"}
-        with running(described(tmp_path, remote)) as service:
-            upstream.hang()
-            host, port = service.url.removeprefix("http://").split(":")
-            with socket.create_connection((host, int(port))) as caller:
-                body = json.dumps({"prompt": "a leader"}).encode()
-                caller.sendall(
-                    b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\n"
-                    b"Content-Type: application/json\r\n"
-                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-                )
-                until(lambda: upstream.received, "nothing was asked")
-            upstream.release()
-            until(lambda: len(service.inputs("guard")) == 2, "it is not complete")
-            assert not service.check_replay("guard").open
-            until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
-            assert ask(service).status_code == 200
-
-
-def test_a_service_that_stops_gives_up_what_does_not_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.service.api.context.GRACE_SECONDS", 0.2)
-    with Upstream(Studio(BIAS)) as upstream:
-        remote = {"kind": "images", "url": upstream.url, "model": "m"}
-        made = described(tmp_path, remote, limits={"upstream_seconds": 0.3})
-        with running(made) as service:
-            upstream.hang()
-            assert ask(service).status_code == 504
-            assert service.state("guard")["open"]
+def test_more_than_can_wait_is_refused_with_a_time_to_ask_again(upstream, tmp_path):
+    with running(described(tmp_path, remote(upstream), guard={"at_once": 1, "waiting": 1})) as service:
+        upstream.hang()
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ask(service))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        until(lambda: service.guard("guard").limiter.work_count == 2, "nobody waits")
+        over = ask(service)
+        assert over.status_code == 429
+        assert over.headers["retry-after"]
+        assert over.json()["error"]["code"] == "busy"
+        assert ask(service, n=5).status_code == 429
         upstream.release()
-        with running(made) as again:
-            assert not again.state("guard")["open"]
-            assert again.log("guard")[-2]["body"]["input"]["op"] == "abandon"
-            again.check_replay("guard")
+        for thread in threads:
+            thread.join()
+        assert [one.status_code for one in answers] == [200, 200]
+        assert len(upstream.asked("/images/generations")) == 2
+        assert service.guard("guard").limiter.work_count == 0
+
+
+def test_an_item_that_comes_too_late_does_not_count_as_shown(upstream, tmp_path):
+    with running(described(tmp_path, remote(upstream), limits={"upstream_seconds": 0.3})) as service:
+        upstream.hang()
+        answer = ask(service)
+        assert guarded(answer) == (504, "true", "refused")
+        assert answer.json()["error"]["code"] == "timeout"
+        upstream.release()
+        until(lambda: not service.state("guard")["open"], "it stays open")
+        (done,) = service.inputs("guard", "fail")
+        assert done["withdrawn"]
+        assert not service.inputs("guard", "complete")
+        until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
+        service.check_replay("guard")
+
+
+def test_a_caller_who_hangs_up_leaves_nothing_open(upstream, tmp_path):
+    with running(described(tmp_path, remote(upstream))) as service:
+        upstream.hang()
+        host, port = service.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as caller:
+            body = json.dumps({"prompt": "a leader"}).encode()
+            caller.sendall(
+                b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            until(lambda: upstream.received, "nothing was asked")
+        upstream.release()
+        until(lambda: len(service.inputs("guard")) == 2, "it is not complete")
+        assert not service.check_replay("guard").open
+        until(lambda: service.guard("guard").limiter.work_count == 0, "the limiter is not free again")
+        assert ask(service).status_code == 200
+
+
+def test_a_service_that_stops_gives_up_what_does_not_end(upstream, tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.service.api.context.GRACE_SECONDS", 0.2)
+    made = described(tmp_path, remote(upstream), limits={"upstream_seconds": 0.3})
+    with running(made) as service:
+        upstream.hang()
+        assert ask(service).status_code == 504
+        assert service.state("guard")["open"]
+    upstream.release()
+    with running(made) as again:
+        assert not again.state("guard")["open"]
+        assert again.log("guard")[-2]["body"]["input"]["op"] == "abandon"
+        again.check_replay("guard")
 
 
 # ---- a store that fails
@@ -237,10 +221,10 @@ def test_a_service_that_stops_gives_up_what_does_not_end(tmp_path, monkeypatch):
 class Broken:
     """A ledger whose store fails for some operations."""
 
-    def __init__(self, ledger: Ledger, *ops: str) -> None:
+    def __init__(self, ledger, *ops):
         self.ledger, self.ops, self.tracing = ledger, ops, ledger.tracing
 
-    def submit(self, stream: str, operation: Any, **more: Any) -> Any:
+    def submit(self, stream, operation, **more):
         if operation["op"] in self.ops:
             raise StoreError("the disk is full")
         return self.ledger.submit(stream, operation, **more)
@@ -250,10 +234,10 @@ class Broken:
 @pytest.mark.parametrize("down", ["refuse", "pass"])
 def test_a_store_that_fails_leaves_nothing_open_and_nothing_untold(tmp_path, ops, down, monkeypatch):
     monkeypatch.setattr("evenhand.service.store.retry_queue.RETRY_SECONDS", 0.02)
-    made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"when_down": down})
+    made = described(tmp_path, STUDIO, guard={"when_down": down})
     with running(made) as service:
         guard = service.guard("guard")
-        broken: Any = Broken(guard.ledger, *ops)
+        broken = Broken(guard.ledger, *ops)
         with replaced(guard, "ledger", broken), replaced(guard.retry_queue, "ledger", broken):
             answer = ask(service)
             if down == "refuse":

@@ -1,26 +1,22 @@
 """A client of OpenAI's interface, as it is published, works by another base URL alone."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import Any
 
 import pytest
 
 openai = pytest.importorskip("openai", reason="needs openai")
 
-from in_thread import Running, running, until
+from in_thread import running, until
+from service_settings import AGES, LEXICON, guard_ages
 
 from evenhand.core.coroutines import blocks
 from evenhand.genai import Item, OpenAIChat
 from evenhand.genai.backends.studio import Studio, StudioPixels
 from evenhand.models.language.services import ServiceConnection
+from evenhand.service.generation.generators import ConversationGenerator
 from genai_upstream import Upstream
 
-AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
-CONDITIONS = [{"name": "leader", "keywords": ["leader"]}]
-SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": list(AGES), "repeated": [6, 4, 6]}]
 BIAS = {"age": {"child": 0.02, "adult": 0.96, "elderly": 0.02}}
 
 
@@ -33,39 +29,22 @@ def upstream():
 @pytest.fixture(scope="module")
 def service(upstream, tmp_path_factory):
     folder = tmp_path_factory.mktemp("openai")
-    shared = {"conditions": CONDITIONS, "specifications": SPECIFICATIONS}
-    described: dict[str, Any] = {
+    specifications = [{"condition": "leader", "group": "age", "values": [*AGES], "repeated": [6, 4, 6]}]
+    shared = {"specifications": specifications}
+    images = {"kind": "images", "url": upstream.url, "model": "studio-pictures", "options": {"size": "64x64"}}
+    chat = {"kind": "chat", "url": upstream.url, "model": "studio-texts"}
+    described = {
         "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
         "guards": [
-            {
-                "name": "studio",
-                "config": {**shared, "generator": {"kind": "studio", "bias": BIAS}, "classifier": {"kind": "studio"}},
-            },
+            {"name": "studio", "config": guard_ages({"kind": "studio", "bias": BIAS}, **shared)},
             {
                 "name": "remote",
                 "models": ["pictures", "dall-e-3"],
                 "log_prompts": True,
                 "pass_on": ["steps"],
-                "config": {
-                    **shared,
-                    "classifier": {"kind": "studio"},
-                    "generator": {
-                        "kind": "images",
-                        "url": upstream.url,
-                        "model": "studio-pictures",
-                        "options": {"size": "64x64"},
-                    },
-                },
+                "config": guard_ages(images, **shared),
             },
-            {
-                "name": "stories",
-                "log_prompts": True,
-                "config": {
-                    **shared,
-                    "classifier": {"kind": "lexicon", "words": {"age": AGES}},
-                    "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"},
-                },
-            },
+            {"name": "stories", "log_prompts": True, "config": guard_ages(chat, classifier=LEXICON, **shared)},
         ],
     }
     with running(described) as here:
@@ -86,7 +65,7 @@ def client(service, upstream_of_this_test):
         yield client
 
 
-def shown(data: str) -> str | None:
+def shown(data):
     return StudioPixels().classify(Item("image", base64.b64decode(data), "image/png"))["age"]
 
 
@@ -97,7 +76,7 @@ def test_the_models_are_listed(client):
         client.models.retrieve("unknown")
 
 
-def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service: Running):
+def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service):
     ages, changed = [], 0
     for _ in range(18):
         answer = client.images.with_raw_response.generate(model="studio", prompt="a leader at work")
@@ -153,7 +132,7 @@ def test_edits_are_forwarded_unchanged(client, service, upstream_of_this_test):
     assert refused.value.code == "content_policy_violation"
 
 
-CONTEXT: dict[str, Any] = {
+CONTEXT = {
     "code": "context_length_exceeded",
     "message": "This model's maximum context length is 4096 tokens.",
     "type": "invalid_request_error",
@@ -226,6 +205,20 @@ def test_the_prompt_that_was_really_drawn_and_what_it_cost_are_handed_on(client,
     assert (answer.usage.total_tokens, answer.usage.input_tokens_details.text_tokens) == (60, 20)
 
 
+def conversation(messages):
+    """A conversation with a model, and the list of messages that the model is asked."""
+    asked = []
+
+    class Chat(OpenAIChat):
+        @blocks
+        async def ask(self, messages):
+            asked.extend(messages)
+            return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
+
+    chat = Chat(ServiceConnection("http://127.0.0.1:9/v1"), "m")
+    return ConversationGenerator(chat, messages, {}), asked
+
+
 @pytest.mark.parametrize(
     ("sent", "texts"),
     [
@@ -235,20 +228,10 @@ def test_the_prompt_that_was_really_drawn_and_what_it_cost_are_handed_on(client,
     ],
 )
 def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
-    from evenhand.service.generation.generators import ConversationGenerator
-
     picture = {"type": "image_url", "image_url": {"url": "data:,"}}
     content = [{"type": "text", "text": "a tale "}, picture, {"type": "text", "text": "of a leader"}]
-    asked: list[Any] = []
-
-    class Chat(OpenAIChat):
-        @blocks
-        async def ask(self, messages):
-            asked.extend(messages)
-            return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
-
-    chat = Chat(ServiceConnection("http://127.0.0.1:9/v1"), "m")
-    ConversationGenerator(chat, [{"role": "user", "content": content}], {}).generate(sent)
+    talk, asked = conversation([{"role": "user", "content": content}])
+    talk.generate(sent)
     found = asked[0]["content"]
     assert [part["text"] for part in found if part["type"] == "text"] == texts
     assert picture in found
@@ -291,18 +274,7 @@ def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
     ],
 )
 def test_consecutive_messages_of_the_user_are_read_together(messages, prompt, sent, expected):
-    from evenhand.service.generation.generators import ConversationGenerator
-
-    asked: list[Any] = []
-
-    class Chat(OpenAIChat):
-        @blocks
-        async def ask(self, messages):
-            asked.extend(messages)
-            return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
-
-    chat = Chat(ServiceConnection("http://127.0.0.1:9/v1"), "m")
-    talk = ConversationGenerator(chat, [{"role": role, "content": text} for role, text in messages], {})
+    talk, asked = conversation([{"role": role, "content": text} for role, text in messages])
     assert talk.prompt == prompt
     talk.generate(sent)
     kept = [message["content"] for message in asked]

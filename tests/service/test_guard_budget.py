@@ -1,59 +1,47 @@
 """What a guard spends on its generator, in the log, in metrics and against its budget."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 httpx = pytest.importorskip("httpx", reason="needs httpx")
-pytest.importorskip("fastapi", reason="needs the extra serve")
 
 from in_thread import running, until
+from service_settings import guard_ages
 
 from evenhand.errors import DecisionError
 from evenhand.genai.backends.studio import Studio
 from evenhand.service.generation.guards import build_guard_machine
 from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.spending import to_micro
-from evenhand.service.state_machines import GuardMachine
 from genai_upstream import Upstream
 from support import scaled
 
-CONFIG: dict[str, Any] = {
-    "conditions": [{"name": "leader", "keywords": ["leader"]}],
-    "specifications": [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 4}],
-}
+CONFIG = {name: value for name, value in guard_ages().items() if name != "classifier"}
 
 
-def machine() -> GuardMachine:
+def machine():
     return build_guard_machine(ServedGuardConfig(name="guard", config=CONFIG), Path())
 
 
-def admit(at: int, reserve: int, **caps: int) -> dict[str, Any]:
+def admit(at, reserve, **caps):
     budget = {"hour": at, "caps": caps, "reserve": reserve}
     return {"op": "admit", "replica": "a", "conditions": ["leader"], "budget": budget}
 
 
-def complete(number: int, cost: int, hour: int, value: str = "adult") -> dict[str, Any]:
+def complete(number, cost, hour, value="adult"):
     return {"op": "complete", "admission": number, "values": {"age": value}, "final": True, "cost": cost, "hour": hour}
 
 
-def test_amounts_are_rounded_up() -> None:
-    assert [to_micro(amount) for amount in (0.04, 0.0000001, 0, 1.0000001, 0.1 + 0.2)] == [
-        40_000,
-        1,
-        0,
-        1_000_001,
-        300_000,
-    ]
+def test_amounts_are_rounded_up():
+    amounts = {0.04: 40_000, 0.0000001: 1, 0: 0, 1.0000001: 1_000_001, 0.1 + 0.2: 300_000}
+    assert [*map(to_micro, amounts)] == [*amounts.values()]
 
 
-def test_an_hour_ends_and_a_day_does_after_24_of_them() -> None:
+def test_an_hour_ends_and_a_day_does_after_24_of_them():
     kept = machine()
     kept.apply(admit(100, 40, hour=100, day=150), 1)
     kept.apply(complete(1, 70, 100), 2)
@@ -67,7 +55,7 @@ def test_an_hour_ends_and_a_day_does_after_24_of_them() -> None:
     kept.apply(admit(124, 50, hour=100, day=150), 5)
 
 
-def test_what_is_under_way_is_set_aside() -> None:
+def test_what_is_under_way_is_set_aside():
     kept = machine()
     kept.apply(admit(1, 60, hour=100), 1)
     with pytest.raises(DecisionError, match="reserved for running requests"):
@@ -83,12 +71,10 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50), st.integers(0,
 
 @settings(max_examples=scaled(80), deadline=None)
 @given(steps=STEPS, hour_cap=st.integers(50, 200), day_cap=st.integers(50, 400))
-def test_caps_are_never_passed_and_a_state_goes_on_as_json(
-    steps: list[tuple[int, int, int, bool]], hour_cap: int, day_cap: int
-) -> None:
+def test_caps_are_never_passed_and_a_state_goes_on_as_json(steps, hour_cap, day_cap):
     """Whatever is admitted, completed and given up, in whatever hours: no window has more in it than its cap."""
     kept, hour, number, opened = machine(), 0, 0, []
-    spent: list[tuple[int, int]] = []
+    spent = []
     for later, reserve, share, ends in steps:
         hour += later
         number += 1
@@ -115,34 +101,27 @@ def test_caps_are_never_passed_and_a_state_goes_on_as_json(
 # ---- the service
 
 
-def described(folder: Path, upstream: Upstream, **guard: Any) -> dict[str, Any]:
-    config = {
-        **CONFIG,
-        "generator": {"kind": "images", "url": upstream.url, "model": "m"},
-        "classifier": {"kind": "studio"},
-        "guard": guard,
-        "simulation": {"retries": 2},
-    }
+def described(folder, upstream, **guard):
+    generator = {"kind": "images", "url": upstream.url, "model": "m"}
+    config = guard_ages(generator, guard=guard, simulation={"retries": 2})
     return {
         "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
         "guards": [{"name": "guard", "config": config}],
     }
 
 
-def ask(url: str) -> httpx.Response:
+def ask(url):
     return httpx.post(f"{url}/v1/images/generations", json={"prompt": "a leader"}, timeout=30)
 
 
-def test_costs_are_in_answers_the_log_and_metrics_and_a_cap_refuses(tmp_path: Path) -> None:
+def test_costs_are_in_answers_the_log_and_metrics_and_a_cap_refuses(tmp_path):
     bias = {"age": {"adult": 1}}
     with Upstream(Studio(bias, seed=1)) as upstream:
         made = described(tmp_path, upstream, price={"item": 0.04}, budget={"hour": 0.6, "day": 0.6}, candidates=2)
         with running(made) as service:
             answers = []
             while not answers or answers[-1].status_code == 200:
-                answers.append(
-                    httpx.post(f"{service.url}/v1/images/generations", json={"prompt": "a leader"}, timeout=30)
-                )
+                answers.append(ask(service.url))
             last = answers.pop()
             assert last.status_code == 429
             assert last.json()["error"]["code"] == "budget"
@@ -168,7 +147,7 @@ def test_costs_are_in_answers_the_log_and_metrics_and_a_cap_refuses(tmp_path: Pa
             assert ask(again.url).status_code == 429
 
 
-def test_a_request_that_is_too_dear_is_refused_and_its_slot_given_up(tmp_path: Path) -> None:
+def test_a_request_that_is_too_dear_is_refused_and_its_slot_given_up(tmp_path):
     with Upstream(Studio({"age": {"adult": 1}}, obeys=0.0)) as upstream:
         made = described(tmp_path, upstream, price={"item": 0.04}, budget={"request": 0.05})
         with running(made) as service:

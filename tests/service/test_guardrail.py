@@ -1,27 +1,20 @@
 """The guardrail that LiteLLM calls: before it asks a model, and again with the answer."""
 
-from __future__ import annotations
-
 import base64
-from typing import Any
+import json
 
 import pytest
 
 httpx = pytest.importorskip("httpx", reason="needs httpx")
 
-from in_thread import Running, running, until
+from in_thread import running, until
+from service_settings import AGES, LEXICON, guard_ages
 
 from evenhand.errors import ModelError
 from evenhand.genai.backends.studio import Studio
 from evenhand.service.generation.guardrail import Guardrail
 
-AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
-CONFIG: dict[str, Any] = {
-    "conditions": [{"name": "leader", "keywords": ["leader"]}],
-    "specifications": [{"condition": "leader", "group": "age", "values": list(AGES), "repeated": 4}],
-    "classifier": {"kind": "lexicon", "words": {"age": AGES}},
-}
-PICTURES: dict[str, Any] = {**CONFIG, "classifier": {"kind": "studio"}}
+CONFIG = guard_ages(classifier=LEXICON)
 
 
 @pytest.fixture
@@ -29,7 +22,7 @@ def service(tmp_path):
     guards = [
         {"name": "stories", "models": ["gpt"], "config": CONFIG, "log_prompts": True},
         {"name": "lenient", "config": {**CONFIG, "guard": {"when_unsure": "pass"}}},
-        {"name": "pictures", "config": PICTURES},
+        {"name": "pictures", "config": guard_ages()},
     ]
     with running(
         {"service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False}, "guards": guards}
@@ -37,7 +30,7 @@ def service(tmp_path):
         yield here
 
 
-def call(service: Running, kind: str, name: str | None, texts: list[str], guard: str = "stories", **more: Any):
+def call(service, kind, name, texts, guard="stories", **more):
     # As LiteLLM sends it, entries of None included.
     body = {
         "litellm_call_id": name,
@@ -116,8 +109,6 @@ def test_an_answer_without_text_is_no_item(service):
 
 
 def test_pictures_are_looked_at(service):
-    import json
-
     call(service, "request", "p", ["a leader"], guard="pictures")
     drawn = base64.b64encode(Studio(seed=1).generate("an elderly leader").data).decode()
     answer = call(service, "response", "p", [], guard="pictures", images=[f"data:image/png;base64,{drawn}"])
@@ -185,7 +176,7 @@ def test_a_call_whose_item_never_comes_is_given_up_by_a_clock_that_nobody_sets(s
 
 def test_judges_and_classifiers_that_fail_block_and_tell_only_the_log(service):
     class Failing:
-        def conditions(self, _prompt: str) -> Any:
+        def conditions(self, _prompt):
             raise ModelError("http://10.0.0.7/ is away")
 
         classify = conditions

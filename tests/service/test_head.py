@@ -1,7 +1,5 @@
 """HEAD is answered wherever GET is, with the same head."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenhand.service import ServiceConfig, create_app

@@ -1,14 +1,12 @@
 """JSON bodies of requests: what is not JSON is an error of the client on every route, and changes nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service_settings import GUARD, PLAN, WATCH
+from service_settings import WATCH, describe_service
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
@@ -22,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-def _is_valid(value: object) -> bool:
+def _is_valid(value):
     """Check independently whether a value can be written as JSON in UTF-8."""
     if isinstance(value, float):
         return math.isfinite(value)
@@ -34,7 +32,7 @@ def _is_valid(value: object) -> bool:
 
 
 @given(VALUES, st.booleans(), st.booleans())
-def test_valid_json_is_read_and_everything_else_is_refused(value: object, escaped: bool, marked: bool) -> None:
+def test_valid_json_is_read_and_everything_else_is_refused(value, escaped, marked):
     body = json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     body = (b"\xef\xbb\xbf" if marked else b"") + body
     if _is_valid(value):
@@ -63,7 +61,7 @@ INVALID = {
 }
 
 
-def test_texts_that_only_look_like_invalid_json_are_kept() -> None:
+def test_texts_that_only_look_like_invalid_json_are_kept():
     body = b'{"a": "NaN 1e400 \\\\ud83d \\ud83d\\ude00"}'
     assert parse_json_body(body) == {"a": "NaN 1e400 \\ud83d \U0001f600"}
 
@@ -81,24 +79,20 @@ ROUTES = [
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    settings = {
-        "service": {"database": f"sqlite:///{tmp_path_factory.mktemp('json') / 'evenhand.db'}", "keys": False},
-        "shields": [{"name": "loans", "plan": PLAN}],
-        "guards": [{"name": "studio", "config": GUARD}],
-        "monitors": [{"name": "watch", "config": WATCH}],
-    }
+def client(tmp_path_factory):
+    settings = describe_service(tmp_path_factory.mktemp("json"))
+    settings["monitors"] = [{"name": "watch", "config": WATCH}]
     with TestClient(create_app(ServiceConfig.read(settings))) as client:
         yield client
 
 
-def _log_lengths(client: TestClient) -> dict[str, int]:
+def _log_lengths(client):
     streams = client.get("/v1/streams").json()["streams"]
     return {one["name"]: one["number"] for one in streams}
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_every_route_refuses_invalid_json_and_logs_nothing(client: TestClient, method: str, path: str) -> None:
+def test_every_route_refuses_invalid_json_and_logs_nothing(client, method, path):
     before = _log_lengths(client)
     for body in INVALID.values():
         answer = client.request(method, path, content=body, headers={"content-type": "application/json"})
@@ -111,16 +105,14 @@ def test_every_route_refuses_invalid_json_and_logs_nothing(client: TestClient, m
     "content_type", [None, "application/x-www-form-urlencoded", "text/plain", "application/x-json"]
 )
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_every_route_names_a_wrong_content_type(
-    client: TestClient, method: str, path: str, content_type: str | None
-) -> None:
+def test_every_route_names_a_wrong_content_type(client, method, path, content_type):
     headers = {} if content_type is None else {"content-type": content_type}
     answer = client.request(method, path, content=b'{"model": "studio", "prompt": "a"}', headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (415, "content_type")
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON", "application/a+json"])
-def test_every_kind_of_json_is_taken(client: TestClient, content_type: str) -> None:
+def test_every_kind_of_json_is_taken(client, content_type):
     for body in (b'{"prompt": "a tree"}', b'\xef\xbb\xbf{"prompt": "a tree"}'):
         answer = client.post("/v1/images/generations", content=body, headers={"content-type": content_type})
         assert answer.status_code == 200

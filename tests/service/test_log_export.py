@@ -1,7 +1,5 @@
 """The log over HTTP: whole or in parts, and what comes out of it replays."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

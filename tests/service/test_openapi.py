@@ -1,9 +1,5 @@
 """The description for programs: every route has examples, and every answer is as it says, whatever is asked."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 pytest.importorskip("schemathesis", reason="needs schemathesis")
@@ -12,7 +8,7 @@ import schemathesis
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
-from service_settings import FINITE, GUARD, LABELLED, PLAN, WATCH
+from service_settings import WATCH, describe_service
 
 from evenhand.service import ServiceConfig, create_app
 
@@ -24,22 +20,14 @@ NAMES = ["loans", "finite", "labelled", "studio", "hiring"]
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def api(tmp_path_factory):
     """The whole service, in this process."""
-    described = {
-        "service": {"database": f"sqlite:///{tmp_path_factory.mktemp('openapi') / 'evenhand.db'}", "keys": False},
-        "shields": [
-            {"name": "loans", "plan": PLAN},
-            {"name": "finite", "plan": FINITE},
-            {"name": "labelled", "plan": LABELLED},
-        ],
-        "guards": [{"name": "studio", "config": GUARD}],
-        "monitors": [{"name": "hiring", "config": WATCH}],
-    }
+    described = describe_service(tmp_path_factory.mktemp("openapi"))
+    described["monitors"] = [{"name": "hiring", "config": WATCH}]
     return schemathesis.openapi.from_asgi("/openapi.json", create_app(ServiceConfig.read(described)))
 
 
-def checks() -> list[Any]:
+def checks():
     from schemathesis import checks as every
     from schemathesis.specs.openapi import checks as known
 
@@ -57,14 +45,10 @@ def test_whatever_is_asked_the_answer_is_as_described(api, method, path):
     operation = api[path][method]
 
     @bounded(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     @given(st.data())
-    def ask(data: st.DataObject) -> None:
+    def ask(data):
         mode = data.draw(st.sampled_from(list(schemathesis.GenerationMode)))
         case = data.draw(operation.as_strategy(generation_mode=mode))
         # Hardly any drawn name is one that there is.
@@ -75,13 +59,13 @@ def test_whatever_is_asked_the_answer_is_as_described(api, method, path):
     ask()
 
 
-def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+def resolved(schema):
     while "$ref" in schema:
         schema = DESCRIBED["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     return schema
 
 
-def examples(content: dict[str, Any]) -> list[Any]:
+def examples(content):
     about = content.get("application/json", content.get("multipart/form-data"))
     if about is None:
         return []

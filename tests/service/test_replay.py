@@ -1,18 +1,15 @@
 """Logs done again: what the service wrote agrees, and whatever is changed in it is found."""
 
-from __future__ import annotations
-
 import copy
 import json
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from worked_streams import PARITY, SERVED, STREAMS, work
+from worked_streams import PARITY, STREAMS, open_worked, work
 
 from evenhand.errors import DataError, OptionError
-from evenhand.service import Database, Ledger, ServiceConfig
-from evenhand.service.api.context import build_streams
+from evenhand.service import Database
 from evenhand.service.replay.replay import ServiceReplay, parse_line, read_lines, replay_log
 from evenhand.service.store.chain import canonical_json, hash_entry
 from evenhand.service.store.database import read_log
@@ -24,7 +21,7 @@ from support import scaled
 def logs(tmp_path_factory):
     """By stream, the entries as they are exported."""
     database = Database(f"sqlite:///{tmp_path_factory.mktemp('store') / 'evenhand.db'}")
-    ledger = Ledger(database, build_streams(ServiceConfig.read(SERVED)).machines)
+    ledger = open_worked(database)
     work(ledger)
     ledger.close()
     # Through text, as an export goes.
@@ -148,7 +145,6 @@ def test_a_changed_decision_is_found_even_if_all_hashes_are_made_anew(logs, draw
     assume(canonical_json(new) != canonical_json(get(body, path)))
     put(body, path, new)
     done = replay_log(rehashed(entries, place))
-    assert done.difference is not None
     assert done.difference.entry == place
 
 
@@ -190,9 +186,6 @@ def test_the_difference_says_what_the_log_says_and_what_comes_out(logs):
     assert done.difference.what == "the entry was changed: its hash does not match its content"
     done = replay_log(rehashed(entries, 7))
     assert (done.difference.logged, done.difference.found) == (f"decision: {1 - decision}", f"decision: {decision}")
-    said = " ".join(done.summary().split())
-    assert "CAUTION: shield 'loans': the log does not agree with its replay. entry 7: the output differs" in said
-    assert f"logged decision: {1 - decision} replayed decision: {decision}" in said
 
 
 def test_an_id_that_decides_twice_is_found(logs):
@@ -232,9 +225,9 @@ def test_what_is_no_log_is_refused(entries):
 def test_a_shield_from_a_file_needs_its_policy(tmp_path):
     policy = synthesize(read_plan(PARITY))
     save_policy(policy, tmp_path / "loans.shield")
-    served = ServiceConfig.read({"shields": [{"name": "loans", "policy": str(tmp_path / "loans.shield")}]})
+    served = {"shields": [{"name": "loans", "policy": str(tmp_path / "loans.shield")}]}
     database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
-    ledger = Ledger(database, build_streams(served).machines)
+    ledger = open_worked(database, served)
     ledger.submit("loans", {"op": "decide", "id": "1", "group": "men", "recommendation": 1}).result()
     ledger.close()
     entries = list(read_log(database, "loans"))
@@ -262,7 +255,7 @@ def test_lines_are_read_one_by_one(tmp_path, logs):
 @pytest.mark.parametrize("stream", ["loans", "hiring", "pictures"])
 def test_a_log_can_be_begun_at_a_checkpoint(stream, tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
-    ledger = Ledger(database, build_streams(ServiceConfig.read(SERVED)).machines)
+    ledger = open_worked(database)
     work(ledger)
     place = ledger.checkpoint(stream).result().number
     if stream == "pictures":

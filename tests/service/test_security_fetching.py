@@ -4,14 +4,11 @@ import json
 import socket
 
 import pytest
+from service_settings import LEXICON, guard_ages
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
 from genai_upstream import Upstream
-
-CONDITIONS = [{"name": "leader", "keywords": ["leader"]}]
-AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
-SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": list(AGES), "repeated": 20}]
 
 
 @pytest.fixture
@@ -48,27 +45,11 @@ def reached(monkeypatch):
 
 @pytest.fixture
 def client(tmp_path, upstream):
-    shared = {"conditions": CONDITIONS, "specifications": SPECIFICATIONS}
+    pictures = guard_ages({"kind": "images", "url": upstream.url, "model": "studio-pictures"})
+    texts = guard_ages({"kind": "chat", "url": upstream.url, "model": "studio-texts"}, classifier=LEXICON)
     described = {
         "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
-        "guards": [
-            {
-                "name": "pictures",
-                "config": {
-                    **shared,
-                    "classifier": {"kind": "studio"},
-                    "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures"},
-                },
-            },
-            {
-                "name": "texts",
-                "config": {
-                    **shared,
-                    "classifier": {"kind": "lexicon", "words": {"age": AGES}},
-                    "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"},
-                },
-            },
-        ],
+        "guards": [{"name": "pictures", "config": pictures}, {"name": "texts", "config": texts}],
     }
     with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:
         yield here

@@ -8,10 +8,10 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from types import SimpleNamespace
 
 import pytest
-from service_settings import idle_context
+from clocks import Clock
+from service_settings import FINITE, Line, guard_ages, in_loop, write_toml
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, KeyStore, create_key
@@ -43,30 +43,6 @@ def lines():
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-ANN = (b"authorization", b"Bearer ann")
-"""Header of a caller with a key."""
-
-
-class Line:
-    def __init__(self, path="/login", query=b"", headers=()):
-        self.sent = []
-        app = SimpleNamespace(state=SimpleNamespace(context=idle_context()))
-        self.scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "query_string": query,
-            "headers": [*headers],
-            "app": app,
-        }
-
-    async def receive(self):
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(self, message):
-        self.sent.append(message)
-
-
 def fails(error):
     async def app(scope, receive, send):
         raise error
@@ -74,11 +50,11 @@ def fails(error):
     return app
 
 
-def test_a_fault_is_told_without_its_words_and_answered_without_them(lines):
-    line = Line("/v1/x", b"key=" + UPSTREAM_KEY.encode(), [ANN])
-    asyncio.run(RequestEnvelope(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send))
-    assert line.sent[0]["status"] == 500
-    assert json.loads(line.sent[1]["body"])["error"]["code"] == "fault"
+@in_loop
+async def test_a_fault_is_told_without_its_words_and_answered_without_them(lines):
+    line = Line(path="/v1/x", query=b"key=" + UPSTREAM_KEY.encode())
+    await line.over(RequestEnvelope(fails(ValueError(f"could not draw {PROMPT}"))))
+    assert (line.status, line.error["code"]) == (500, "fault")
     (told,) = lines()
     assert (told["error"], told["status"], told["path"], told["level"]) == ("ValueError", 500, "/v1/x", "error")
     assert told["at"][0].startswith("test_security_journal.py:")
@@ -105,14 +81,15 @@ def test_errors_of_other_threads_and_libraries_are_told_without_their_words(line
     assert "Wilhelmina" not in json.dumps(told)
 
 
-def test_every_line_is_one_line_of_json_whatever_is_in_it(lines):
-    line = Line("/v1/\r\n\u2028\x00\udcff" + '"}{', headers=[ANN])
-    asyncio.run(RequestEnvelope(fails(StoreError("x")))(line.scope, line.receive, line.send))
+@in_loop
+async def test_every_line_is_one_line_of_json_whatever_is_in_it(lines):
+    await Line(path="/v1/\r\n\u2028\x00\udcff" + '"}{').over(RequestEnvelope(fails(StoreError("x"))))
     logger.error("two\nlines")
     assert [one["event"] for one in lines()] == ["request", "two"]
 
 
-def test_requests_are_told_where_that_is_wanted():
+@in_loop
+async def test_requests_are_told_where_that_is_wanted():
     async def fine(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -120,39 +97,30 @@ def test_requests_are_told_where_that_is_wanted():
     for requests in (True, False):
         stream = io.StringIO()
         with structured_logging(requests=requests, stream=stream):
-            line = Line()
-            asyncio.run(RequestEnvelope(fine)(line.scope, line.receive, line.send))
+            await Line(caller=None).over(RequestEnvelope(fine))
         assert len(stream.getvalue().splitlines()) == requests
 
 
-def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
-    class Steady:
-        now = 0.0
-
-        def __call__(self):
-            return self.now
-
-    steady = Steady()
-    timers = []
+@in_loop
+async def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
+    steady, timers, stream = Clock(0.0), [], io.StringIO()
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
 
     async def refuse(scope, receive, send):
         if scope["type"] == "http":
             await send({"type": "http.response.start", "status": scope["status"], "headers": []})
 
-    async def run():
-        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
-        app = RequestEnvelope(refuse, steady=steady)
+    app = RequestEnvelope(refuse, steady=steady)
 
-        async def ask(status, address, *headers):
-            line = Line("/v1/x" if headers else "/login", headers=headers)
-            about = {"status": status, "client": (address, 1)}
-            await app({**line.scope, **about}, line.receive, line.send)
+    async def ask(status, address, caller=None):
+        await Line(caller=caller, path=caller and "/v1/x").over(app, status=status, client=(address, 1))
 
+    with structured_logging(requests=False, stream=stream):
         for number in range(100):
             await ask(401, f"192.0.2.{number % 3}")
         await ask(408, "192.0.2.0")
-        await ask(429, "192.0.2.0", ANN)
-        await ask(404, "192.0.2.0", ANN)
+        await ask(429, "192.0.2.0", "ann")
+        await ask(404, "192.0.2.0", "ann")
         ((seconds, flush),) = timers
         assert seconds == 60
         flush()
@@ -160,10 +128,6 @@ def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
         await ask(401, "192.0.2.0")
         await ask(401, "192.0.2.0")
         await app({"type": "lifespan"}, None, None)
-
-    stream = io.StringIO()
-    with structured_logging(requests=False, stream=stream):
-        asyncio.run(run())
     told = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(one["event"], one.get("status"), one.get("statuses"), one.get("addresses")) for one in told] == [
         ("request", 401, None, None),
@@ -175,31 +139,6 @@ def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
 
 
 # ---- a whole service, and all that it writes
-
-TOML = """
-[service]
-database = "sqlite:///evenhand.db"
-log_requests = true
-
-[[guards]]
-name = "remote"
-config = "genai.yaml"
-
-[[shields]]
-name = "loans"
-[shields.plan]
-property = "demographic_parity"
-kappa = "0.2"
-horizon = 6
-kind = "finite"
-groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
-"""
-GUARD = """
-conditions: [{name: leader, keywords: [leader]}]
-specifications: [{condition: leader, group: age, values: [child, adult, elderly], repeated: 6}]
-generator: {kind: images, url: URL, model: studio-pictures, key: MY_UPSTREAM_KEY}
-classifier: {kind: studio}
-"""
 
 
 def ask(url, path, body, headers):
@@ -215,13 +154,19 @@ def ask(url, path, body, headers):
 
 def test_nothing_secret_is_written_anywhere(served, tmp_path):
     with Upstream(key=UPSTREAM_KEY) as upstream:
-        (tmp_path / "genai.yaml").write_text(GUARD.replace("URL", upstream.url))
+        generator = {"kind": "images", "url": upstream.url, "model": "m", "key": "MY_UPSTREAM_KEY"}
+        (tmp_path / "genai.yaml").write_text(json.dumps(guard_ages(generator)))
+        file = {
+            "service": {"database": "sqlite:///evenhand.db", "log_requests": True},
+            "guards": [{"name": "remote", "config": "genai.yaml"}],
+            "shields": [{"name": "loans", "plan": FINITE}],
+        }
         database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
         with KeyStore(database) as ring:
             key = ring.add("ann", ["admin"])
         database.close()
         wrong = create_key()
-        service = served(TOML, environment={"MY_UPSTREAM_KEY": UPSTREAM_KEY})
+        service = served(write_toml(file), environment={"MY_UPSTREAM_KEY": UPSTREAM_KEY})
         good, bad = {"authorization": f"Bearer {key}"}, {"authorization": f"Bearer {wrong}"}
         answers = [ask(service.url, "/v1/images/generations", {"prompt": PROMPT, "model": "remote"}, good)]
         upstream.body = json.dumps({"error": f"Incorrect API key provided: {UPSTREAM_KEY}; asked {PROMPT}"}).encode()

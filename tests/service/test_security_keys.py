@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from clocks import Clock
-from service_settings import GUARD, PLAN
+from service_settings import GUARD, PLAN, in_loop
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -20,6 +20,11 @@ from evenhand.service.auth.access import MAX_FAILURES
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
 from evenhand.service.state_machines import KEY_STREAM, KeyMachine
 from evenhand.service.store.database import read_entries_after
+
+
+@pytest.fixture
+def keys(database, clock, steady):
+    return KeyCache(database, clock=clock, steady=steady)
 
 
 @pytest.fixture
@@ -36,6 +41,11 @@ def database(url):
 
 @pytest.fixture
 def clock():
+    return Clock()
+
+
+@pytest.fixture
+def steady():
     return Clock()
 
 
@@ -135,9 +145,8 @@ def test_an_end_is_never_put_off(ring, clock):
 # ---- looking keys up
 
 
-def test_callers_are_told_apart(ring, database, clock):
+def test_callers_are_told_apart(ring, keys):
     ann, bob = ring.add("ann", ["decide"]), ring.add("bob", ["admin"])
-    keys = KeyCache(database, clock=clock)
     caller = asked(keys, ann)
     assert (caller.name, caller.is_allowed("decide"), caller.is_allowed("read")) == ("ann", True, False)
     assert all(asked(keys, bob).is_allowed(scope) for scope in module.SCOPES)
@@ -145,10 +154,8 @@ def test_callers_are_told_apart(ring, database, clock):
         assert "unknown key" in refused(keys, wrong)
 
 
-def test_rotation_keeps_both_for_a_while(ring, database, clock):
-    steady = Clock()
+def test_rotation_keeps_both_for_a_while(ring, keys, clock, steady):
     old = ring.add("ann", ["decide"])
-    keys = KeyCache(database, clock=clock, steady=steady)
     assert asked(keys, old).name == "ann"
     new = ring.rotate("ann", overlap=60)
     steady.now += 1
@@ -160,20 +167,16 @@ def test_rotation_keeps_both_for_a_while(ring, database, clock):
     assert asked(keys, new).name == "ann"
 
 
-def test_revocation_is_known_within_a_second(ring, database, clock):
-    steady = Clock()
+def test_revocation_is_known_within_a_second(ring, keys, steady):
     key = ring.add("ann", ["decide"])
-    keys = KeyCache(database, clock=clock, steady=steady)
     asked(keys, key)
     ring.revoke("ann")
     steady.now += module.FRESH_SECONDS
     assert "revoked" in refused(keys, key)
 
 
-def test_the_store_is_not_asked_for_every_request(ring, database, clock, monkeypatch):
-    steady = Clock()
+def test_the_store_is_not_asked_for_every_request(ring, keys, database, steady, monkeypatch):
     key = ring.add("ann", ["decide"])
-    keys = KeyCache(database, clock=clock, steady=steady)
     looks = []
     plain = database.reading
     monkeypatch.setattr(database, "reading", lambda: looks.append(1) or plain())
@@ -189,10 +192,10 @@ def test_the_store_is_not_asked_for_every_request(ring, database, clock, monkeyp
     assert len(looks) == 2
 
 
-def test_while_the_store_is_away_the_keys_last_read_are_believed_for_an_hour(ring, database, clock, monkeypatch):
-    steady = Clock()
+def test_while_the_store_is_away_the_keys_last_read_are_believed_for_an_hour(
+    ring, keys, database, clock, steady, monkeypatch
+):
     key = ring.add("ann", ["decide"], seconds=100_000)
-    keys = KeyCache(database, clock=clock, steady=steady)
     asked(keys, key)
 
     def fails():
@@ -209,11 +212,10 @@ def test_while_the_store_is_away_the_keys_last_read_are_believed_for_an_hour(rin
         asked(KeyCache(database, clock=clock, steady=steady), key)
 
 
-def test_a_store_that_hangs_holds_nobody_up(ring, database, clock, monkeypatch):
-    steady = Clock()
+@in_loop
+async def test_a_store_that_hangs_holds_nobody_up(ring, keys, database, steady, monkeypatch):
     key = ring.add("ann", ["decide"])
-    keys = KeyCache(database, clock=clock, steady=steady)
-    asked(keys, key)
+    await keys.caller(key)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.01)
     release = threading.Event()
     plain = database.reading
@@ -225,14 +227,11 @@ def test_a_store_that_hangs_holds_nobody_up(ring, database, clock, monkeypatch):
     monkeypatch.setattr(database, "reading", hangs)
     steady.now += 2
 
-    async def run():
-        assert (await keys.caller(key)).name == "ann"
-        assert (await keys.caller(key)).name == "ann"
-        release.set()
-        await keys._reading
-        assert (await keys.caller(key)).name == "ann"
-
-    asyncio.run(run())
+    assert (await keys.caller(key)).name == "ann"
+    assert (await keys.caller(key)).name == "ann"
+    release.set()
+    await keys._reading
+    assert (await keys.caller(key)).name == "ann"
 
 
 # ---- over HTTP

@@ -1,11 +1,10 @@
 """No route is open that should not be."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute, Mount
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
@@ -15,14 +14,14 @@ from evenhand.service.auth.keys import SCOPES, ApiKey, KeyCache, RequiredScope
 NOBODY = ApiKey("", "nobody", frozenset())
 
 
-def walk(routes: list[BaseRoute]) -> Iterator[BaseRoute]:
+def walk(routes):
     """All routes; newer versions of FastAPI keep those of a router together."""
     for route in routes:
         router = getattr(route, "original_router", None)
         yield from (route,) if router is None else walk(router.routes)
 
 
-def scopes_of(dependant) -> set[str]:
+def scopes_of(dependant):
     found = {dependant.call.scope} if isinstance(dependant.call, RequiredScope) else set()
     return found.union(*map(scopes_of, dependant.dependencies))
 

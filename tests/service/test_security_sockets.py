@@ -3,34 +3,21 @@
 import socket
 
 import pytest
+from service_process import ServiceProcess
+from service_settings import FINITE, write_toml
 
-TOML = """
-[service]
-database = "sqlite:///evenhand.db"
-keys = false
-
-[limits]
-body_bytes = 10000
-body_seconds = 0.6
-
-[[shields]]
-name = "loans"
-[shields.plan]
-property = "demographic_parity"
-kappa = "0.2"
-horizon = 6
-kind = "finite"
-groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
-"""
 START = b"POST /v1/shields/loans/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 GOOD = b'{"id": "1", "group": "men", "recommendation": 1}'
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    from service_process import ServiceProcess
-
-    with ServiceProcess(tmp_path_factory.mktemp("sockets"), TOML) as one:
+    file = {
+        "service": {"database": "sqlite:///evenhand.db", "keys": False},
+        "limits": {"body_bytes": 10_000, "body_seconds": 0.6},
+        "shields": [{"name": "loans", "plan": FINITE}],
+    }
+    with ServiceProcess(tmp_path_factory.mktemp("sockets"), write_toml(file)) as one:
         yield one
 
 

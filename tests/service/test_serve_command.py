@@ -1,19 +1,15 @@
 """`evenhand serve` starts, says what it serves and stops cleanly; what cannot work is refused before that."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 
 import pytest
-from ordeal import to_toml
-from service_settings import FINITE
+from in_thread import until
+from service_settings import FINITE, SMALL_GUARD, to_toml, write_toml
 
 from evenhand.cli.service import serve
 from evenhand.errors import StoreError
@@ -21,7 +17,6 @@ from evenhand.shields import read_plan, save_policy, synthesize
 from genai_upstream import Upstream
 
 ONE = {"id": "one", "group": "women", "recommendation": 1}
-TRIES = 600
 
 
 def post(url, body):
@@ -31,10 +26,10 @@ def post(url, body):
 
 
 @pytest.fixture
-def refused(tmp_path, monkeypatch, evenhand) -> Callable[..., str]:
+def refused(tmp_path, monkeypatch, evenhand):
     """Run ``evenhand serve`` on a file that it must refuse; gives the complaint."""
 
-    def run(config: str, *options: str) -> str:
+    def run(config, *options):
         (tmp_path / "evenhand.toml").write_text(config, "utf-8")
         monkeypatch.chdir(tmp_path)
         code, out, err = evenhand("serve", "--config", "evenhand.toml", *options)
@@ -83,25 +78,9 @@ def test_a_policy_lies_beside_the_file(served, tmp_path):
     assert not (tmp_path / "evenhand.db").exists()
 
 
-def _pictures(upstream: Upstream) -> str:
-    return f"""
-[service]
-keys = false
-
-[[guards]]
-name = "pictures"
-
-[guards.config]
-conditions = [{{ name = "leader", keywords = ["leader"] }}]
-specifications = [{{ condition = "leader", group = "gender", values = ["woman", "man"], repeated = 5 }}]
-generator = {{ kind = "images", url = "{upstream.url}", model = "studio-pictures" }}
-classifier = {{ kind = "studio" }}
-"""
-
-
 def test_sigterm_drains_before_the_socket_closes(served):
     with Upstream() as upstream:
-        service = served(_pictures(upstream).replace("keys = false", "keys = false\ndrain_seconds = 600"))
+        service = served(_pictures(upstream, drain_seconds=600))
         upstream.hang()
         answers = []
 
@@ -110,14 +89,14 @@ def test_sigterm_drains_before_the_socket_closes(served):
 
         first, second = threading.Thread(target=ask), threading.Thread(target=ask)
         first.start()
-        _until(lambda: len(upstream.received) == 1)
+        _wait(lambda: len(upstream.received) == 1)
         service.process.send_signal(signal.SIGTERM)
-        _until(lambda: _status(f"{service.url}/readyz") == 503)
+        _wait(lambda: _status(f"{service.url}/readyz") == 503)
         assert _status(f"{service.url}/healthz") == 200
         second.start()
-        _until(lambda: len(upstream.received) == 2)
+        _wait(lambda: len(upstream.received) == 2)
         service.process.send_signal(signal.SIGTERM)
-        _until(lambda: not _listens(service.url))
+        _wait(lambda: not _listens(service.url))
         assert service.process.poll() is None, "it completes the running requests"
         upstream.release()
         first.join(60)
@@ -143,9 +122,9 @@ def test_told_twice_it_does_not_wait(served):
 
         asking = threading.Thread(target=ask)
         asking.start()
-        _until(lambda: upstream.received)
+        _wait(lambda: upstream.received)
         service.process.send_signal(signal.SIGINT)
-        _until(lambda: not _listens(service.url))
+        _wait(lambda: not _listens(service.url))
         assert service.stop(signal.SIGINT) == 130
         asking.join(60)
         assert len(errors) == 1
@@ -156,15 +135,17 @@ def test_told_twice_it_does_not_wait(served):
     assert stream["number"] >= 2
 
 
-def _until(holds: Callable[[], object]) -> None:
-    for _ in range(TRIES):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come to that in time")
+def _wait(holds):
+    until(holds, "it did not come to that in time")
 
 
-def _status(url: str) -> int:
+def _pictures(upstream, **service):
+    generator = {"kind": "images", "url": upstream.url, "model": "studio-pictures"}
+    guard = {"name": "pictures", "config": {**SMALL_GUARD, "generator": generator}}
+    return write_toml({"service": {"keys": False, **service}, "guards": [guard]})
+
+
+def _status(url):
     try:
         with urllib.request.urlopen(url, timeout=60) as response:
             return response.status
@@ -172,7 +153,7 @@ def _status(url: str) -> int:
         return error.code
 
 
-def _listens(url: str) -> bool:
+def _listens(url):
     host, _, port = url.removeprefix("http://").rpartition(":")
     with socket.socket() as one:
         return one.connect_ex((host, int(port))) == 0
@@ -184,13 +165,7 @@ def test_an_address_that_there_is_not(refused):
     assert "this machine has no address 'nowhere.invalid'" in refused('[service]\nhost = "nowhere.invalid"\n')
 
 
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        ({**FINITE, "kapa": 1}, "did you mean 'kappa'?"),
-        ({}, "is missing"),
-    ],
-)
+@pytest.mark.parametrize(("plan", "said"), [({**FINITE, "kapa": 1}, "did you mean 'kappa'?"), ({}, "is missing")])
 def test_a_plan_that_makes_no_sense(refused, plan, said):
     found = refused(f"{SHIELD}plan = {to_toml(plan)}\n")
     assert "the plan of the shield 'loans'" in found

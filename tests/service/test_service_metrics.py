@@ -1,7 +1,5 @@
 """/metrics counts what happened, says where the streams stand, and nothing that a caller sent becomes a label."""
 
-from __future__ import annotations
-
 import math
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -54,9 +52,7 @@ def test_guarded_requests_are_counted_with_their_deadlines(client):
         answer = client.post("/v1/images/generations", json={"prompt": "a leader", "response_format": "b64_json"})
         statuses.append((answer.headers["x-evenhand-status"], answer.headers["x-evenhand-changed"]))
     samples, _ = sampled(client)
-    assert of(samples, "evenhand_items_total", stream="studio", status="ok") == statuses.count(("ok", "true")) + (
-        statuses.count(("ok", "false"))
-    )
+    assert of(samples, "evenhand_items_total", stream="studio", status="ok") == [ok for ok, _ in statuses].count("ok")
     assert of(samples, "evenhand_prompts_changed_total", stream="studio") == sum(one[1] == "true" for one in statuses)
     assert of(samples, "evenhand_upstream_seconds_count", stream="studio") == 3
     assert of(samples, "evenhand_guarding_seconds_count", stream="studio") == 3
@@ -76,11 +72,8 @@ def test_nothing_that_a_caller_sends_is_a_label(client):
     client.post("/v1/images/generations", json={"prompt": f"a leader {SECRET}", "user": SECRET})
     samples, answer = sampled(client)
     assert SECRET not in answer.text.lower()
-    assert (
-        of(samples, "evenhand_http_requests_total", method="POST", route="/v1/shields/{name}/decisions", status="404")
-        == 1
-    )
-    assert of(samples, "evenhand_http_requests_total", method="GET", route="none", status="404") == 1
+    for method, route in (("POST", "/v1/shields/{name}/decisions"), ("GET", "none")):
+        assert of(samples, "evenhand_http_requests_total", method=method, route=route, status="404") == 1
 
 
 def test_every_counter_exists_before_anything_happens(client):

@@ -1,10 +1,7 @@
 """Shields over HTTP: decisions, batches, labels, where they stand, their logs; and everything that makes no sense."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -15,11 +12,11 @@ from evenhand.shields import PeriodicShield, Shield, read_plan
 LOANS = "/v1/shields/loans/decisions"
 
 
-def person(id: Any, group: str = "women", recommendation: int = 1, **more: Any) -> dict[str, Any]:
+def person(id, group="women", recommendation=1, **more):
     return {"id": id, "group": group, "recommendation": recommendation, **more}
 
 
-def fault(answer) -> dict[str, Any]:
+def fault(answer):
     return answer.json()["error"]
 
 
@@ -90,7 +87,7 @@ def test_what_makes_no_sense_is_refused_and_counts_nothing(client, body, status,
 
 
 def test_refuses_without_the_store_and_decides_once_when_it_is_back(client, monkeypatch):
-    def fail(**_options: Any) -> Any:
+    def fail(**_options):
         raise StoreError("the store failed: no space left")
 
     with monkeypatch.context() as outage:

@@ -1,16 +1,13 @@
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from chains import counting_ledger
 from counting import held
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from evenhand.service import Database
 
@@ -37,7 +34,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
-def test_sqlite_waits_for_the_disk_exactly_where_it_must(tmp_path: Path, durable: bool, level: int) -> None:
+def test_sqlite_waits_for_the_disk_exactly_where_it_must(tmp_path, durable, level):
     database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
     for _ in range(2):
         with database.transaction(durable=durable) as connection:
@@ -48,26 +45,14 @@ def test_sqlite_waits_for_the_disk_exactly_where_it_must(tmp_path: Path, durable
     database.close()
 
 
-def test_every_acknowledged_decision_was_brought_to_the_disk_first(tmp_path: Path) -> None:
+def test_every_acknowledged_decision_was_brought_to_the_disk_first(tmp_path):
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
     url, trace = f"sqlite:///{tmp_path / 'evenhand.db'}", tmp_path / "trace"
-    command = [
-        strace,
-        "-f",
-        "--seccomp-bpf",
-        "-y",
-        "-o",
-        trace,
-        "-e",
-        "trace=fsync,fdatasync,pwrite64,stat,newfstatat",
-        sys.executable,
-        "-c",
-        CODE,
-        url,
-        Path(__file__).parent,
-    ]
+    calls = "trace=fsync,fdatasync,pwrite64,stat,newfstatat"
+    command = [strace, "-f", "--seccomp-bpf", "-y", "-o", trace, "-e", calls]
+    command += [sys.executable, "-c", CODE, url, Path(__file__).parent]
     ran = subprocess.run([str(one) for one in command], capture_output=True, text=True, timeout=120, check=False)
     if "ptrace" in ran.stderr:
         pytest.skip("processes cannot be traced here")
@@ -86,7 +71,7 @@ def test_every_acknowledged_decision_was_brought_to_the_disk_first(tmp_path: Pat
             assert ("sync" in part) == durable
 
 
-def test_postgres_waits_for_its_disk_exactly_where_it_must(postgres_url: str) -> None:
+def test_postgres_waits_for_its_disk_exactly_where_it_must(postgres_url):
     database = Database(postgres_url)
     for durable, said in ((True, "on"), (False, "off"), (True, "on")):
         with database.transaction(durable=durable) as connection:
@@ -94,7 +79,7 @@ def test_postgres_waits_for_its_disk_exactly_where_it_must(postgres_url: str) ->
     database.close()
 
 
-def test_postgres_waits_even_if_its_default_is_not_to(postgres_url: str) -> None:
+def test_postgres_waits_even_if_its_default_is_not_to(postgres_url):
     database = Database(postgres_url)
     with database.transaction() as connection:
         name = connection.execute(text("SELECT current_database()")).scalar()
@@ -112,7 +97,7 @@ def test_postgres_waits_even_if_its_default_is_not_to(postgres_url: str) -> None
     database.close()
 
 
-def test_a_durable_commit_brings_those_before_it_to_the_disk(postgres_url: str) -> None:
+def test_a_durable_commit_brings_those_before_it_to_the_disk(postgres_url):
     """What did not wait lies before what waits in the server's one log, and that is flushed up to there."""
     database = Database(postgres_url)
     with counting_ledger(database) as ledger:
@@ -126,11 +111,11 @@ def test_a_durable_commit_brings_those_before_it_to_the_disk(postgres_url: str) 
 
 
 @pytest.mark.parametrize("asked", [[False], [True], [False, False], [False, True, False]])
-def test_a_batch_waits_if_any_of_it_must(tmp_path: Path, asked: list[bool]) -> None:
-    waited: list[bool] = []
+def test_a_batch_waits_if_any_of_it_must(tmp_path, asked):
+    waited = []
 
     class Noting(Database):
-        def transaction(self, *, durable: bool = True, reads: bool = False) -> AbstractContextManager[Connection]:
+        def transaction(self, *, durable=True, reads=False):
             waited.extend([] if reads else [durable])
             return super().transaction(durable=durable, reads=reads)
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import random
 import resource
@@ -7,29 +5,25 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chains import counting_ledger, verified
 from counting import Counting
 from faulty import Faulty
-from postgres import Cluster
-from severing import Proxy, Severing
+from severing import Proxy
 from sqlalchemy import make_url, text
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, Ledger
 
 
-def _add(ledger: Ledger, amount: int, id: str | None = None) -> Any:
+def _add(ledger, amount, id=None):
     return ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(60)
 
 
 @pytest.mark.parametrize("happened", [True, False])
-def test_nobody_is_told_what_nobody_knows_and_asking_again_tells(store_url: str, happened: bool) -> None:
+def test_nobody_is_told_what_nobody_knows_and_asking_again_tells(store_url, happened):
     database = Faulty(store_url)
     with counting_ledger(database, pauses=(0.0,) * 3) as ledger:
         database.faults.extend(["after" if happened else "commit", "before", "before", "before"])
@@ -41,7 +35,7 @@ def test_nobody_is_told_what_nobody_knows_and_asking_again_tells(store_url: str,
 
 
 @pytest.mark.parametrize("sever", ["before", "after"])
-def test_the_connection_breaks_at_the_commit(postgres: Cluster, sever: Severing) -> None:
+def test_the_connection_breaks_at_the_commit(postgres, sever):
     proxy = Proxy(postgres.port)
     address = make_url(postgres.url())
     database = Database(address.set(port=proxy.port).render_as_string(hide_password=False))
@@ -58,7 +52,7 @@ def test_the_connection_breaks_at_the_commit(postgres: Cluster, sever: Severing)
     proxy.close()
 
 
-def test_a_server_that_is_killed_and_comes_back_has_lost_nothing_acknowledged(own_postgres: Cluster) -> None:
+def test_a_server_that_is_killed_and_comes_back_has_lost_nothing_acknowledged(own_postgres):
     database = Database(own_postgres.url())
     with counting_ledger(database, pauses=(0.0,)) as ledger:
         done = [_add(ledger, 1, f"{one}") for one in range(20)]
@@ -71,7 +65,7 @@ def test_a_server_that_is_killed_and_comes_back_has_lost_nothing_acknowledged(ow
         assert len(verified(database)["a"]) == 22
 
 
-def test_a_server_that_ends_idle_connections_is_asked_anew(postgres: Cluster) -> None:
+def test_a_server_that_ends_idle_connections_is_asked_anew(postgres):
     database = Database(postgres.url())
     with counting_ledger(database) as ledger:
         _add(ledger, 1)
@@ -81,7 +75,7 @@ def test_a_server_that_ends_idle_connections_is_asked_anew(postgres: Cluster) ->
         assert _add(ledger, 1).answer["total"] == 2
 
 
-def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(postgres: Cluster) -> None:
+def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(postgres):
     import psycopg
 
     url = postgres.url()
@@ -102,7 +96,7 @@ def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(pos
                 frozen.execute("SELECT 1")
 
 
-def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres: Cluster) -> None:
+def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres):
     import psycopg
 
     url = postgres.url()
@@ -126,7 +120,7 @@ def test_a_replica_that_starts_waits_in_no_circle_with_one_that_works(postgres: 
     database.close()
 
 
-def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_path: Path) -> None:
+def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_path):
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}", wait_seconds=0.1)
     with counting_ledger(database) as ledger:
@@ -141,7 +135,7 @@ def test_a_store_that_somebody_else_holds_is_waited_for_and_then_refused(tmp_pat
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
+def small(tmp_path):
     """A disk of two megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
@@ -152,12 +146,12 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def incompressible(number: int, size: int = 8_000) -> str:
+def incompressible(number, size=8_000):
     """A text that is the same every time, and takes up half as many bytes as it has characters at least."""
     return random.Random(number).randbytes(size // 2).hex()
 
 
-def _until_full(ledger: Ledger) -> int:
+def _until_full(ledger):
     """How many additions were acknowledged before the store took no more."""
     for count in range(5_000):
         try:
@@ -167,7 +161,7 @@ def _until_full(ledger: Ledger) -> int:
     raise AssertionError("the store was never full")
 
 
-def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small: Path) -> None:
+def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small):
     ballast = small / "ballast"
     ballast.write_bytes(bytes(600_000))
     database = Database(f"sqlite:///{small / 'evenhand.db'}")
@@ -186,7 +180,7 @@ def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small: P
             assert again.repeated == (one < done)
 
 
-def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path):
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}")
     with counting_ledger(database) as ledger:
@@ -201,7 +195,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
         assert _add(ledger, 1).answer["total"] == before + 1
 
 
-def test_a_store_that_may_only_be_read_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_store_that_may_only_be_read_refuses_and_keeps_what_it_has(tmp_path):
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}")
     ledger = Ledger(database, {"a": Counting()})

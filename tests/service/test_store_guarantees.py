@@ -5,11 +5,8 @@ reference does it too, and must come to the same answer. Where the ledger says t
 asked, and it must be exactly one of the two.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chains import verified
@@ -25,7 +22,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from postgres import Cluster
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Ledger
@@ -47,12 +43,12 @@ ASKED = st.tuples(st.sampled_from("ab"), OPERATIONS, IDS, st.booleans())
 class Reference:
     """One stream that never fails."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.machine = Counting()
         self.number = 0
-        self.answers: dict[str, tuple[dict[str, Any], OperationResult]] = {}
+        self.answers = {}
 
-    def take(self, operation: dict[str, Any], id_: str | None) -> OperationResult | type[DecisionError]:
+    def take(self, operation, id_):
         if id_ in self.answers:
             asked, done = self.answers[id_]
             return OperationResult(done.number, done.answer, repeated=True) if asked == operation else DecisionError
@@ -72,7 +68,7 @@ class Promises(RuleBasedStateMachine):
     url = ""
 
     @initialize()
-    def begin(self) -> None:
+    def begin(self):
         self.folder = tempfile.TemporaryDirectory(prefix="evenhand-promises-")
         self.address = self.url or f"sqlite:///{Path(self.folder.name) / 'evenhand.db'}"
         self.databases = [Faulty(self.address), Faulty(self.address)]
@@ -81,12 +77,12 @@ class Promises(RuleBasedStateMachine):
         self.ledgers = [self._ledger(database) for database in self.databases]
         self.references = {"a": Reference(), "b": Reference()}
 
-    def _ledger(self, database: Faulty) -> Ledger:
+    def _ledger(self, database):
         machines = {f"{self.prefix}{stream}": Counting() for stream in "ab"}
         return Ledger(database, machines, pauses=(0.0, 0.0))
 
     @rule(who=st.integers(0, 1), asked=st.lists(ASKED, min_size=1, max_size=6), faults=FAULTS)
-    def ask(self, who: int, asked: list[tuple[str, dict[str, Any], str | None, bool]], faults: list[Any]) -> None:
+    def ask(self, who, asked, faults):
         database, ledger = self.databases[who], self.ledgers[who]
         with held(ledger):
             futures = [
@@ -116,7 +112,7 @@ class Promises(RuleBasedStateMachine):
             else:
                 assert future.result() == expected[place]
 
-    def _happened(self, asked: list[Any]) -> bool:
+    def _happened(self, asked):
         with self.databases[0].reading() as connection:
             ends = read_heads(connection)
         moved = {stream: ends[self.prefix + stream][0] != one.number for stream, one in self.references.items()}
@@ -124,19 +120,19 @@ class Promises(RuleBasedStateMachine):
         return any(moved.values())
 
     @rule(who=st.integers(0, 1))
-    def restart(self, who: int) -> None:
+    def restart(self, who):
         self.ledgers[who].close()
         self.ledgers[who] = self._ledger(self.databases[who])
 
     @rule(who=st.integers(0, 1), stream=st.sampled_from("ab"))
-    def mark(self, who: int, stream: str) -> None:
+    def mark(self, who, stream):
         done = self.ledgers[who].checkpoint(self.prefix + stream).result(30)
         self.references[stream].number += 1
         assert done == OperationResult(self.references[stream].number, {})
 
     @precondition(lambda self: hasattr(self, "references"))
     @invariant()
-    def the_store_is_where_the_reference_is(self) -> None:
+    def the_store_is_where_the_reference_is(self):
         with self.databases[0].reading() as connection:
             for stream, reference in self.references.items():
                 name = self.prefix + stream
@@ -144,7 +140,7 @@ class Promises(RuleBasedStateMachine):
                 last = read_entries_after(connection, name, reference.number - 1, 1)[0]["body"]
                 assert "state" in last or last["input"]["op"]
 
-    def teardown(self) -> None:
+    def teardown(self):
         if not hasattr(self, "folder"):
             return
         for ledger in self.ledgers:
@@ -168,16 +164,16 @@ class Promises(RuleBasedStateMachine):
 CALM = {"suppress_health_check": list(HealthCheck), "deadline": None}
 
 
-def test_the_ledger_keeps_its_promises_on_sqlite() -> None:
+def test_the_ledger_keeps_its_promises_on_sqlite():
     run_state_machine_as_test(Promises, settings=settings(max_examples=scaled(40), stateful_step_count=12, **CALM))
 
 
 @pytest.mark.slow
-def test_the_ledger_keeps_its_promises_on_sqlite_at_length() -> None:
+def test_the_ledger_keeps_its_promises_on_sqlite_at_length():
     run_state_machine_as_test(Promises, settings=settings(max_examples=scaled(1_000), stateful_step_count=30, **CALM))
 
 
-def test_the_ledger_keeps_its_promises_on_postgres(postgres: Cluster) -> None:
+def test_the_ledger_keeps_its_promises_on_postgres(postgres):
     class There(Promises):
         url = postgres.url()
 

@@ -1,31 +1,18 @@
-from __future__ import annotations
-
 import sqlite3
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chains import verified
 from counting import Counting
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import inspect, select, text
 
 from evenhand.errors import MissingExtraError, StoreError
 from evenhand.service import Database, Ledger
 from evenhand.service.store import tables
 from evenhand.service.store.tables import metadata, revisions
 
-KINDS = ["sqlite", "postgres"]
 
-
-@pytest.fixture(params=KINDS)
-def new(request: pytest.FixtureRequest, new_store_url: Callable[[str], str]) -> str:
-    pytest.importorskip("alembic", reason="needs the extra serve")
-    return new_store_url(request.param)
-
-
-def test_alembic_makes_the_tables_that_the_code_describes(new: str) -> None:
-    database = Database(new)
+def test_alembic_makes_the_tables_that_the_code_describes(store_url):
+    database = Database(store_url)
     with database.reading() as connection:
         assert connection.execute(select(revisions.c.version_num)).scalar() == tables.REVISION
         made = _shape(connection)
@@ -34,7 +21,7 @@ def test_alembic_makes_the_tables_that_the_code_describes(new: str) -> None:
     database.close()
 
 
-def _shape(connection: Connection) -> dict[str, Any]:
+def _shape(connection):
     look = inspect(connection)
     return {
         table: (
@@ -45,10 +32,10 @@ def _shape(connection: Connection) -> dict[str, Any]:
     }
 
 
-def test_a_step_that_fails_leaves_nothing(new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_leaves_nothing(store_url, monkeypatch):
     from alembic import command
 
-    def half(config: Any, revision: str) -> None:
+    def half(config, revision):
         upgrade(config, revision)
         raise StoreError("the disk is full")
 
@@ -56,15 +43,15 @@ def test_a_step_that_fails_leaves_nothing(new: str, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patched:
         patched.setattr(command, "upgrade", half)
         with pytest.raises(StoreError, match="disk is full"):
-            Database(new)
+            Database(store_url)
     with pytest.raises(StoreError, match="not a store"):
-        Database(new, make=False)
-    database = Database(new)
+        Database(store_url, make=False)
+    database = Database(store_url)
     verified(database)
     database.close()
 
 
-def test_only_a_new_store_needs_alembic(store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_a_new_store_needs_alembic(store_url, monkeypatch, tmp_path):
     Database(store_url).close()
     monkeypatch.setitem(__import__("sys").modules, "alembic", None)
     Database(store_url).close()
@@ -72,12 +59,12 @@ def test_only_a_new_store_needs_alembic(store_url: str, monkeypatch: pytest.Monk
         Database(f"sqlite:///{tmp_path / 'new.db'}")
 
 
-def _make_newer(database: Database) -> None:
+def _make_newer(database):
     with database.transaction() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0999'"))
 
 
-def test_a_store_of_a_newer_version_is_refused(store_url: str) -> None:
+def test_a_store_of_a_newer_version_is_refused(store_url):
     database = Database(store_url)
     _make_newer(database)
     database.close()
@@ -86,7 +73,7 @@ def test_a_store_of_a_newer_version_is_refused(store_url: str) -> None:
             Database(store_url, make=make)
 
 
-def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store_url: str) -> None:
+def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store_url):
     database = Database(store_url)
     ledger = Ledger(database, {"a": Counting()})
     ledger.submit("a", {"op": "add", "amount": 1}).result(10)
@@ -97,7 +84,7 @@ def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store
     database.close()
 
 
-def test_reading_alone_makes_and_changes_nothing(tmp_path: Path) -> None:
+def test_reading_alone_makes_and_changes_nothing(tmp_path):
     with pytest.raises(StoreError, match="does not exist"):
         Database(f"sqlite:///{tmp_path / 'absent.db'}", make=False)
     assert not (tmp_path / "absent.db").exists()
@@ -118,14 +105,14 @@ def test_reading_alone_makes_and_changes_nothing(tmp_path: Path) -> None:
         ("postgresql://postgres:secret@127.0.0.1:9/evenhand?connect_timeout=2", "refused"),
     ],
 )
-def test_places_that_cannot_be_a_store_are_refused_in_one_line(url: str, said: str) -> None:
+def test_places_that_cannot_be_a_store_are_refused_in_one_line(url, said):
     pytest.importorskip("psycopg", reason="needs the extra postgres")
     with pytest.raises(StoreError, match=said) as caught:
         Database(url)
     assert "secret" not in str(caught.value)
 
 
-def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_driver_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match="psycopg") as caught:
         Database("postgresql://postgres@127.0.0.1:9/evenhand")

@@ -1,12 +1,8 @@
 """The service says that it is ready if a decision could be written, and else that it is not."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import sqlite3
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chains import counting_ledger
@@ -24,13 +20,13 @@ from evenhand.service.store.upkeep import FRESH_SECONDS, Readiness
 ONE = {"id": "1", "group": "women", "recommendation": 1}
 
 
-def counts(database: Database) -> Any:
+def counts(database):
     with database.reading() as connection:
         rows = [connection.execute(select(func.count()).select_from(table)).scalar() for table in (entries, answers)]
         return read_heads(connection), rows
 
 
-def test_what_is_tried_leaves_nothing_behind(store_url: str) -> None:
+def test_what_is_tried_leaves_nothing_behind(store_url):
     database = Database(store_url)
     ledger = Ledger(database, {"a": Counting(), "b": Counting()})
     ledger.submit("a", {"op": "add", "amount": 1}, id="x").result(60)
@@ -45,13 +41,13 @@ def test_what_is_tried_leaves_nothing_behind(store_url: str) -> None:
     database.close()
 
 
-def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tmp_path: Path) -> None:
+def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tmp_path):
     database = Faulty(f"sqlite:///{tmp_path / 'evenhand.db'}")
     with counting_ledger(database) as ledger:
         clock = Clock()
         readiness = Readiness(ledger, "me", steady=clock)
 
-        async def run() -> None:
+        async def run():
             database.faults.extend(["commit", None])
             said = await asyncio.gather(*(readiness.check() for _ in range(50)), return_exceptions=True)
             assert all(isinstance(one, StoreError) for one in said)
@@ -65,7 +61,7 @@ def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tm
         asyncio.run(run())
 
 
-def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path):
     path = tmp_path / "evenhand.db"
     database = Database(f"sqlite:///{path}", wait_seconds=60)
     with counting_ledger(database) as ledger:
@@ -77,7 +73,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
         holder.close()
 
 
-def both(client: Any, number: int) -> tuple[int, int]:
+def both(client, number):
     """The status of the probe, then that of a decision."""
     client.app.state.context.readiness._tried_at = float("-inf")
     ready = client.get("/readyz").status_code
@@ -85,7 +81,7 @@ def both(client: Any, number: int) -> tuple[int, int]:
     return ready, client.post("/v1/shields/loans/decisions", json=asked).status_code
 
 
-def test_not_ready_on_a_full_disk_and_ready_when_there_is_room(client: Any, tmp_path: Path) -> None:
+def test_not_ready_on_a_full_disk_and_ready_when_there_is_room(client, tmp_path):
     assert both(client, 1) == (200, 200)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     # What may not grow is a full disk.
@@ -97,7 +93,7 @@ def test_not_ready_on_a_full_disk_and_ready_when_there_is_room(client: Any, tmp_
     assert both(client, 3) == (200, 200)
 
 
-def test_not_ready_where_pages_of_the_database_were_overwritten(client: Any, tmp_path: Path) -> None:
+def test_not_ready_where_pages_of_the_database_were_overwritten(client, tmp_path):
     path = tmp_path / "evenhand.db"
     assert both(client, 1) == (200, 200)
     with sqlite3.connect(path) as other:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest
@@ -14,7 +12,7 @@ from evenhand.service.store.transaction import AMONG_KEYS, KNOWN
 from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
 
 
-def _filled(database: Database, count: int) -> None:
+def _filled(database, count):
     ledger = Ledger(database, {"a": Counting(), "b": Counting()})
     futures = [ledger.submit("a", {"op": "add", "amount": one}) for one in range(count)]
     for future in futures:
@@ -22,7 +20,7 @@ def _filled(database: Database, count: int) -> None:
     ledger.close()
 
 
-def test_a_log_is_read_in_pages_up_to_its_end(database: Database) -> None:
+def test_a_log_is_read_in_pages_up_to_its_end(database):
     _filled(database, 25)
     for page in (1, 7, 25, 26, 27, 1000):
         assert [one["number"] for one in read_log(database, "a", page=page)] == list(range(26))
@@ -31,7 +29,7 @@ def test_a_log_is_read_in_pages_up_to_its_end(database: Database) -> None:
     assert list(read_log(database, "nobody")) == []
 
 
-def test_readers_see_one_moment_and_hold_no_writer_up(database: Database) -> None:
+def test_readers_see_one_moment_and_hold_no_writer_up(database):
     ledger = Ledger(database, {"a": Counting()})
     with database.reading() as connection:
         before = read_heads(connection)
@@ -42,7 +40,7 @@ def test_readers_see_one_moment_and_hold_no_writer_up(database: Database) -> Non
     ledger.close()
 
 
-def _plan(database: Database, query: str, **values: object) -> str:
+def _plan(database, query, **values):
     with database.reading() as connection:
         if not database.sqlite:
             connection.execute(text("SET LOCAL enable_seqscan = off"))  # What it would do with more than a few rows.
@@ -50,7 +48,7 @@ def _plan(database: Database, query: str, **values: object) -> str:
         return "\n".join(str(tuple(row)) for row in connection.execute(text(explain + query), values))
 
 
-def test_a_page_is_found_without_going_through_the_log(database: Database) -> None:
+def test_a_page_is_found_without_going_through_the_log(database):
     page = _plan(
         database,
         "SELECT * FROM entries WHERE stream = :s AND number > :n AND number >= :f ORDER BY number LIMIT 10",
@@ -69,7 +67,7 @@ def test_a_page_is_found_without_going_through_the_log(database: Database) -> No
         assert "TEMP B-TREE" not in plan
 
 
-def test_interventions_are_found_by_an_index(database: Database) -> None:
+def test_interventions_are_found_by_an_index(database):
     query = select(entries.c.body).where(entries.c.stream == "a", entries.c.marked)
     query = query.order_by(entries.c.number.desc()).limit(9)
     found = _plan(database, str(query.compile(database._engine, compile_kwargs={"literal_binds": True})))
@@ -78,7 +76,7 @@ def test_interventions_are_found_by_an_index(database: Database) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_of_a_million_entries_is_read_a_page_at_a_time_and_cut(store_url: str) -> None:
+def test_a_log_of_a_million_entries_is_read_a_page_at_a_time_and_cut(store_url):
     count = 1_000_000
     database = Database(store_url)
     ledger = Ledger(database, {"a": Counting()}, clock=lambda: 1e9)

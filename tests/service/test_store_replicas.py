@@ -1,8 +1,4 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 from chains import verified
@@ -19,35 +15,30 @@ from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.database import read_log, read_state
 from evenhand.service.store.tables import replicas
-from evenhand.service.store.upkeep import (
-    BEAT_SECONDS,
-    DEAD_SECONDS,
-    PAUSE_SECONDS,
-    Replicas,
-)
+from evenhand.service.store.upkeep import BEAT_SECONDS, DEAD_SECONDS, PAUSE_SECONDS, Replicas
 
 
 class Replica:
     """A process in the test's own: its ledger, its beats, its clock."""
 
-    def __init__(self, url: str, name: str, begin: float = 0.0) -> None:
+    def __init__(self, url, name, begin=0.0):
         self.name = name
         self.clock = Clock(begin)
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"a": Counting(), "b": Counting()})
         self.replicas = Replicas(self.database, self.ledger, name, steady=self.clock)
 
-    def open(self, stream: str = "a") -> int:
+    def open(self, stream="a"):
         return self.ledger.submit(stream, {"op": "open", "replica": self.name}, durable=False).result(10).number
 
-    def close(self, number: int) -> Any:
+    def close(self, number):
         return self.ledger.submit("a", {"op": "close", "opened": number}).result(10)
 
-    def rows(self) -> dict[str, int]:
+    def rows(self):
         with self.database.reading() as connection:
             return {row.name: row.beat for row in connection.execute(select(replicas))}
 
-    def lives(self, seconds: float, *others: Replica, beats: bool = True) -> None:
+    def lives(self, seconds, *others, beats=True):
         """Time passes, for this one and others that beat too."""
         passed = 0.0
         while passed < seconds:
@@ -58,13 +49,13 @@ class Replica:
                     one.replicas.beat()
                 one.replicas.look()
 
-    def end(self) -> None:
+    def end(self):
         self.ledger.close()
         self.database.close()
 
 
 @pytest.fixture
-def pair(store_url: str) -> Iterator[tuple[Replica, Replica]]:
+def pair(store_url):
     # No two clocks show the same time, nor anything that means something.
     one, two = Replica(store_url, "one", 1e9), Replica(store_url, "two", -5.0)
     for here in (one, two):
@@ -74,12 +65,12 @@ def pair(store_url: str) -> Iterator[tuple[Replica, Replica]]:
         here.end()
 
 
-def _opened(replica: Replica) -> dict[str, str]:
+def _opened(replica):
     with replica.database.reading() as connection:
         return {**read_state(connection, "a")["open"], **read_state(connection, "b")["open"]}
 
 
-def test_what_a_dead_replica_left_open_is_failed_everywhere_and_nothing_else(pair: tuple[Replica, Replica]) -> None:
+def test_what_a_dead_replica_left_open_is_failed_everywhere_and_nothing_else(pair):
     one, two = pair
     one.open()
     one.open("b")
@@ -97,7 +88,7 @@ def test_what_a_dead_replica_left_open_is_failed_everywhere_and_nothing_else(pai
     assert [len(one_log) for one_log in verified(two.database).values()] == [len(one_log) for one_log in logs.values()]
 
 
-def test_a_replica_that_comes_back_completes_nothing_that_was_failed(pair: tuple[Replica, Replica]) -> None:
+def test_a_replica_that_comes_back_completes_nothing_that_was_failed(pair):
     one, two = pair
     number = one.open()
     two.lives(2 * DEAD_SECONDS)
@@ -113,7 +104,7 @@ def test_a_replica_that_comes_back_completes_nothing_that_was_failed(pair: tuple
     verified(one.database)
 
 
-def test_who_was_stopped_does_not_take_the_others_for_dead(pair: tuple[Replica, Replica]) -> None:
+def test_who_was_stopped_does_not_take_the_others_for_dead(pair):
     one, two = pair
     number = one.open()
     one.lives(BEAT_SECONDS, two)
@@ -128,7 +119,7 @@ def test_who_was_stopped_does_not_take_the_others_for_dead(pair: tuple[Replica, 
     one.close(number)
 
 
-def test_a_replica_that_beats_at_the_last_moment_is_not_declared_dead(pair: tuple[Replica, Replica]) -> None:
+def test_a_replica_that_beats_at_the_last_moment_is_not_declared_dead(pair):
     one, two = pair
     number = one.open()
     two.lives(DEAD_SECONDS - BEAT_SECONDS)
@@ -138,7 +129,7 @@ def test_a_replica_that_beats_at_the_last_moment_is_not_declared_dead(pair: tupl
     one.close(number)
 
 
-def test_what_a_replica_left_that_ended_and_one_before_a_restart_is_failed_at_the_first_look(store_url: str) -> None:
+def test_what_a_replica_left_that_ended_and_one_before_a_restart_is_failed_at_the_first_look(store_url):
     first = Replica(store_url, "first")
     first.replicas.beat()
     first.open()
@@ -152,7 +143,7 @@ def test_what_a_replica_left_that_ended_and_one_before_a_restart_is_failed_at_th
     second.end()
 
 
-def test_a_replica_that_was_declared_dead_twice_over_by_two_is_failed_once_or_harmlessly(store_url: str) -> None:
+def test_a_replica_that_was_declared_dead_twice_over_by_two_is_failed_once_or_harmlessly(store_url):
     here = [Replica(store_url, name, begin) for name, begin in (("one", 5.0), ("two", 0.0), ("three", 77.0))]
     for one in here:
         one.replicas.beat()
@@ -165,21 +156,14 @@ def test_a_replica_that_was_declared_dead_twice_over_by_two_is_failed_once_or_ha
         one.end()
 
 
-def test_a_failing_task_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
-    runs: list[int] = []
+def test_a_failing_task_ends_no_thread(caplog):
+    runs = []
 
-    def fail(error: Exception) -> None:
+    def fail(error):
         raise error
 
-    thread = PeriodicThread(
-        "tasks",
-        60.0,
-        {
-            "beat": partial(fail, StoreError("the disk is gone")),
-            "look": partial(fail, ValueError("a fault")),
-            "count": partial(runs.append, 1),
-        },
-    )
+    failing = {"beat": partial(fail, StoreError("the disk is gone")), "look": partial(fail, ValueError("a fault"))}
+    thread = PeriodicThread("tasks", 60.0, {**failing, "count": partial(runs.append, 1)})
     thread.run_once()
     thread.start()
     thread.stop()
@@ -189,12 +173,12 @@ def test_a_failing_task_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.text.count("look failed") == len(runs)
 
 
-def _machine() -> GuardMachine:
+def _machine():
     return GuardMachine(Enforcer(GenerationConfig.read(SMALL_GUARD)), SMALL_GUARD, "0" * 64)
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(store_url: str) -> None:
+def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(store_url):
     database = Database(store_url)
     ledgers = [Ledger(database, {"guard": _machine()}) for _ in range(2)]
     clocks = [Clock(), Clock()]
@@ -210,16 +194,16 @@ def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(stor
 
         stopped = False
 
-        def conditions(self, prompt: str) -> set[str]:
+        def conditions(self, prompt):
             return {"leader"}
 
-        def fixed_groups(self, prompt: str) -> set[str]:
+        def fixed_groups(self, prompt):
             return set()
 
-        def classify(self, item: Item) -> dict[str, str]:
+        def classify(self, item):
             return {"gender": "man"}
 
-        def generate(self, prompt: str) -> Item:
+        def generate(self, prompt):
             if self.stopped:
                 for _ in range(10):
                     clocks[1].now += BEAT_SECONDS
@@ -241,11 +225,11 @@ def test_a_guard_whose_replica_was_declared_dead_meanwhile_releases_no_item(stor
     database.close()
 
 
-def test_a_store_that_is_away_stops_nobody(pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_stops_nobody(pair, monkeypatch):
     one, two = pair
     number = one.open()
 
-    def away(**_options: object) -> Any:
+    def away(**_options):
         raise StoreError("it cannot be reached")
 
     upkeep = PeriodicThread("upkeep", 60.0, {"beat": one.replicas.beat, "look": one.replicas.look})

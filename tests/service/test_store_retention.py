@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from chains import chained, verified
@@ -10,7 +6,7 @@ from counting import Counting
 from sqlalchemy import func, insert, select
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Database, Ledger, ServiceConfig, open_service
+from evenhand.service import Database, Ledger, open_service
 from evenhand.service.settings import RetentionConfig
 from evenhand.service.store.database import first_kept_number, read_entries_after, read_log
 from evenhand.service.store.tables import answers, entries, pictures, replicas
@@ -28,7 +24,7 @@ LOG_DAYS, PICTURE_DAYS = 8.0, 2.0
 class House:
     """A store of which the clocks are told."""
 
-    def __init__(self, url: str, log_days: float | None = LOG_DAYS, picture_days: float | None = PICTURE_DAYS) -> None:
+    def __init__(self, url, log_days=LOG_DAYS, picture_days=PICTURE_DAYS):
         self.now, self.steady = 1.8e9, 5.0
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"a": Counting(), "quiet": Counting()}, clock=lambda: self.now)
@@ -40,36 +36,41 @@ class House:
             steady=lambda: self.steady,
         )
 
-    def add(self, amount: int, id: str | None = None) -> Any:
+    def add(self, amount, id=None):
         return self.ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(20)
 
-    def passes(self, seconds: float) -> None:
+    def passes(self, seconds):
         self.now += seconds
         self.steady += seconds
 
-    def day(self, adds: int = 3) -> None:
+    def day(self, adds=3):
         """A day in which something is added every hour, with retention at its end."""
         for _ in range(adds):
             self.add(1, f"at {self.now}")
             self.passes(DAY_SECONDS / adds)
         self.retention.delete_expired()
 
-    def logged(self) -> list[dict[str, Any]]:
+    def logged(self):
         return list(read_log(self.database, "a"))
 
-    def end(self) -> None:
+    def lowest(self):
+        """The lowest number in the table of entries."""
+        with self.database.reading() as connection:
+            return connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one()
+
+    def end(self):
         self.ledger.close()
         self.database.close()
 
 
 @pytest.fixture
-def house(store_url: str) -> Iterator[House]:
+def house(store_url):
     house = House(store_url)
     yield house
     house.end()
 
 
-def test_a_log_is_kept_as_long_as_it_must_and_no_longer_and_still_replays(house: House) -> None:
+def test_a_log_is_kept_as_long_as_it_must_and_no_longer_and_still_replays(house):
     for day in range(30):
         house.day()
         logged = verified(house.database)["a"]
@@ -81,16 +82,12 @@ def test_a_log_is_kept_as_long_as_it_must_and_no_longer_and_still_replays(house:
         elif day < LOG_DAYS:
             assert logged[0]["number"] == 0
     assert logged[-1]["body"].get("output", {"total": 90})["total"] == 90
-    with house.database.reading() as connection:
-        assert (
-            connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar()
-            == (logged[0]["number"])
-        )
+    assert house.lowest() == logged[0]["number"]
     # A stream in which nothing happens gets no entries for it.
     assert len(list(read_log(house.database, "quiet"))) == 1
 
 
-def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
+def test_an_id_whose_answer_is_gone_is_still_used(house):
     house.add(5, "old")
     for _ in range(20):
         house.day(1)
@@ -109,9 +106,7 @@ def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
     verified(house.database)
 
 
-def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(house, monkeypatch):
     for future in [
         house.ledger.submit("a", {"op": "add", "amount": 1}, id=f"{n}") for n in range(3 * ENTRIES_PER_DELETE)
     ]:
@@ -123,7 +118,7 @@ def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
     done = 0
     aside = house.ledger.submit_work
 
-    def interrupted(*arguments: Any, **options: Any) -> Any:
+    def interrupted(*arguments, **options):
         nonlocal done
         done += 1
         if done > 2:
@@ -135,7 +130,7 @@ def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
         with pytest.raises(StoreError, match="away"):
             house.retention.delete_expired()
     with house.database.reading() as connection:
-        lowest = connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one()
+        lowest = house.lowest()
         first = first_kept_number(connection, "a")
         assert 0 < lowest < first
         # What is left of the beginning is not read any more.
@@ -143,14 +138,11 @@ def test_much_is_deleted_in_small_pieces_and_an_interruption_is_made_good(
         assert read_entries_after(connection, "a", lowest, 1)[0]["number"] == first
     verified(house.database)
     house.retention.delete_expired()
-    with house.database.reading() as connection:
-        assert (
-            connection.execute(select(func.min(entries.c.number)).where(entries.c.stream == "a")).scalar_one() == first
-        )
+    assert house.lowest() == first
     verified(house.database)
 
 
-def test_who_reads_while_the_beginning_is_deleted_is_told(house: House) -> None:
+def test_who_reads_while_the_beginning_is_deleted_is_told(house):
     for _ in range(4):
         house.day()
     reading = read_log(house.database, "a", page=2)
@@ -162,7 +154,7 @@ def test_who_reads_while_the_beginning_is_deleted_is_told(house: House) -> None:
         list(reading)
 
 
-def test_without_a_limit_everything_stays_and_nothing_is_added(store_url: str) -> None:
+def test_without_a_limit_everything_stays_and_nothing_is_added(store_url):
     house = House(store_url, log_days=None, picture_days=None)
     for _ in range(20):
         house.day(1)
@@ -170,14 +162,14 @@ def test_without_a_limit_everything_stays_and_nothing_is_added(store_url: str) -
     house.end()
 
 
-def _picture(house: House, number: int) -> None:
+def _picture(house, number):
     with house.database.transaction() as connection:
         connection.execute(
             insert(pictures).values(stream="a", number=number, at=house.now, media_type="image/png", data=b"picture")
         )
 
 
-def test_pictures_go_by_themselves(house: House) -> None:
+def test_pictures_go_by_themselves(house):
     for number in range(PICTURES_PER_DELETE + 5):
         _picture(house, number)
     house.passes(PICTURE_DAYS * DAY_SECONDS - 60)
@@ -192,7 +184,7 @@ def test_pictures_go_by_themselves(house: House) -> None:
 
 
 @pytest.mark.parametrize("seconds", [1000 * DAY_SECONDS, -1000 * DAY_SECONDS, JUMP_SECONDS + 1])
-def test_a_clock_that_jumps_deletes_nothing(house: House, seconds: float) -> None:
+def test_a_clock_that_jumps_deletes_nothing(house, seconds):
     for number in range(5):
         house.day()
         _picture(house, number)
@@ -208,7 +200,7 @@ def test_a_clock_that_jumps_deletes_nothing(house: House, seconds: float) -> Non
         assert connection.execute(select(func.count()).select_from(pictures)).scalar() == 3
 
 
-def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:
+def test_a_running_service_does_it_by_itself(settings):
     context = open_service(settings)
     with context.database.transaction() as connection:
         connection.execute(

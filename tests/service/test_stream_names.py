@@ -1,10 +1,7 @@
 """Names of shields, guards, monitors and models: each is a segment of a URL."""
 
-from __future__ import annotations
-
 import errno
 import socket
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -16,7 +13,7 @@ from evenhand.errors import OptionError
 from evenhand.service import ServiceConfig
 from evenhand.service.server import open_socket
 
-ENTRIES: dict[str, dict[str, Any]] = {
+ENTRIES = {
     "shields": {"policy": "loans.shield"},
     "guards": {"config": "genai.yaml"},
     "monitors": {"config": "monitor.yaml"},
@@ -27,11 +24,11 @@ NAMES = st.one_of(
 )
 
 
-def read(kind: str, name: Any, **entries: Any) -> ServiceConfig:
+def read(kind, name, **entries):
     return ServiceConfig.read({kind: [{"name": name, **ENTRIES[kind], **entries}]})
 
 
-def is_one_segment(name: str) -> bool:
+def is_one_segment(name):
     """Whether a client sends a name as one segment of a path, unchanged."""
     try:
         url = httpx.URL("http://127.0.0.1/v1/shields/").join(f"/v1/shields/{name}/decisions")
@@ -40,7 +37,7 @@ def is_one_segment(name: str) -> bool:
     return url.raw_path.decode() == f"/v1/shields/{name}/decisions" and urlsplit(str(url)).path == url.path
 
 
-def refusal(kind: str, name: str) -> OptionError | None:
+def refusal(kind, name):
     try:
         read(kind, name)
     except OptionError as error:
@@ -50,7 +47,7 @@ def refusal(kind: str, name: str) -> OptionError | None:
 
 @pytest.mark.parametrize("kind", ENTRIES)
 @given(name=NAMES)
-def test_accepts_exactly_the_names_that_clients_keep(kind: str, name: str) -> None:
+def test_accepts_exactly_the_names_that_clients_keep(kind, name):
     kept = bool(name) and len(name) <= 100 and is_one_segment(name) and not set(name) & set("/:\\%")
     error = refusal(kind, name)
     assert (error is None) == kept
@@ -58,15 +55,15 @@ def test_accepts_exactly_the_names_that_clients_keep(kind: str, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "a//b", "/a", "a/", "a\nb", "x" * 201])
-def test_rejects_names_of_models_that_clients_change(name: str) -> None:
+def test_rejects_names_of_models_that_clients_change(name):
     with pytest.raises(OptionError) as error:
         read("guards", "studio", models=["studio", name])
     assert error.value.location == "guards.0.models.1"
 
 
 @pytest.mark.parametrize("number", [48, 98, 10048])
-def test_a_used_port_is_reported_on_every_platform(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def fail(*_: Any, **__: Any) -> socket.socket:
+def test_a_used_port_is_reported_on_every_platform(monkeypatch, number):
+    def fail(*_, **__):
         raise OSError(number, "text of the platform")
 
     monkeypatch.setattr(socket, "create_server", fail)

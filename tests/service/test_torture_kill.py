@@ -3,25 +3,15 @@
 The long form, with its figures printed: ``pytest -m slow -s tests/service/test_torture_kill.py``.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
-
-pytest.importorskip("fastapi", reason="needs the extra serve")
-pytest.importorskip("sqlalchemy", reason="needs the extra serve")
-
 from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
-from postgres import Cluster
 from referee import GuardReferee, ShieldReferee, Store, watched_batches
 
 from evenhand.genai.backends.studio import Studio
@@ -31,13 +21,13 @@ BIAS = {"age": {"child": 1.0, "adult": 8.0, "elderly": 1.0}, "gender": {"woman":
 
 
 @contextmanager
-def moody(seed: int) -> Iterator[Upstream]:
+def moody(seed):
     """An upstream that fails, hangs, answers with nonsense, ignores what it is told, and works, by turns."""
     chosen = random.Random(seed)
     obedient, deaf = Studio(BIAS, seed=seed), Studio(BIAS, obeys=0.0, unrecognised=0.1, seed=seed)
     over = threading.Event()
 
-    def moods(upstream: Upstream) -> None:
+    def moods(upstream):
         while not over.wait(chosen.choice([0.2, 0.5, 1.0])):
             upstream.release()
             upstream.always = upstream.body = None
@@ -65,7 +55,7 @@ def moody(seed: int) -> Iterator[Upstream]:
             thread.join(10)
 
 
-def crash(cluster: Cluster) -> None:
+def crash(cluster):
     """kill -9 of the database's first process; its data is recovered when it starts again."""
     cluster.stop(signal.SIGKILL)
     for _ in range(50):  # Until what it left behind in memory has gone.
@@ -77,9 +67,7 @@ def crash(cluster: Cluster) -> None:
     raise AssertionError("the database does not come back")
 
 
-def ordeal(
-    folder: Path, url: str, count: int, trials: int, cluster: Cluster | None = None, *, pause: float = 0.01
-) -> dict[str, Any]:
+def ordeal(folder, url, count, trials, cluster=None, *, pause=0.01):
     """Load without a pause, and one kill after another; the log is followed after each."""
     chosen = random.Random(f"{url.partition(':')[0]}/{count}/{trials}")
     store = Store(url)
@@ -126,7 +114,7 @@ def ordeal(
 
     store.sound()
     book = swarm.book
-    met: dict[str, dict[str, Any]] = {"hired": watched_batches(store, swarm.asked("hired"), book.decisions["hired"])}
+    met = {"hired": watched_batches(store, swarm.asked("hired"), book.decisions["hired"])}
     for name, referee in referees.items():
         referee.follow()
         told = book.pictures if name == "pictures" else book.decisions[name]
@@ -140,26 +128,26 @@ def ordeal(
     return {"trials": trials, "killed": killed, "unanswered": book.unanswered, **met}
 
 
-def test_kills_under_load_on_sqlite(tmp_path: Path) -> None:
+def test_kills_under_load_on_sqlite(tmp_path):
     ordeal(tmp_path, f"sqlite:///{tmp_path / 'store.db'}", 1, 1)
 
 
-def test_kills_of_replicas_and_of_their_postgresql_under_load(tmp_path: Path, own_postgres: Cluster) -> None:
+def test_kills_of_replicas_and_of_their_postgresql_under_load(tmp_path, own_postgres):
     met = ordeal(tmp_path, own_postgres.url(), 2, 4, own_postgres)
     assert met["killed"]["databases"] == 1
 
 
-def _trials(standard: int) -> int:
+def _trials(standard):
     return int(os.environ.get("EVENHAND_TRIALS", standard))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "trials"), [(1, 100), (2, 25)])
-def test_a_hundred_kills_on_sqlite(tmp_path: Path, count: int, trials: int) -> None:
+def test_a_hundred_kills_on_sqlite(tmp_path, count, trials):
     print("\n", ordeal(tmp_path, f"sqlite:///{tmp_path / 'store.db'}", count, _trials(trials), pause=0.05))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "trials"), [(3, 100), (1, 25)])
-def test_a_hundred_kills_on_postgresql(tmp_path: Path, own_postgres: Cluster, count: int, trials: int) -> None:
+def test_a_hundred_kills_on_postgresql(tmp_path, own_postgres, count, trials):
     print("\n", ordeal(tmp_path, own_postgres.url(), count, _trials(trials), own_postgres, pause=0.05))

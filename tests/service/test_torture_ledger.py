@@ -1,30 +1,20 @@
 """Replicas in one process, on a store that fails before, while and after it commits, and clocks that jump."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-pytest.importorskip("fastapi", reason="needs the extra serve")
-pytest.importorskip("sqlalchemy", reason="needs the extra serve")
-
 from in_thread import answer_now
 from ordeal import HIRING, LOANS, guard
 from referee import GuardReferee, Store
-from sqlalchemy import Connection
 
 from evenhand.errors import StoreError
-from evenhand.genai import Item
 from evenhand.genai.backends.studio import Studio
 from evenhand.service import Database, Ledger
-from evenhand.service.generation.guards import GuardedRequest, ServedGuard, build_guard_machine, open_guard
+from evenhand.service.generation.guards import GuardedRequest, build_guard_machine, open_guard
 from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.settings import ServedGuardConfig, ServedShieldConfig
 from evenhand.service.shields import build_shield
@@ -39,20 +29,20 @@ class Flaky(Database):
         often: how often, by which way; nothing fails while `steady` is set.
     """
 
-    def __init__(self, url: str, seed: int, often: float = 0.04) -> None:
+    def __init__(self, url, seed, often=0.04):
         self.random, self.often, self.steady = random.Random(seed), often, True
         self.failures = 0
         super().__init__(url)
 
     @contextmanager
-    def transaction(self, *, durable: bool = True, reads: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, durable=True, reads=False):
         self._perhaps("at its beginning", reads)
         with super().transaction(durable=durable, reads=reads) as connection:
             yield connection
             self._perhaps("before it committed", reads)
         self._perhaps("after it committed", reads)
 
-    def _perhaps(self, when: str, reads: bool) -> None:
+    def _perhaps(self, when, reads):
         if not (self.steady or reads) and self.random.random() < self.often:
             self.failures += 1
             raise StoreError(f"the store failed {when}")
@@ -61,19 +51,19 @@ class Flaky(Database):
 class Jumping:
     """A clock of a machine that is set wrong, and right again, all the time."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.random = random.Random(seed)
         self.now = 1.7e9
 
-    def __call__(self) -> float:
+    def __call__(self):
         self.now += self.random.choice([0.001, 0.001, 1.0, -3600.0, 3600.0, -1e8, 1e8])
         return self.now
 
 
 @contextmanager
-def replicas(url: str, count: int, guarded: dict[str, Any] | None = None) -> Iterator[list[Any]]:
+def replicas(url, count, guarded=None):
     """Several ledgers on one store, each with its own machines, store and clock: (ledger, database, guard)."""
-    found: list[tuple[Ledger, Flaky, ServedGuard | None]] = []
+    found = []
     for k in range(count):
         machines = {
             name: build_shield(ServedShieldConfig(name=name, plan=plan), Path())[1]
@@ -97,11 +87,11 @@ def replicas(url: str, count: int, guarded: dict[str, Any] | None = None) -> Ite
             database.close()
 
 
-def together(work: list[Any]) -> None:
+def together(work):
     """Run all of it at the same time; what one of them raised is raised."""
-    failed: list[BaseException] = []
+    failed = []
 
-    def one(piece: Any) -> None:
+    def one(piece):
         try:
             piece()
         except BaseException as error:
@@ -120,11 +110,11 @@ def together(work: list[Any]) -> None:
 class Moody:
     """A studio that fails, ignores what it is told, draws nobody, or answers with nonsense, now and then."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.random, self.lock = random.Random(seed), threading.Lock()
         self.studio = Studio({"age": {"child": 1, "adult": 8, "elderly": 1}}, obeys=0.9, unrecognised=0.05, seed=seed)
 
-    def generate(self, prompt: str) -> Item:
+    def generate(self, prompt):
         with self.lock:
             draw = self.random.random()
             if draw < 0.05:
@@ -135,10 +125,10 @@ class Moody:
 
 
 @pytest.mark.parametrize("mode", ["before", "after"])
-def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tmp_path: Path, mode: str) -> None:
+def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tmp_path, mode):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     configuration = guard(None, mode=mode)
-    delivered: list[tuple[int, str, dict[str, Any]]] = []
+    delivered = []
     lock = threading.Lock()
 
     with replicas(url, 3, configuration) as here:
@@ -146,7 +136,7 @@ def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tm
             database.steady = False
         generator = Moody(7)
 
-        def client(number: int) -> None:
+        def client(number):
             chosen = random.Random(number)
             for k in range(25):
                 _, _, at_work = chosen.choice(here)
@@ -175,7 +165,7 @@ def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tm
     referee.guaranteed()
 
 
-def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_number(tmp_path: Path) -> None:
+def test_an_admission_that_a_crash_took_is_not_taken_for_the_one_that_got_its_number(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     configuration = guard(None)
     store = Store(url)

@@ -1,17 +1,9 @@
 """A full disk: processes under load go on where they can."""
 
-from __future__ import annotations
-
 import resource
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fastapi", reason="needs the extra serve")
-pytest.importorskip("sqlalchemy", reason="needs the extra serve")
-
+from in_thread import until
 from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
 from referee import GuardReferee, ShieldReferee, Store
 
@@ -19,38 +11,17 @@ ROOM = 60_000
 """Bytes that are left when a disk is said to be nearly full."""
 
 
-def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for something to become true; half a minute at most."""
-    for _ in range(600):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError(what)
-
-
-def judged(url: str, swarm: Swarm) -> dict[str, object]:
-    """Both shields' logs are in order, and agree with what the clients were told."""
-    store = Store(url)
-    met: dict[str, object] = {}
-    for name, plan in (("loans", LOANS), ("hiring", HIRING)):
-        referee = ShieldReferee(store, name, plan)
-        referee.follow()
-        referee.guaranteed()
-        met[name] = referee.compare(swarm.book.decisions[name], swarm.book.labels[name])
-    return met
-
-
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux lets another process's limits be changed")
-def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     configuration = guard(None)
     with Replicas(tmp_path, service_file(url, configuration)) as replicas:
         (one,) = replicas.all
 
-        def limit(most: int) -> None:
+        def limit(most):
             resource.prlimit(one.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
-        def nearly_full() -> int:
+        def nearly_full():
             return max(file.stat().st_size for file in tmp_path.glob("store.db*")) + ROOM
 
         limit(nearly_full())
@@ -69,9 +40,14 @@ def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(tm
             until(lambda: len(swarm.book.decisions["loans"]) > made + 10, "nothing is decided after the restart")
             swarm.stop()
         assert replicas.stop() == [0]
-    judged(url, swarm)
-    Store(url).sound()
-    referee = GuardReferee(Store(url), "pictures", configuration)
+    store = Store(url)
+    store.sound()
+    for name, plan in (("loans", LOANS), ("hiring", HIRING)):
+        shield = ShieldReferee(store, name, plan)
+        shield.follow()
+        shield.guaranteed()
+        shield.compare(swarm.book.decisions[name], swarm.book.labels[name])
+    referee = GuardReferee(store, "pictures", configuration)
     referee.follow()
     referee.compare(swarm.book.pictures)
     referee.guaranteed()

@@ -1,27 +1,15 @@
 """A service's streams of every kind with a little work done on them, for tests of what is read afterwards."""
 
-from __future__ import annotations
+from service_settings import LABELLED, PLAN
 
-from typing import Any
+from evenhand.service import Ledger, ServiceConfig
+from evenhand.service.api.context import build_streams
 
-from evenhand.service import Ledger
-
-GROUPS: dict[str, Any] = {
-    "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
-    "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
-}
-PARITY: dict[str, Any] = {
-    "property": "demographic_parity",
-    "kappa": "0.2",
-    "horizon": 40,
-    "empty_group": "min_count=3",
-    "groups": {name: {"rate": one["rate"], "accept": one["accept"]} for name, one in GROUPS.items()},
-}
-OPPORTUNITY: dict[str, Any] = {"property": "equal_opportunity", "kappa": "0.2", "horizon": 20, "groups": GROUPS}
-SERVED: dict[str, Any] = {
+PARITY = {name: value for name, value in PLAN.items() if name != "kind"} | {"empty_group": "min_count=3"}
+SERVED = {
     "shields": [
         {"name": "loans", "plan": PARITY},
-        {"name": "hiring", "plan": OPPORTUNITY},
+        {"name": "hiring", "plan": LABELLED},
         {"name": "greedy", "plan": {**PARITY, "kind": "greedy", "horizon": 12}},
         {"name": "periods", "plan": {**PARITY, "kind": "dynamic", "horizon": 7}},
         {"name": "advice", "plan": PARITY, "advisory": True},
@@ -46,7 +34,12 @@ SERVED: dict[str, Any] = {
 }
 
 
-def work(ledger: Ledger) -> None:
+def open_worked(database, served=SERVED):
+    """Open the ledger of these streams."""
+    return Ledger(database, build_streams(ServiceConfig.read(served)).machines)
+
+
+def work(ledger):
     """A little of everything that the streams take, an abandoned admission and repeated ids among it."""
     for name in ("loans", "hiring", "greedy", "periods", "advice"):
         for number in range(15):
@@ -61,7 +54,7 @@ def work(ledger: Ledger) -> None:
             if name == "hiring" and number % 2:
                 ledger.submit(name, {"op": "label", "id": operation["id"], "label": number % 4 // 2}).result()
 
-    def admit(replica: str) -> int:
+    def admit(replica):
         asked = {"op": "admit", "replica": replica, "conditions": ["nurse"], "fixed": []}
         return ledger.submit("pictures", asked, durable=False).result().number
 
@@ -77,4 +70,4 @@ def work(ledger: Ledger) -> None:
     assert list(abandoned) == [str(lost)]
 
 
-STREAMS: list[str] = [one["name"] for one in (*SERVED["shields"], *SERVED["guards"])]
+STREAMS = [one["name"] for one in (*SERVED["shields"], *SERVED["guards"])]

@@ -45,7 +45,7 @@ def test_draws_from_the_open_part_are_scaled_to_it(draws):
         assert found == pytest.approx(scaled_up, abs=1e-9)
 
 
-def by_grid(whole: Draws, inside: Draws, part: OpenPart, confidence: float = 0.95):
+def by_grid(whole, inside, part, confidence=0.95):
     """The slow way: every share of a fine grid, every pair of counts, and both tails as they are."""
     first, second = np.arange(whole.n + 1)[:, None], np.arange(inside.n + 1)[None, :]
     middle = (part.low + part.high) / 2

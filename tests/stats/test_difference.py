@@ -22,7 +22,7 @@ SMALL = (5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 29, 30, 31)
 LARGE = (40, 50, 70, 100, 150, 200)
 
 
-def cover(interval, truth, n1: int, n2: int, *, absolute: bool) -> np.ndarray:
+def cover(interval, truth, n1, n2, *, absolute):
     """Return the exact probability that a 95 % interval contains the truth, for every pair of RATES.
 
     With ``absolute``, of the gap or the smaller over the larger proportion, as audits report them.

@@ -1,4 +1,4 @@
-"""Permutation max-t: exact counts, brute-force permutation, and the error rate of a whole search."""
+"""Permutation max-t, its tails, and Holm's adjustment: exact counts, brute force, error rates of whole searches."""
 
 import itertools
 import math
@@ -7,18 +7,21 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import binom, chisquare, hypergeom
+from scipy.stats import binom, chisquare, hypergeom, norm, poisson
 
 from evenhand.errors import OptionError
-from evenhand.stats import permutation
+from evenhand.stats import holm, permutation
+from evenhand.stats.level import poisson_cdf, poisson_mean
 from evenhand.stats.permutation import (
     adjusted_p,
     critical_value,
+    normal_p_value,
     permutation_moments,
     permute_counts,
     permute_sums,
     standardised_gap,
 )
+from evenhand.stats.score_difference import FAR, group_skewness, tail_scales
 
 tables = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
 """Successes and failures in the group, successes and failures in the rest."""
@@ -147,3 +150,80 @@ def test_dealing_by_chance_and_putting_it_right_is_dealing_evenly(monkeypatch):
     assert {tuple(way) for way in ways.tolist()} == expected.keys()
     share = [expected[tuple(way)] / 6 for way in ways.tolist()]
     assert chisquare(many, np.array(share) * many.sum()).pvalue > 1e-3
+
+
+def third_over_second(numbers):
+    away = np.asarray(numbers, dtype=float) - np.mean(numbers)
+    second = (away**2).mean()
+    return (away**3).mean() / second**1.5 if second > 1e-12 else 0.0
+
+
+@given(st.lists(st.integers(0, 5), min_size=3, max_size=8), st.integers(1, 7))
+def test_skewness_by_every_way_to_choose_a_group(values, size):
+    if size >= len(values):
+        return
+    sums = [sum(chosen) for chosen in itertools.combinations(values, size)]
+    found = group_skewness(size, len(values), third_over_second(values))
+    assert found == pytest.approx(third_over_second(sums), abs=1e-9)
+
+
+def test_no_room_no_skewness():
+    assert group_skewness([0, 5, 1], [5, 5, 2], 1.3).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_no_skewness_no_change():
+    above, below = tail_scales(np.zeros(3))
+    assert above.tolist() == below.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize(("size", "successes"), [(50, 10), (50, 50), (50, 300), (200, 20), (400, 700), (30, 30)])
+def test_tails_are_as_heavy_as_normal_ones(size, successes):
+    """Of 1,000 people: the scaled deviation of every far outcome says how rare it is, within half a deviation."""
+    people = 1000
+    chance = hypergeom(people, successes, size)
+    share = successes / people
+    skewness = group_skewness(size, people, (1 - 2 * share) / math.sqrt(share * (1 - share)))
+    scales = dict(zip("ab", tail_scales(skewness), strict=True))
+    for k in range(size + 1):
+        z = (k - chance.mean()) / chance.std()
+        rare = chance.sf(k) + chance.pmf(k) / 2 if z > 0 else chance.cdf(k) - chance.pmf(k) / 2
+        if 1e-5 < rare < 1e-3:
+            scaled = abs(z) * scales["a" if z > 0 else "b"]
+            assert abs(scaled - norm.isf(rare)) < 0.5
+            assert abs(scaled - norm.isf(rare)) < abs(abs(z) - norm.isf(rare)) + 0.15
+
+
+def test_a_scale_is_never_turned_round():
+    above, below = tail_scales(np.array([-100.0, 100.0]))
+    assert (above > 0).all()
+    assert (below > 0).all()
+    assert above[0] == below[1] == FAR
+
+
+def test_holm_by_hand():
+    """Three times the smallest, twice the next and never less than before, once the largest."""
+    assert holm([0.02, 0.002, 0.06]) == pytest.approx([0.04, 0.006, 0.06])
+    assert holm([0.02, 0.03, 0.01]) == pytest.approx([0.04, 0.04, 0.03])
+    assert holm([0.9, 0.8]) == pytest.approx([1, 1])
+    assert holm([]).shape == (0,)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 0.5))
+def test_holm_rejects_step_by_step(p, level):
+    rejected = set()
+    for step, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        if p[i] * (len(p) - step) > level:
+            break
+        rejected.add(i)
+    assert set(np.flatnonzero(holm(p) <= level)) == rejected
+
+
+def test_poisson_is_scipys():
+    k, mean = np.meshgrid(np.arange(0, 40, 3), [0.0, 1e-9, 0.3, 5.0, 326.8])
+    assert poisson_cdf(k, mean) == pytest.approx(poisson.cdf(k, mean), rel=1e-10, abs=1e-300)
+    assert poisson_cdf(k, poisson_mean(k, 0.01)) == pytest.approx(np.full(k.shape, 0.01))
+
+
+def test_normal_p_is_scipys():
+    z = np.array([-40.0, -3.6, -1.0, 0.0, 1.96, 12.0])
+    assert normal_p_value(z) == pytest.approx(2 * norm.sf(abs(z)), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Intervals for one proportion: exact coverage, published examples, independent references."""
+"""Intervals for one proportion, and the quantities that hold them: exact coverage, published examples, references."""
 
 from fractions import Fraction
 
@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from scipy.stats import binom, binomtest
 
 from evenhand.errors import OptionError
-from evenhand.stats import clopper_pearson
+from evenhand.stats import Estimated, Observed, Proved, Quantity, Unknown, clopper_pearson
 from evenhand.stats.distribution import sample_quantile
-from evenhand.stats.proportion import count_needed, zero_count_upper
+from evenhand.stats.proportion import count_needed, estimated_rate, observed_rate, observed_rates, zero_count_upper
+from evenhand.stats.quantity import format_quantity, quantity_value
 
 LEVELS = (0.8, 0.95, 0.999)
 counted = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
-def coverage(interval, n: int, p: np.ndarray, confidence: float) -> np.ndarray:
+def coverage(interval, n, p, confidence):
     """The probability that the interval holds p, summed over all counts: nothing is sampled."""
     k = np.arange(n + 1)
     low, high = interval(k, n, confidence)
@@ -55,34 +57,33 @@ def test_agrees_with_scipy(count, confidence):
     assert clopper_pearson(k, n, confidence) == pytest.approx((exact.low, exact.high), abs=1e-9)
 
 
-@pytest.mark.parametrize("interval", [clopper_pearson])
-class TestEveryInterval:
-    @given(count=counted, confidence=st.floats(0.01, 0.999999))
-    def test_holds_the_share_and_mirrors(self, interval, count, confidence):
-        k, n = count
-        low, high = interval(k, n, confidence)
-        assert 0 <= low <= k / n <= high <= 1
-        mirrored = interval(n - k, n, confidence)
-        assert (1 - mirrored[1], 1 - mirrored[0]) == pytest.approx((low, high), abs=1e-9)
+@given(count=counted, confidence=st.floats(0.01, 0.999999))
+def test_holds_the_share_and_mirrors(count, confidence):
+    k, n = count
+    low, high = clopper_pearson(k, n, confidence)
+    assert 0 <= low <= k / n <= high <= 1
+    mirrored = clopper_pearson(n - k, n, confidence)
+    assert (1 - mirrored[1], 1 - mirrored[0]) == pytest.approx((low, high), abs=1e-9)
 
-    def test_nobody_asked_nothing_known(self, interval):
-        assert interval(0, 0) == (0, 1)
 
-    def test_arrays_and_broadcasting(self, interval):
-        k = np.array([[0, 3], [5, 10]])
-        low, high = interval(k, 10)
-        for at in np.ndindex(k.shape):
-            assert (low[at], high[at]) == pytest.approx(interval(k[at], 10))
+def test_arrays_and_broadcasting():
+    assert clopper_pearson(0, 0) == (0, 1)
+    k = np.array([[0, 3], [5, 10]])
+    low, high = clopper_pearson(k, 10)
+    for at in np.ndindex(k.shape):
+        assert (low[at], high[at]) == pytest.approx(clopper_pearson(k[at], 10))
 
-    @pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2), ([1, 5], [2, 4]), (float("nan"), 3)])
-    def test_impossible_counts_are_refused(self, interval, k, n):
-        with pytest.raises(OptionError, match="expected counts"):
-            interval(k, n)
 
-    @pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])
-    def test_impossible_confidence_is_refused(self, interval, confidence):
-        with pytest.raises(OptionError, match="between 0 and 1"):
-            interval(1, 2, confidence)
+@pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2), ([1, 5], [2, 4]), (float("nan"), 3)])
+def test_impossible_counts_are_refused(k, n):
+    with pytest.raises(OptionError, match="expected counts"):
+        clopper_pearson(k, n)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])
+def test_impossible_confidence_is_refused(confidence):
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        clopper_pearson(1, 2, confidence)
 
 
 def test_tiny_error_probabilities_keep_their_precision():
@@ -126,3 +127,56 @@ def test_the_needed_count_is_the_smallest_that_reaches_the_share(share, total):
     count = count_needed(share, total)
     assert count / total >= share
     assert count == 0 or (count - 1) / total < share
+
+
+def test_observed_rate_is_exact():
+    found = observed_rate(3, 40, 0.9)
+    assert (found.value, found.n, found.confidence) == (0.075, 40, 0.9)
+    assert (found.low, found.high) == pytest.approx(tuple(clopper_pearson(3, 40, 0.9)))
+    assert "Clopper-Pearson" in found.method
+
+
+def test_estimated_rate_names_its_population():
+    found = estimated_rate(0, 1000, "everyone in the domain", 0.99)
+    assert isinstance(found, Estimated)
+    assert (found.value, found.low, found.n, found.population) == (0, 0, 1000, "everyone in the domain")
+    assert found.high == pytest.approx(1 - 0.005 ** (1 / 1000))
+
+
+def test_nobody_counted_is_unknown_never_nan():
+    assert observed_rate(0, 0) == Unknown(reason="there are no people to count")
+    assert observed_rate(0, 0, if_empty="no women") == Unknown(reason="no women")
+    assert estimated_rate(0, 0, "everyone") == Unknown(reason="no one was sampled")
+    mixed = observed_rates([1, 0], [2, 0])
+    assert [type(rate) for rate in mixed] == [Observed, Unknown]
+
+
+def test_rates_of_impossible_counts_are_refused():
+    for build in (lambda: observed_rate(3, 2), lambda: estimated_rate(3, 2, "everyone")):
+        with pytest.raises(OptionError, match="got 3 of 2"):
+            build()
+
+
+EVERY_KIND = [
+    Proved(value=0.5, how="counting"),
+    observed_rate(1, 4),
+    estimated_rate(1, 4, "everyone"),
+    Unknown(reason="nobody"),
+]
+
+
+@pytest.mark.parametrize("quantity", EVERY_KIND, ids=lambda quantity: quantity.kind)
+def test_every_kind_survives_json(quantity):
+    adapter = TypeAdapter(Quantity)
+    assert adapter.validate_json(adapter.dump_json(quantity)) == quantity
+    assert quantity_value(quantity) == (None if quantity.kind == "unknown" else quantity.value)
+
+
+def test_every_kind_says_what_it_is():
+    assert format_quantity(EVERY_KIND[0]) == "50.0 % (proved)"
+    assert format_quantity(EVERY_KIND[1]) == "25.0 % (observed on 4 people, 95 % interval 0.6 to 80.6 %)"
+    assert (
+        format_quantity(EVERY_KIND[2]) == "25.0 % (estimated from 4 sampled individuals, 95 % interval 0.6 to 80.6 %)"
+    )
+    assert format_quantity(EVERY_KIND[3]) == "unknown (nobody)"
+    assert format_quantity(EVERY_KIND[0], "auc") == "0.50 (proved)"

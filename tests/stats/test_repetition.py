@@ -1,7 +1,5 @@
 """Differences that repeat are confirmed; noise is confirmed no more often than stated."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -58,10 +58,7 @@ def test_many_groups_cover_the_truly_widest_gap(sizes, rates):
     for _ in range(200):
         k = rng.binomial(n, p)
         for which, (truth, (low, high)) in enumerate(
-            [
-                (difference, largest_difference_of_proportions(k, n)),
-                (quotient, smallest_ratio_of_proportions(k, n)),
-            ]
+            [(difference, largest_difference_of_proportions(k, n)), (quotient, smallest_ratio_of_proportions(k, n))]
         ):
             covered[which] += low <= truth + 1e-12 and truth <= high + 1e-12
     assert (covered / 200 >= 0.95).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta
 
 from evenhand.errors import OptionError
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
@@ -64,8 +65,6 @@ def simulate(sizes, shapes, runs, seed):
     """Yield, for each run, curves of groups whose scores are Beta distributed in 40 cells, and the true rates."""
     rng = np.random.default_rng(seed)
     edges = np.arange(40) / 40
-    from scipy.stats import beta
-
     truth = np.array([beta.sf(edges, *shape) for shape in shapes])
     for _ in range(runs):
         cells = [

@@ -1,7 +1,5 @@
 """Small worlds for tests: people with known attributes, and models that are a line of code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,9 +7,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.schema import People, Schema, encode
+from evenhand.schema import Schema, encode
 from support import small_schema
 
+CLASSES = {"kind": "ordinal", "values": ["low", "middle", "high"], "protected": True}
 SCHEMA = small_schema(
     target="loan", sex="f m", race="a b c", age=(18, 77), income=(0, 9), debt=(0.0, 1.0), job="x y z"
 ).with_protected(["sex", "race", "age"])
@@ -44,7 +43,7 @@ class Decider:
         return np.concatenate(self.asked) if self.asked else np.empty((0, len(self.schema.names)))
 
 
-def people(n: int, seed: int = 0, *, schema: Schema = SCHEMA, truth: bool = False) -> People:
+def people(n, seed=0, *, schema=SCHEMA, truth=False):
     """People whose attributes are independent and uniform."""
     rng = np.random.default_rng(seed)
     columns = {}

@@ -1,7 +1,5 @@
 """Subgroups the slow and obvious way: rule set by rule set, person by person, permutation by permutation."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -183,19 +183,18 @@ def test_frequent_rule_sets_by_enumeration(seed, depth, support):
 def test_too_many_rule_sets_are_refused_or_left_out(monkeypatch):
     schema = small_schema(**{f"a{i}": (0.0, 1.0) for i in range(8)})
     everybody, model = people(300, schema=schema), Decider(lambda rows: rows[:, 0] > 0.5, schema)
-    with pytest.raises(OptionError, match="too many"):
-        subgroups.find_subgroups(model, everybody, attributes=schema.names, method="sampled")
-    with pytest.raises(OptionError, match="too many"):
-        subgroups.find_subgroups(model, everybody, attributes=schema.names, method="sampled", depth=3)
-    monkeypatch.setattr(sampled, "MOST_RULE_SETS", 20)
-    timed = subgroups.find_subgroups(
-        model, everybody, attributes=schema.names, method="sampled", depth=3, time_limit=1000
-    )
+
+    def search(names=schema.names, **options):
+        return subgroups.find_subgroups(model, everybody, attributes=names, method="sampled", **options)
+
+    for options in ({}, {"depth": 3}):
+        with pytest.raises(OptionError, match="too many"):
+            search(**options)
+    with monkeypatch.context() as patched:
+        patched.setattr(sampled, "MOST_RULE_SETS", 20)
+        timed = search(depth=3, time_limit=1000)
     assert (timed.tested, timed.interrupted) == (20, True)
-    monkeypatch.undo()
-    alone = subgroups.find_subgroups(
-        model, everybody, attributes=schema.names[:3], method="sampled", depth=1, support=0.3
-    )
+    alone = search(schema.names[:3], depth=1, support=0.3)
     assert 0 < alone.tested < 165
     assert not alone.interrupted
 
@@ -256,20 +255,12 @@ def test_interrupt_keeps_what_was_sampled():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"measure": "score"},
-        {"measure": "false-positive"},
-        {"per": "job"},
-        {"min_size": 5},
-    ],
-    ids=str,
+    "options", [{"measure": "score"}, {"measure": "false-positive"}, {"per": "job"}, {"min_size": 5}], ids=str
 )
 def test_options_the_publication_does_not_know_are_refused(options):
+    everybody, model = people(100, truth=True), Decider(lambda rows: rows[:, 3] > 5)
     with pytest.raises(OptionError):
-        subgroups.find_subgroups(
-            Decider(lambda rows: rows[:, 3] > 5), people(100, truth=True), method="sampled", **options
-        )
+        subgroups.find_subgroups(model, everybody, method="sampled", **options)
 
 
 # Who a rule set holds

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from deciders import Decider, people
+from deciders import CLASSES, Decider, people
 
 from evenhand import subgroups
 from evenhand.errors import BudgetError
@@ -16,7 +16,6 @@ from evenhand.schema import encode
 from evenhand.subgroups import SubgroupResult
 from support import scaled, small_schema
 
-CLASSES = {"kind": "ordinal", "values": ["low", "middle", "high"], "protected": True}
 FEW = small_schema(target="loan", race="a b c d *", **{"class": CLASSES})
 
 

@@ -1,17 +1,12 @@
 """The published top findings (TestSGD, Table 4) on the real people they are about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from evenhand import subgroups
-from evenhand.schema import People, Schema
-from evenhand.schema.attribute import Value
+from evenhand.schema import People
 from evenhand.subgroups import Finding
 from evenhand.subgroups.result import RefusedRuleSet
 from reproductions.testsgd_people import PUBLISHED, find_case, load_people
@@ -37,34 +32,32 @@ class TrueLabels:
     name: str = "true labels"
 
     @property
-    def schema(self) -> Schema:
+    def schema(self):
         return self.people.schema
 
     @property
-    def classes(self) -> tuple[Value, ...]:
-        assert self.people.schema.target.values is not None
+    def classes(self):
         return self.people.schema.target.values
 
     @property
-    def favourable(self) -> int:
+    def favourable(self):
         return self.classes.index(self.people.schema.target.favourable)
 
-    def predict(self, individuals: NDArray[np.float64]) -> NDArray[np.int64]:
-        assert self.people.labels is not None
+    def predict(self, individuals):
         assert len(individuals) == len(self.people)
         return self.people.labels
 
-    def scores(self, individuals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, individuals):
         return np.eye(len(self.classes))[self.predict(individuals)]
 
 
-def everybody(name: str) -> People:
+def everybody(name):
     """The people of a data set."""
     home = None if name in ("census", "german") else shared("data", "tabular")
     return load_people(find_case(name), data_home=home)
 
 
-def judged(name: str, **options: Any) -> list[Finding | RefusedRuleSet]:
+def judged(name, **options):
     """The three published findings of a data set, judged on its true labels."""
     people = everybody(name)
     result = subgroups.find_subgroups(
@@ -81,11 +74,11 @@ def judged(name: str, **options: Any) -> list[Finding | RefusedRuleSet]:
 
 
 @pytest.mark.parametrize("name", list(SIZES))
-def test_published_findings_come_with_the_people_they_are_about(name: str) -> None:
+def test_published_findings_come_with_the_people_they_are_about(name):
     assert [(each.size, each.rest) for each in judged(name)] == SIZES[name]
 
 
-def test_a_contrast_with_nine_people_is_refused_and_says_why() -> None:
+def test_a_contrast_with_nine_people_is_refused_and_says_why():
     first, second, third = judged("bank")
     assert isinstance(first, RefusedRuleSet)
     assert "9" in first.reason

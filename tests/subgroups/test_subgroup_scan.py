@@ -1,7 +1,5 @@
 """The subset scan: its climbs against enumeration, planted groups, and false alarms."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

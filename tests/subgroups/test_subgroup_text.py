@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from texts import COLOURS, PETS, chance
 
 from evenhand.datasets import IdentityCategory
-from evenhand.datasets.identity.lists import (
-    TermRow,
-    categories_named,
-    category_names,
-    read_categories,
-)
+from evenhand.datasets.identity.lists import TermRow, categories_named, category_names, read_categories
 from evenhand.datasets.identity.swapping import TermSwapper
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
 from evenhand.subgroups.result import RefusedRuleSet, TextSubgroupResult
