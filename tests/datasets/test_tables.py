@@ -41,15 +41,6 @@ def refused(tmp_path, data, name="people.csv"):
     return str(caught.value)
 
 
-def test_numbers_become_numbers_and_words_stay_words(tmp_path):
-    frame = frame_of(tmp_path, TABLE)
-    assert frame["age"].tolist() == [31, 44, 27]
-    assert frame["age"].dtype == "int64"
-    assert frame["member"].tolist() == ["True", "False", "True"]
-    assert frame["name"].tolist() == ["Ann", "Bob", "Eve"]
-    assert frame["note"].fillna("").tolist() == ["x", "", "NA"]
-
-
 @pytest.mark.parametrize(
     "word", ["NA", "null", "n/a", "nan", "NaN", "None", "?", "<NA>", "#N/A", "-nan", "NULL", "inf"]
 )

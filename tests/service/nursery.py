@@ -38,12 +38,7 @@ for line in sys.stdin:
 
 
 class Nursery:
-    """Where replicas are forked; a context manager that ends all of them.
-
-    Args:
-        folder: where their output goes.
-        environment: theirs; None: that of this process.
-    """
+    """Where replicas are forked; a context manager that ends all of them."""
 
     def __init__(self, folder, environment=None):
         self.folder = folder

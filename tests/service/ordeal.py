@@ -335,16 +335,7 @@ class Painter(Client):
 
 
 class Swarm:
-    """Clients of several kinds at the same time; a context manager that starts and stops them.
-
-    Args:
-        urls: of the replicas.
-        deciders: how many ask for decisions.
-        painters: how many ask for pictures.
-        watchers: how many send events to a monitor.
-        seed: of what they ask.
-        pause: seconds between two requests of one client.
-    """
+    """Clients of several kinds at the same time; a context manager that starts and stops them."""
 
     def __init__(self, urls, *, deciders=6, painters=0, watchers=0, seed=0, pause=0.0):
         self.urls, self.seed, self.pause = list(urls), seed, pause

@@ -23,11 +23,7 @@ from evenhand.shields import Shield, read_plan, synthesize
 
 
 class Store:
-    """The tables of a store, read by plain SQL.
-
-    Args:
-        url: as in a service's file.
-    """
+    """The tables of a store, read by plain SQL."""
 
     def __init__(self, url):
         self.url = url
@@ -62,12 +58,7 @@ class Store:
 
 
 class Referee:
-    """Follows one stream's log from its beginning; what it has seen once is not looked at again.
-
-    Args:
-        store: where the log is.
-        stream: its name.
-    """
+    """Follows one stream's log from its beginning; what it has seen once is not looked at again."""
 
     def __init__(self, store, stream):
         self.store, self.stream = store, stream

@@ -23,10 +23,9 @@ class ServiceProcess:
         name: of the replica, for its files.
         arguments: more of them.
         environment: more variables.
-        preexec: is run in the new process before it starts, e.g. to limit it.
     """
 
-    def __init__(self, folder, config=None, *, port=0, name="service", arguments=(), environment=None, preexec=None):
+    def __init__(self, folder, config=None, *, port=0, name="service", arguments=(), environment=None):
         self.folder, self.port, self.name = folder, port, name
         self.arguments = ["serve", "--port", str(port), *arguments]
         if config is not None:
@@ -34,7 +33,6 @@ class ServiceProcess:
             path.write_text(config, "utf-8")
             self.arguments += ["--config", str(path)]
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-        self.preexec = preexec
         self.process = None
         self.url = ""
 
@@ -51,15 +49,9 @@ class ServiceProcess:
     def spawn(self):
         """Start it, and wait for nothing."""
         with (self.folder / f"{self.name}.out").open("wb") as out, (self.folder / f"{self.name}.err").open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", "from evenhand.cli.main import main; main()", *self.arguments],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=out,
-                stderr=err,
-                stdin=subprocess.DEVNULL,
-                preexec_fn=self.preexec,
-            )
+            command = [sys.executable, "-c", "from evenhand.cli.main import main; main()", *self.arguments]
+            options = {"stdout": out, "stderr": err, "stdin": subprocess.DEVNULL}
+            self.process = subprocess.Popen(command, cwd=self.folder, env=self.environment, **options)
 
     def start(self):
         """Start it, and wait until it is ready."""

@@ -7,45 +7,34 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from faulty import Faulty
 from in_thread import answer_now
 from ordeal import HIRING, LOANS, guard
 from referee import GuardReferee, Store
 
 from evenhand.errors import StoreError
 from evenhand.genai.backends.studio import Studio
-from evenhand.service import Database, Ledger
+from evenhand.service import Ledger
 from evenhand.service.generation.guards import GuardedRequest, build_guard_machine, open_guard
 from evenhand.service.generation.stored_enforcer import StoredEnforcer
 from evenhand.service.settings import ServedGuardConfig, ServedShieldConfig
 from evenhand.service.shields import build_shield
 
 
-class Flaky(Database):
-    """A store that fails now and then: at the beginning, before the commit, or after it, when only the answer is lost.
+class Flaky(Faulty):
+    """A store that fails now and then: at the beginning, before the commit, or after it."""
 
-    Args:
-        url: of the store.
-        seed: of when it fails.
-        often: how often, by which way; nothing fails while `steady` is set.
-    """
-
-    def __init__(self, url, seed, often=0.04):
-        self.random, self.often, self.steady = random.Random(seed), often, True
-        self.failures = 0
+    def __init__(self, url, seed):
+        self.random, self.steady = random.Random(seed), True
         super().__init__(url)
 
     @contextmanager
     def transaction(self, *, durable=True, reads=False):
-        self._perhaps("at its beginning", reads)
+        if not (self.steady or reads):
+            faults = [fault for fault in ("before", "commit", "after") if self.random.random() < 0.04]
+            self.faults.append(next(iter(faults), None))
         with super().transaction(durable=durable, reads=reads) as connection:
             yield connection
-            self._perhaps("before it committed", reads)
-        self._perhaps("after it committed", reads)
-
-    def _perhaps(self, when, reads):
-        if not (self.steady or reads) and self.random.random() < self.often:
-            self.failures += 1
-            raise StoreError(f"the store failed {when}")
 
 
 class Jumping:
