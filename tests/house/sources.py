@@ -17,13 +17,8 @@ def name_of(path):
 
 
 @cache
-def text_of(path):
-    return path.read_text("utf-8")
-
-
-@cache
 def tree_of(path):
-    return ast.parse(text_of(path))
+    return ast.parse(path.read_text("utf-8"))
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from collections import Counter
 
 import pytest
 
@@ -61,12 +60,6 @@ def test_folders_of_tests_are_named_after_packages():
     packages = {path.name for path in (ROOT / "src" / "evenhand").iterdir() if path.is_dir()}
     folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("*/test_*.py")}
     assert folders <= packages | {"house", "reproductions"}
-
-
-def test_no_two_files_of_tests_have_one_name():
-    # They are imported by name alone, so that all of them together would not run.
-    files = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
-    assert [name for name, times in Counter(files).items() if times > 1] == []
 
 
 def test_numbers_of_examples_follow_the_profile():

@@ -6,12 +6,9 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
-from sources import PATHS, imported_by, libraries, name_of, text_of, tree_of
+from sources import PATHS, imported_by, libraries, name_of, tree_of
 
 DOORS = {name_of(path) for path in PATHS if path.name == "__init__.py"}
-
-Imports = list[tuple[str, str]]
-"""(module, name) of every import of the project's own, inside functions and for types alone too."""
 
 
 @cache
@@ -72,10 +69,3 @@ def test_one_module_opens_connections():
         if library in clients or library.split(".")[0] in clients
     }
     assert found == {"evenhand.core.http"}
-
-
-def test_one_module_takes_expressions_and_configurations_apart():
-    readers = {name_of(path) for path in PATHS if "yaml.load(" in text_of(path)}
-    suggestions = {name_of(path) for path in PATHS if "get_close_matches" in text_of(path)}
-    assert readers <= {"evenhand.core.configuration", "evenhand.schema.schema"}
-    assert suggestions == {"evenhand.core.text"}

@@ -1,8 +1,6 @@
 """A screening file as a model of rows and of texts: scores are shares of answers or chances, never one noisy answer."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,8 +27,6 @@ SCHEMA = Schema.model_validate(
 )
 CHANCES = chance_by_words(0.6, {"Lakisha": -2.0})
 ROWS = np.array([[name, years] for name in (0.0, 1.0) for years in range(10)])
-
-Write = Callable[..., Path]
 
 
 @pytest.fixture

@@ -2,14 +2,11 @@
 
 from collections import deque
 from contextlib import contextmanager
-from typing import Literal
 
 from sqlalchemy.exc import OperationalError
 
 from evenhand.errors import StoreError
 from evenhand.service import Database
-
-Fault = Literal["before", "during", "commit", "after"]
 
 
 class Faulty(Database):

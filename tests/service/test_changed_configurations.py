@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 from service_settings import LABELLED, PLAN
 from service_settings import SMALL_GUARD as GUARD
-from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.service import Database, ServiceConfig, open_service, replay_stored_logs
@@ -22,9 +20,6 @@ from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entr
 
 def plan(kappa="1/2"):
     return {**PLAN, "kappa": kappa, "horizon": 4}
-
-
-Start = Callable[..., TestClient]
 
 
 @pytest.fixture
