@@ -43,25 +43,23 @@ def status(answer):
     return int(answer.split(b" ", 2)[1]) if answer else None
 
 
-def test_chunks_that_are_too_many_are_refused(line):
-    line.sendall(START + b"transfer-encoding: chunked\r\n\r\n" + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 11)
-    assert status(said(line)) == 413
+CHUNKED, LENGTH = b"transfer-encoding: chunked\r\n\r\n", b"content-length: %d\r\n\r\n"
+SINGLE = b"".join(b"1\r\n%c\r\n" % byte for byte in GOOD)
 
 
-def test_chunks_within_the_limit_are_read(line):
-    pieces = b"".join(b"%x\r\n%s\r\n" % (1, GOOD[k : k + 1]) for k in range(len(GOOD)))
-    line.sendall(START + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n")
-    assert status(said(line)) == 200
-
-
-def test_a_body_that_claims_too_much_is_not_waited_for(line):
-    line.sendall(START + b"content-length: 99999999999\r\n\r\n")
-    assert status(said(line)) == 413
-
-
-def test_a_body_that_comes_drop_by_drop_is_given_up(line):
-    line.sendall(START + b"content-length: 1000\r\n\r\n{")
-    assert status(said(line)) == 408
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (CHUNKED + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 11, 413),
+        (b"connection: close\r\n" + CHUNKED + SINGLE + b"0\r\n\r\n", 200),
+        (LENGTH % 99_999_999_999, 413),
+        (LENGTH % 1000 + b"{", 408),
+    ],
+    ids=["too many chunks", "chunks within the limit", "claims too much", "drop by drop"],
+)
+def test_bodies_are_limited_however_they_come(line, sent, expected):
+    line.sendall(START + sent)
+    assert status(said(line)) == expected
 
 
 @pytest.mark.parametrize(
