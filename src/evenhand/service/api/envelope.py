@@ -50,7 +50,7 @@ SECURITY_HEADERS = {
 }
 """Default headers. Routes may override them."""
 
-_SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_SECURITY_HEADERS = {name.encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
 
 MAX_HELD_BYTES = 256 << 20
 """Maximum size of all request bodies in memory."""
@@ -199,14 +199,12 @@ class _Exchange:
         Its header values are sanitised, and the ID of the request and missing security headers are added.
         """
         if message["type"] == "http.response.start":
-            headers = [
-                (name, _UNPRINTABLE.sub(_percent_encode, value))
-                for name, value in message.get("headers", ())
-                if name != b"x-request-id"
-            ]
-            names = dict(headers)
-            headers += [header for header in _SECURITY_HEADERS if header[0] not in names]
-            headers.append((b"x-request-id", self.id.encode()))
+            headers, missing = [], _SECURITY_HEADERS.copy()
+            for name, value in message.get("headers", ()):
+                if name != b"x-request-id":
+                    headers.append((name, _UNPRINTABLE.sub(_percent_encode, value)))
+                    missing.pop(name, None)
+            headers += [*missing.items(), (b"x-request-id", self.id.encode())]
             self.status = message["status"]
             route = getattr(self.scope.get("route"), "path", "none")
             method = self.method if self.method in COUNTED_METHODS else "other"
