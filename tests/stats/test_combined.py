@@ -109,6 +109,31 @@ def test_it_covers_the_truth_in_every_pair_of_counts(mass, outside, q):
     assert covered >= 0.95
 
 
+@pytest.mark.parametrize(
+    ("proved", "q"),
+    [
+        pytest.param(0.6, 0.1, marks=pytest.mark.full),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.0, 0.06), (0.95, 0.3))),
+    ],
+)
+def test_it_covers_in_simulated_audits(proved, q):
+    """Everybody has a place on [0, 1]; below ``proved`` all is known, of it 5 % unfair; above, a share q is unfair."""
+    rng = np.random.default_rng(8)
+    part = OpenPart(1 - proved, 0.05 * proved, 0.05 * proved, 1 - 0.95 * proved)
+    truth = 0.05 * proved + (1 - proved) * q
+    runs, covered, widths, alone = 500, 0, [], []
+    for _ in range(runs):
+        whole = Draws(int(rng.binomial(4_000, truth)), 4_000)
+        inside = Draws(int(rng.binomial(500, q)), 500)
+        value, low, high = combined_share(whole, inside, part)
+        covered += low <= truth <= high
+        widths.append(high - low)
+        alone.append(float(np.diff(clopper_pearson(*whole))[0]))
+        assert low <= value <= high
+    assert covered / runs >= 0.93  # two standard errors below 0.95
+    assert np.mean(widths) < np.mean(alone)
+
+
 def test_counts_that_are_none_are_refused():
     with pytest.raises(OptionError, match="got 3 of 2"):
         combined_share(Draws(3, 2), NONE)
