@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from evenhand.datasets import Dataset
-from evenhand.groups import GroupConfig, GroupMetrics
-from evenhand.groups.analysis import measure_people
-from evenhand.groups.membership import DecidedPeople, group_by_values
-from evenhand.schema.table import CodedTable
 
 SECOND = {"adult": "race", "compas": "race", "german": "housing"}
 """Data set -> the attribute that groups are formed by beside sex."""
@@ -34,14 +27,3 @@ def decide(dataset: Dataset) -> pd.DataFrame:
     frame["decided"] = (rng.random(len(frame)) < frame["score"]).astype(int)
     frame["weight"] = rng.integers(1, 5, len(frame))
     return frame
-
-
-def measure_decisions(
-    selected: Any, truth: Any, groups: Mapping[str, Any], *, y_score: Any = None, **settings: Any
-) -> GroupMetrics:
-    """Compute the group metrics of decisions and true labels, each 0 or 1."""
-    table = CodedTable(pd.DataFrame(groups))
-    memberships = tuple(group_by_values(table[name]) for name in groups)
-    true_labels = None if truth is None else np.asarray(truth).astype(int)
-    people = DecidedPeople(memberships, np.asarray(selected) == 1, true_labels, y_score)
-    return measure_people(people, GroupConfig(**settings))

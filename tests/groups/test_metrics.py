@@ -6,13 +6,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from decided import measure_decisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import groups
-from evenhand.errors import EvenhandError
-from evenhand.groups import GroupMetrics
+from evenhand.errors import EvenhandError, OptionError
+from evenhand.groups import GroupMetrics, measure_decisions
 from evenhand.groups.config import SMALL
 from evenhand.groups.wording.gaps import gap_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
@@ -404,10 +403,64 @@ class TestScores:
         assert {round(cell.mean_score, 9) for cell in result.calibration} == {0.0, 1.0}
 
 
-@pytest.mark.parametrize("values", [[0.5, 1.0, 2.0], [1.0, math.inf, 2.0], [2**60, 2**60 + 1, 1]])
-def test_rejects_groups_that_are_not_whole_numbers(values):
-    with pytest.raises(EvenhandError, match="expected a whole number of at most"):
-        measure_decisions([1, 0, 1], None, {"age": values})
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        # A guess of the favourable label would decide every number, and a result without documents does not show it.
+        ({"y_pred": [1, 2, 1]}, "column 'y_pred', row 2.* got 2"),
+        ({"y_true": [1, 2, 2]}, "column 'y_true', row 2.* got 2"),
+        ({"y_pred": [1, 2, 0]}, "row 2"),
+        ({"y_pred": [1, -1, 1]}, "row 2.* got -1"),
+        ({"y_true": [1, 1, 0.5]}, "row 3.* got 0.5"),
+        ({"y_pred": ["1", "0", "1"]}, "row 1.* got '1'"),
+        ({"y_true": ["yes", "no", "yes"]}, "row 1.* got 'yes'"),
+        ({"y_pred": pd.Series(["1", "0", "1"], dtype="category")}, "row 1.* got '1'"),
+        ({"y_true": [1.0, math.nan, 0.0]}, "row 2.* got an empty cell"),
+        ({"y_true": [1, None, 0]}, "row 2.* got an empty cell"),
+        ({"y_true": [1, -1, 0]}, "row 2.* got -1"),
+        ({"y_pred": pd.Series([1, None, 0], dtype="Int64")}, "row 2.* got an empty cell"),
+        ({"y_true": pd.Series([True, None, False], dtype="boolean")}, "row 2.* got an empty cell"),
+        ({"y_true": np.ma.array([1, 0, 1], mask=[0, 1, 0])}, "row 2.* got an empty cell"),
+        ({"y_pred": None}, "at least one decision"),
+        ({"y_true": [True, False]}, "2 in `y_true=`"),
+        ({"y_true": pd.Series([1, 0, 1]), "y_pred": pd.Series([1, 0, 1], index=[2, 1, 0])}, "the index of"),
+        ({"sensitive_features": {"sex": ["f", "m"]}}, r"2 in `sensitive_features\['sex'\]"),
+        ({"sensitive_features": {"age": [0.5, 1.0, 2.0]}}, "row 1: expected a whole number"),
+        ({"sensitive_features": {"age": [1.0, math.inf, 2.0]}}, "row 2: expected a whole number"),
+        ({"sensitive_features": {"id": [2**60, 2**60 + 1, 1]}}, "row 1: expected a whole number of at most"),
+        ({"y_score": [0.1, math.nan, 0.2]}, "row 2"),
+        ({"y_score": [0.1, math.inf, 0.2]}, "row 2"),
+        ({"y_score": [0.1, -1, 0.2]}, "codes for unknown scores"),
+        ({"y_true": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
+        ({"y_pred": [], "y_true": [], "sensitive_features": {"sex": []}, "y_score": None}, "at least one decision"),
+        ({"sample_weight": [1, 2, 3]}, "no entry 'sample_weight'"),
+    ],
+)
+def test_bad_arrays_are_refused(change, message):
+    arrays = {
+        "y_pred": [1, 0, 1],
+        "y_true": [True, False, True],
+        "sensitive_features": {"sex": ["f", "m", "m"]},
+        "y_score": [0.1, 0.2, 0.3],
+    } | change
+    with pytest.raises(EvenhandError, match=message):
+        measure_decisions(**arrays)
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(OptionError, match="no attribute is protected"):
+        measure_decisions([1], [1], {})
+    with pytest.raises(OptionError, match="between 0 and 1, got 95"):
+        measure_decisions([1], [1], {"sex": ["f"]}, confidence=95)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float", "uint8", "object", "Int64", "boolean", "category"])
+def test_flags_of_any_type_give_the_same_numbers(dtype):
+    expected = measure_decisions([1, 0, 1, 1], [1, 1, 0, 1], {"sex": ["f", "m", "f", "m"]}, min_group_size=1)
+    flags = [pd.Series(flags).astype(dtype) for flags in ([1, 0, 1, 1], [1, 1, 0, 1])]
+    result = measure_decisions(*flags, {"sex": ["f", "m", "f", "m"]}, min_group_size=1)
+    assert result.breakdowns == expected.breakdowns
+    assert result.overall == expected.overall
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from decided import measure_decisions
 
 from evenhand import groups
 from evenhand.auditing.labels import record_decisions
+from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.membership import number_combinations
 from evenhand.models.ledger import ask_people
 from evenhand.schema import People, Schema

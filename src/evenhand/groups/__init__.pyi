@@ -1,4 +1,4 @@
-from .analysis import measure_groups
+from .analysis import measure_decisions, measure_groups
 from .breakdown import Breakdown, Gap, Group
 from .config import GroupConfig
 from .proxies.result import ProxyRates
@@ -22,6 +22,7 @@ __all__ = [
     "RankingConfig",
     "RankingResult",
     "RankingRoles",
+    "measure_decisions",
     "measure_groups",
     "measure_rankings",
 ]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
-from evenhand.errors import OptionError
+import numpy as np
+
+from evenhand.core.typing import Integers
+from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import Metrics
 from evenhand.groups.decisions import DecisionSample
 from evenhand.groups.engine import measure_sample
 from evenhand.groups.labels import measure_label_columns
-from evenhand.groups.membership import DecidedPeople, group_people
+from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
 from evenhand.groups.numbers import NumberSample
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics, NumberOutcome
+from evenhand.groups.roles import read_scores
 from evenhand.groups.thresholds import trace_curves
+from evenhand.schema.arrays import table_of_columns
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
+from evenhand.schema.table import CodedColumn, CodedTable
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
@@ -74,6 +81,46 @@ def measure_groups(
             proxies=measure_proxies(decisions.selected, decisions.memberships, config, columns.sample_weight),
         )
     return result.model_copy(update={"seconds": time.perf_counter() - started})
+
+
+def measure_decisions(
+    y_pred: Any, y_true: Any, sensitive_features: Any, *, y_score: Any = None, **settings: Any
+) -> GroupMetrics:
+    """Measure group metrics of decisions in plain arrays.
+
+    Missing sensitive features form a group. ``evenhand.audit_predictions`` reads other labels, missing true labels and
+    sample weights.
+
+    Args:
+        y_pred: Decisions, shape (n,): 1 or True if favourable, 0 or False otherwise.
+        y_true: True labels in the same form, shape (n,). None without true labels.
+        sensitive_features: Values of each protected attribute, as in ``evenhand.audit_predictions``.
+        y_score: Scores of the favourable decision, shape (n,).
+        settings: Fields of ``GroupConfig``.
+
+    Raises:
+        EvenhandError: An array or a setting is invalid.
+    """
+    arrays = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score}
+    frame, features, columns = table_of_columns(arrays, sensitive_features)
+    if y_pred is None or len(frame) == 0:
+        raise DataError("expected at least one decision as `y_pred=`, got none")
+    if not features:
+        raise OptionError("no attribute is protected", hint="sensitive_features={name: values}")
+    table = CodedTable(frame)
+    selected = _read_flags(table[columns["y_pred"]], "y_pred") == 1
+    truth = None if y_true is None else _read_flags(table[columns["y_true"]], "y_true")
+    scores = None if y_score is None else read_scores(table[columns["y_score"]], np.arange(table.rows))
+    memberships = tuple(group_by_values(table[name]) for name in features)
+    return measure_people(DecidedPeople(memberships, selected, truth, scores), GroupConfig.of(None, settings))
+
+
+def _read_flags(column: CodedColumn, argument: str) -> Integers:
+    """Read booleans, or 0 and 1, shape (n,)."""
+    flags = column.numbers(lambda value: value if isinstance(value, int | float) else math.nan)
+    hint = f"compare with the favourable label: `{argument} == LABEL`; or use `evenhand.audit_predictions`"
+    column.refuse((flags != 0) & (flags != 1), "a boolean, 0 or 1", hint)
+    return flags.astype(np.int64)
 
 
 def measure_people(

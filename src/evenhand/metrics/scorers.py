@@ -10,11 +10,8 @@ from numpy.typing import ArrayLike
 
 from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
-from evenhand.groups.analysis import measure_people
-from evenhand.groups.config import GroupConfig
-from evenhand.groups.membership import DecidedPeople, group_by_values
-from evenhand.schema.arrays import table_of_columns
-from evenhand.schema.table import CodedTable
+from evenhand.groups.analysis import measure_decisions
+from evenhand.schema.arrays import check_index
 from evenhand.stats.metric_specs import GAP_NAMES
 from evenhand.stats.quantity import quantity_value
 
@@ -79,16 +76,13 @@ def _measure_gap(
             hint="call set_score_request(sensitive_features=True) on the scorer, and pass "
             "params={'sensitive_features': ...}",
         )
-    frame, features, _ = table_of_columns({"y_true": y_true, "y_pred": y_pred}, sensitive_features)
-    if not features:
-        raise OptionError("no attribute is protected", hint="sensitive_features={name: values}")
+    check_index(y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features)
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
     if favourable is None:
         favourable = max(np.unique(truth).tolist() + np.unique(predicted).tolist())
-    table = CodedTable(frame)
-    memberships = tuple(group_by_values(table[name]) for name in features)
-    people = DecidedPeople(memberships, predicted == favourable, (truth == favourable).astype(np.int64))
-    result = measure_people(people, GroupConfig(min_group_size=min_group_size))
+    result = measure_decisions(
+        predicted == favourable, truth == favourable, sensitive_features, min_group_size=min_group_size
+    )
     values = [
         value
         for breakdown in result.breakdowns
