@@ -14,6 +14,7 @@ from evenhand.core.coroutines import blocks
 from evenhand.genai import Item, OpenAIChat
 from evenhand.genai.backends.studio import Studio, StudioPixels
 from evenhand.models.language.services import ServiceConnection
+from evenhand.service.auth.keys import KeyStore
 from evenhand.service.generation.generators import ConversationGenerator
 from genai_upstream import Upstream
 
@@ -95,7 +96,7 @@ def test_pictures_keep_the_deadlines_and_say_what_was_changed(client, service):
     assert not machine.open
 
 
-def test_requests_that_generate_nothing_are_forwarded(client, upstream_of_this_test):
+def test_requests_that_generate_nothing_are_forwarded(client, upstream_of_this_test, caplog):
     found = client.embeddings.with_raw_response.create(model="small", input="a tree", encoding_format="float")
     assert found.headers["x-evenhand-guarded"] == "false"
     assert found.parse().data[0].embedding == [0.5]
@@ -110,10 +111,67 @@ def test_requests_that_generate_nothing_are_forwarded(client, upstream_of_this_t
     with pytest.raises(openai.RateLimitError) as limited:
         client.embeddings.create(model="small", input="a tree")
     assert limited.value.response.headers["retry-after"] == "1"
+    upstream_of_this_test.always = 404
+    upstream_of_this_test.error = {"code": "model_not_found", "message": "there is no model small"}
+    with pytest.raises(openai.NotFoundError, match="there is no model small") as unknown:
+        client.embeddings.create(model="small", input="a tree")
+    assert unknown.value.code == "model_not_found"
+    upstream_of_this_test.always, upstream_of_this_test.error, upstream_of_this_test.body = None, None, b"<html>"
+    with pytest.raises(openai.InternalServerError, match="behind the guards failed"):
+        client.moderations.create(input="a tree")
     upstream_of_this_test.always = 401
     with pytest.raises(openai.InternalServerError, match="failed with status 401") as failed:
         client.moderations.create(input="a tree")
     assert failed.value.code == "generator_failed"
+    assert "forwarded request failed: the service refused the request with status 401" in caplog.text
+
+
+def test_forwarded_requests_go_to_the_service_of_the_key_with_its_own_credentials(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("FIRST_KEY", "first-secret")
+    with Upstream() as first, Upstream() as second:
+        wires = {
+            "a": {"url": first.url, "key": "FIRST_KEY"},
+            "b": {"url": second.url},
+            "c": {"url": second.url, "key": "UNSET_KEY"},
+        }
+        described = {
+            "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}"},
+            "limits": {"upstream_seconds": 0.3},
+            "guards": [
+                {"name": name, "config": guard_ages({"kind": "chat", "model": "m", **wire}, classifier=LEXICON)}
+                for name, wire in wires.items()
+            ],
+        }
+        monkeypatch.setenv("UNSET_KEY", "other-secret")
+        with running(described) as service:
+            monkeypatch.delenv("UNSET_KEY")
+            with KeyStore(service.context.database) as store:
+                keys = {name: store.add(name, ["generate"], streams=[*name]) for name in ("a", "b", "c", "bc")}
+                keys["viewer"] = store.add("viewer", ["read"])
+
+            def moderate(name):
+                base = {"base_url": f"{service.url}/v1", "api_key": keys[name], "max_retries": 0}
+                with openai.OpenAI(**base) as client:
+                    return client.moderations.create(input="a tree", extra_headers={"Idempotency-Key": "once"})
+
+            assert moderate("a").results[0].flagged
+            assert moderate("b").results[0].flagged
+            for upstream, credentials in ((first, "Bearer first-secret"), (second, None)):
+                ((_, headers, _),) = upstream.received
+                assert headers.get("authorization") == credentials
+                assert headers["idempotency-key"] == "once"
+            with pytest.raises(openai.NotFoundError, match="several services"):
+                moderate("bc")
+            with pytest.raises(openai.InternalServerError) as unset:
+                moderate("c")
+            assert "UNSET_KEY" not in unset.value.response.text
+            assert "UNSET_KEY for the key is not set" in caplog.text
+            with pytest.raises(openai.PermissionDeniedError):
+                moderate("viewer")
+            second.hang()
+            with pytest.raises(openai.InternalServerError, match="did not answer in time") as late:
+                moderate("b")
+            assert (late.value.status_code, late.value.code) == (504, "timeout")
 
 
 def test_edits_are_forwarded_unchanged(client, service, upstream_of_this_test):

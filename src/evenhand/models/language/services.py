@@ -128,15 +128,16 @@ class ServiceConnection:
         return answer
 
     @blocks
-    async def forward(self, path: str, body: bytes, content_type: str) -> bytes:
-        """Send the body of another client's POST request and return the body of the response.
+    async def forward(self, path: str, body: bytes, content_type: str, key: str | None = None) -> bytes:
+        """Send the body and the idempotency key of another client's POST request and return the body of the response.
 
         Raises:
             OptionError: The environment variable contains no key.
             FetchError: The service does not respond, or refuses the request.
             ModelError: The response is too large.
         """
-        return await self._ask("POST", self.url.rstrip("/") + path, body, {"Content-Type": content_type})
+        headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})}
+        return await self._ask("POST", self.url.rstrip("/") + path, body, headers)
 
     @blocks
     async def fetch(self, address: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -141,7 +141,9 @@ def error_response(error: EvenhandError) -> JSONResponse:
     return JSONResponse(describe_error(error), status, headers)
 
 
-def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> HttpError | None:
+def relayed_error(
+    error: Exception | None, headers: Mapping[str, str], statuses: Collection[int] = RELAYED_STATUSES
+) -> HttpError | None:
     """Return the error of another service as an error of this service, or None if it does not concern the caller's
     request.
 
@@ -150,8 +152,9 @@ def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> HttpEr
     Args:
         error: Error of the other service.
         headers: Further headers of the response.
+        statuses: Statuses that concern the caller's request.
     """
-    if not isinstance(error, FetchError) or error.status is None or error.status not in RELAYED_STATUSES:
+    if not isinstance(error, FetchError) or error.status is None or error.status not in statuses:
         return None
     reason = f": {error.reason}" if error.reason else ""
     return HttpError(
