@@ -9,7 +9,8 @@ import pytest
 
 from evenhand.shields import FairnessProperty, Inputs, SynthesisProblem
 from evenhand.shields.policy.tables import row_start, state_start
-from evenhand.shields.spec.ends import FairEnd
+from evenhand.shields.spec.ends import FairEnd, WelfareBounds
+from evenhand.shields.spec.properties import EmptyGroupRule
 from evenhand.shields.synthesis import planes, solve
 from evenhand.shields.synthesis.kernels import DEAD_LEVEL
 from evenhand.shields.synthesis.layer import TOLERANCE, mix_of_group
@@ -83,22 +84,10 @@ def expected_cells(levels, horizon, group):
     return np.where(np.concatenate(flat) == DEAD_LEVEL, 1, np.concatenate(flat))
 
 
-@pytest.mark.parametrize("horizon", [1, 7, 8, 9, 40])
-@pytest.mark.parametrize("kind", ["end", "anytime", "soft", "soft on the way"])
-@pytest.mark.parametrize("block", [1, 200, planes.BLOCK_VALUES])
-def test_planes_are_those_of_the_recursion(horizon, kind, block, monkeypatch):
-    monkeypatch.setattr(planes, "BLOCK_VALUES", block)
-    fair = FairEnd(FairnessProperty("demographic_parity", Fraction(1, 5)), (3, 2, 4, 1))
-    checks = {
-        "end": {horizon: fair},
-        "anytime": dict.fromkeys(range(1, horizon + 1), fair),
-        "soft": {horizon: Soft(1)},
-        "soft on the way": {horizon // 2 + 1: Soft(2), horizon // 3 + 1: fair, horizon: Soft(3)},
-    }[kind]
-    largest = 3.0 if kind.startswith("soft") else 0.0
-    mixes = tuple(mix_of_group(INPUTS, group, TOLERANCE + 1e-13 * largest) for group in (0, 1))
+def assert_planes_are_those_of_the_recursion(horizon, inputs, checks, largest=0.0):
+    mixes = tuple(mix_of_group(inputs, group, TOLERANCE + 1e-13 * largest) for group in (0, 1))
     values, levels = plain_planes(horizon, checks, mixes)
-    problem = SynthesisProblem(horizon, False, INPUTS, checks)
+    problem = SynthesisProblem(horizon, False, inputs, checks)
     packed = sweep_layers(problem, "packed", None)
     assert packed.value == values[0, 0][0, 0]
     for group, cells in enumerate(packed.actions.cells):
@@ -111,6 +100,46 @@ def test_planes_are_those_of_the_recursion(horizon, kind, block, monkeypatch):
         assert compact.value == packed.value
         for group, positions in enumerate(compact.actions.positions):
             assert (positions.reshape(row_start(horizon, False), 2) == rows[group]).all()
+    return stored
+
+
+def cut_blocks(monkeypatch, values, planes_of_a_block=planes.MINIMUM_PLANES, strip=planes.STRIP):
+    for name, size in (("BLOCK_VALUES", values), ("MINIMUM_PLANES", planes_of_a_block), ("STRIP", strip)):
+        monkeypatch.setattr(planes, name, size)
+
+
+@pytest.mark.parametrize("horizon", [1, 8, 9, 40])
+@pytest.mark.parametrize("kind", ["end", "anytime", "soft", "soft on the way"])
+@pytest.mark.parametrize("block", [(1, 4, 3), (200,), (planes.BLOCK_VALUES,)])
+def test_planes_are_those_of_the_recursion(horizon, kind, block, monkeypatch):
+    cut_blocks(monkeypatch, *block)
+    fair = FairEnd(FairnessProperty("demographic_parity", Fraction(1, 5)), (3, 2, 4, 1))
+    checks = {
+        "end": {horizon: fair},
+        "anytime": dict.fromkeys(range(1, horizon + 1), fair),
+        "soft": {horizon: Soft(1)},
+        "soft on the way": {horizon // 2 + 1: Soft(2), horizon // 3 + 1: fair, horizon: Soft(3)},
+    }[kind]
+    assert_planes_are_those_of_the_recursion(horizon, INPUTS, checks, 3.0 if kind.startswith("soft") else 0.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_searched_thresholds_are_those_of_the_recursion(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    cut_blocks(monkeypatch, int(rng.choice([1, 100, 1000])), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+    horizon = int(rng.integers(2, 45))
+    rule = EmptyGroupRule.parse(str(rng.choice(["zero", "vacuous", "min_count=4"])))
+    kind = str(rng.choice(["demographic_parity", "disparate_impact"]))
+    kappa = Fraction(int(rng.integers(0, 12)), 20)
+    a, b = rng.integers(0, 5, 2)
+    start = (int(a + rng.integers(4)), int(a), int(b + rng.integers(4)), int(b)) if rng.integers(2) else (0, 0, 0, 0)
+    end = FairEnd(FairnessProperty(kind, kappa, rule), start)
+    bounds = WelfareBounds(Fraction(1, 4), Fraction(1, 4) + max(kappa, Fraction(1, 20)))
+    end = end if rng.integers(3) else bounds
+    times = {horizon, *rng.integers(1, horizon + 1, int(rng.choice([0, 2, 2 * horizon]))).tolist()}
+    rate = float(rng.choice([0.02, 0.3, 0.5]))
+    inputs = Inputs(("a", "b"), (rate, 1 - rate), tuple(rng.uniform(0.01, 0.99, 2).tolist()))
+    assert assert_planes_are_those_of_the_recursion(horizon, inputs, dict.fromkeys(times, end))
 
 
 def test_a_table_in_a_file_is_that_in_memory(monkeypatch):
@@ -118,7 +147,7 @@ def test_a_table_in_a_file_is_that_in_memory(monkeypatch):
     problem = SynthesisProblem(40, False, INPUTS, {40: end})
     in_memory = sweep_layers(problem, "thresholds", None)
     monkeypatch.setattr(solve, "MAPPED_BYTES", 1)
-    monkeypatch.setattr(planes, "BLOCK_VALUES", 200)
+    cut_blocks(monkeypatch, 200, 4)
     in_file = sweep_layers(problem, "thresholds", None)
     assert in_file.peak_bytes < in_memory.peak_bytes
     for expected, mapped in zip(in_memory.actions.positions, in_file.actions.positions, strict=True):

@@ -9,113 +9,56 @@ reachable.
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evenhand.core.typing import Integers
+from evenhand.core.typing import Floats
 from evenhand.shields.spec.ends import BandEnd, EndValues
 from evenhand.shields.synthesis.kernels import Tables
 from evenhand.shields.synthesis.layer import StepMix
-from evenhand.shields.synthesis.plane_kernels import Plane, add_values, sweep_planes
+from evenhand.shields.synthesis.plane_kernels import EMPTY, SPARE, PlaneBlock, PlaneChecks, PlaneStrip, sweep_strip
 
 BLOCK_VALUES = 2**18
 """Approximate number of values in a block."""
-MINIMUM_PLANES = 4
+MINIMUM_PLANES = 12
 """Minimum number of planes in a block."""
+STRIP = 16
+"""Number of n_b that are swept in one call."""
 
 
-class PlaneBlock:
-    """Planes with neighbouring n_a, which are swept together over all n_b.
+def _new_block(horizon: int, first: int, top: int) -> PlaneBlock:
+    """Allocate a block of the planes from ``first`` to ``top`` and the one above them."""
+    sizes = np.arange(first, top + 2)
+    widths = horizon - sizes + 1 + SPARE
+    ends, shape = np.cumsum((sizes + 1) * widths), (len(sizes), top + 2)
+    starts = ends - (sizes + 1) * widths
+    return PlaneBlock(np.full(ends[-1], np.inf), starts, widths, np.full(shape, EMPTY), np.full(shape, -1))
 
-    Args:
-        horizon: Number of decisions.
-        first, top: The smallest and largest n_a.
-        checks: Values of the states, by time.
-    """
 
-    def __init__(self, horizon: int, first: int, top: int, checks: Mapping[int, EndValues]) -> None:
-        self._horizon, self._first, self._top, self._checks = horizon, first, top, checks
-        self._times = sorted(checks)
-        planes, rows = top + 1 - first, top + 1
-        # The planes of an n_b are on the side n_b & 1, those of n_b + 1 on the other.
-        sizes = np.arange(first, top + 1)
-        self._starts = np.concatenate([[0], np.cumsum((sizes + 1) * (horizon - sizes + 1))])
-        self._values = np.empty((2, int(self._starts[-1])))
-        self._low = np.zeros((2, planes, rows), dtype=np.int64)
-        self._high = np.full((2, planes, rows), -1)
+def _new_strip(planes: int, rows: int, values: Floats) -> PlaneStrip:
+    low = np.empty((planes, rows), dtype=np.int64)
+    return PlaneStrip(values, low, np.empty_like(low))
 
-    def sweep(self, n_b: int, above: Plane, mixes: tuple[StepMix, StepMix], tables: Tables) -> bool:
-        """Compute the planes of ``n_b``, and return whether thresholds store their levels exactly.
 
-        Args:
-            n_b: The planes of n_b + 1 were computed before, if there are any.
-            above: Plane (top + 1, n_b), if there is one.
-            mixes: Steps of both groups.
-            tables: Tables to fill.
-        """
-        newest = min(self._top, self._horizon - n_b)
-        if newest + n_b == self._horizon:
-            plane, rows = self._plane(newest, n_b), newest + 1
-            plane.values[: rows * (n_b + 1)] = 0.0
-            plane.low[:rows], plane.high[:rows] = 0, n_b
-            if self._horizon in self._checks:
-                add_values(plane, self._checks[self._horizon].values(newest, n_b))
-            newest -= 1
-        block = self._values, self._starts, self._low, self._high
-        while newest >= self._first:
-            oldest, bands, positions = self._next_checks(newest, n_b)
-            sizes = (newest, oldest)
-            if not sweep_planes(block, above, n_b & 1, self._first, n_b, sizes, bands, positions, *mixes, tables):
-                return False
-            end = self._checks.get(oldest + n_b)
-            if end is not None and not isinstance(end, BandEnd):
-                add_values(self._plane(oldest, n_b), end.values(oldest, n_b))
-            newest = oldest - 1
-        return True
-
-    def smallest(self, n_b: int) -> Plane:
-        """Copy the plane of the smallest n_a."""
-        plane, rows = self._plane(self._first, n_b), self._first + 1
-        low, high = plane.low[:rows].copy(), plane.high[:rows].copy()
-        return Plane(plane.values[: int(np.maximum(high - low + 1, 0).sum())].copy(), low, high)
-
-    @property
-    def nbytes(self) -> int:
-        """Size in memory."""
-        return self._values.nbytes + self._low.nbytes + self._high.nbytes
-
-    def _plane(self, n_a: int, n_b: int) -> Plane:
-        side, i = n_b & 1, n_a - self._first
-        values = self._values[side, self._starts[i] : self._starts[i + 1]]
-        return Plane(values, self._low[side, i], self._high[side, i])
-
-    def _next_checks(self, newest: int, n_b: int) -> tuple[int, Integers, Integers]:
-        """Return the planes up to the next end that is not a band or differs, and the bands of their checks.
-
-        Returns:
-            The last n_a; first and last allowed b, (2, checks, rows); for each plane the position of its check or -1.
-        """
-        sizes: list[int] = []
-        common, oldest = None, self._first
-        for time in self._times[bisect(self._times, self._first + n_b - 1) : bisect(self._times, newest + n_b)][::-1]:
-            n_a, end = time - n_b, self._checks[time]
-            if not isinstance(end, BandEnd):
-                oldest = n_a
-                break
-            if common not in (None, end):
-                oldest = n_a + 1
-                break
-            common = end
-            sizes.append(n_a)
-        positions = np.full(len(self._low[0]), -1)
-        bands = np.zeros((2, len(sizes), newest + 1), dtype=np.int64)
-        if common is not None:
-            checked = np.array(sizes)
-            positions[checked - self._first] = np.arange(len(sizes))
-            bands[0], bands[1] = common.band(checked[:, None], np.arange(newest + 1), n_b)
-        return oldest, bands, positions
+def _checks_of_strip(checks: Mapping[int, EndValues], first: int, top: int, begin: int, last: int) -> PlaneChecks:
+    """Compute the checks of the planes of a block for n_b from ``begin`` to ``last``."""
+    band, price = np.full((2, last - begin + 1, top - first + 1), -1)
+    bands, prices = [np.empty((2, 0, top + 1), dtype=np.int64)], [np.empty(0)]
+    for end in {id(end): end for end in checks.values()}.values():
+        times = [time for time in range(first + begin, top + last + 1) if checks.get(time) is end]
+        pairs = [
+            (time - n_b, n_b) for time in times for n_b in range(max(begin, time - top), min(last, time - first) + 1)
+        ]
+        if pairs and isinstance(end, BandEnd):
+            n_a, n_b = np.array(pairs).T
+            band[n_b - begin, n_a - first] = sum(part.shape[1] for part in bands) + np.arange(len(pairs))
+            bands.append(np.stack(end.band(n_a[:, None], np.arange(top + 1), n_b[:, None])))
+        elif pairs:
+            for n_a, n_b in pairs:
+                price[n_b - begin, n_a - first] = sum(map(len, prices))
+                prices.append(end.values(n_a, n_b).ravel())
+    return PlaneChecks(np.concatenate(bands, axis=1), np.concatenate(prices), band, price)
 
 
 def _smallest_size(horizon: int, top: int) -> int:
@@ -131,7 +74,7 @@ def _smallest_size(horizon: int, top: int) -> int:
 def solve_planes(
     horizon: int,
     checks: Mapping[int, EndValues],
-    mixes: tuple[StepMix, StepMix],
+    mixes: tuple[StepMix, ...],
     tables: Tables,
     progress: Callable[[int, int], None],
 ) -> tuple[float, int] | None:
@@ -148,23 +91,34 @@ def solve_planes(
         Minimum expected cost from the start and peak memory of the values, or None if thresholds do not store the
         levels exactly.
     """
-    nothing = Plane(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    kept: list[Plane] = []
+    banded = all(isinstance(end, BandEnd) for end in checks.values())
+    searched = banded and len(tables.rows_a) > 0 and mixes[0].single >= 0
+    if searched:
+        # The lower threshold is included, see `single_cost_level`, and the search finds larger gains.
+        mixes = tuple(mix._replace(rises=np.nextafter(mix.rises, [-np.inf, mix.rises[1]])) for mix in mixes)
+    nothing = _new_strip(0, 0, np.empty(0))
+    kept: list[PlaneStrip] = []
     peak, top = 0, horizon
     while top >= 0:
         first = _smallest_size(horizon, top)
-        block = PlaneBlock(horizon, first, top, checks)
-        new: list[Plane] = []
-        for n_b in range(horizon - first, -1, -1):
+        block = _new_block(horizon, first, top)
+        buffer = np.empty((first + 1) * STRIP * (horizon - first + 1))
+        new: list[PlaneStrip] = []
+        last = horizon - first
+        while last >= 0:
+            number, begin = last // STRIP, last // STRIP * STRIP
             # Planes of the last block are released as they are replaced.
-            above = kept.pop() if n_b < len(kept) else nothing
-            if not block.sweep(n_b, above, mixes, tables):
+            above = kept.pop() if number < len(kept) else nothing
+            strip = _new_strip(last - begin + 1, first + 1, buffer)
+            sizes = horizon, first, top, begin, last
+            terminal = _checks_of_strip(checks, first, top, begin, last)
+            monotone, length = sweep_strip(block, above, strip, sizes, terminal, *mixes, tables, searched)
+            if not monotone:
                 return None
-            if first or not n_b:
-                new.append(block.smallest(n_b))
+            new.append(strip._replace(values=buffer[:length].copy()))
+            last = begin - 1
         kept = new[::-1]
-        peak = max(peak, block.nbytes + sum(array.nbytes for plane in kept for array in plane))
-        del block  # before the next one is allocated
+        peak = max(peak, sum(array.nbytes for planes in (block, *kept) for array in planes) + buffer.nbytes)
         top = first - 1
         progress(horizon - top, horizon + 1)
-    return float(kept[0].values[0]) if len(kept[0].values) else np.inf, peak
+    return float(kept[0].values[-1]) if kept[0].high[0, 0] == 0 else np.inf, peak
