@@ -25,7 +25,7 @@ from evenhand.mitigation.training.losses.group_penalties import (
     mutual_information,
 )
 from evenhand.mitigation.training.losses.laftr import balanced_accuracy
-from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingPlan
 from evenhand.mitigation.training.network import TrainableNetwork
 from evenhand.mitigation.training.recipes import load_loss
 from evenhand.schema import People, Schema
@@ -52,8 +52,12 @@ def tensors(scores, groups):
     return torch.tensor(scores, dtype=torch.float64), torch.tensor(groups)
 
 
-def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBatch, TrainingTask]:
-    """A random network, people of three groups whose x differs with the group, and the task."""
+def plan_for(rows, labels, groups, protected, steps: int) -> TrainingPlan:
+    return TrainingPlan(rows, labels, groups, tuple(protected), steps, 128, learning_rate=0.01, strength=1.0, seed=0)
+
+
+def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBatch, list]:
+    """A random network, people of three groups whose x differs with the group, and the arguments of `prepare`."""
     schema = small_schema([0, 1], target="y", x=(-5.0, 5.0), a="f m o *")
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 3, n)
@@ -68,7 +72,8 @@ def setting(hidden=(8, 6), seed=0, n=200) -> tuple[TrainableNetwork, TrainingBat
         torch.from_numpy(groups),
         0,
     )
-    return network, batch, TrainingTask(schema, ("a",), encoding, 3, generator, 10)
+    plan = plan_for(rows, rows[:, 0] > 0, groups, "a", 10)
+    return network, batch, [plan, network, generator]
 
 
 def test_what_an_adversary_gives_the_right_group_by_hand():
@@ -137,17 +142,17 @@ def test_nothing_is_asked_of_people_who_are_treated_alike_or_are_nobodys(penalty
 
 @pytest.mark.parametrize("method", ["diffdp", "hsic", "prejudice-remover"])
 def test_every_penalty_falls_when_it_alone_is_descended(method):
-    network, batch, task = setting()
+    network, batch, setup = setting()
     teacher = load_loss(method)
-    teacher.prepare(task, network)
+    teacher.prepare(*setup)
     course = descend(network.tensors, lambda: teacher.penalty(network, batch, network.logits(batch.features)), 100)
     assert course[-1] < 0.1 * course[0]
 
 
 def test_the_encoder_learns_to_deceive_an_adversary_that_stands_still(monkeypatch):
-    network, batch, task = setting()
+    network, batch, setup = setting()
     teacher = load_loss("laftr")
-    decoder = teacher.prepare(task, network)
+    decoder = teacher.prepare(*setup)
     logits = network.logits(batch.features)
     for _ in range(40):
         teacher.penalty(network, batch, logits)
@@ -157,9 +162,9 @@ def test_the_encoder_learns_to_deceive_an_adversary_that_stands_still(monkeypatc
 
 
 def test_the_adversary_learns_what_the_representation_tells():
-    network, batch, task = setting()
+    network, batch, setup = setting()
     teacher: Any = load_loss("laftr")
-    teacher.prepare(task, network)
+    teacher.prepare(*setup)
     with torch.no_grad():
         for _, bias in network.layers:
             bias.zero_()
@@ -170,9 +175,9 @@ def test_the_adversary_learns_what_the_representation_tells():
 
 
 def test_laftr_needs_a_representation():
-    network, _, task = setting(hidden=())
+    _, _, setup = setting(hidden=())
     with pytest.raises(OptionError, match="requires a hidden layer"):
-        load_loss("laftr").prepare(task, network)
+        load_loss("laftr").prepare(*setup)
 
 
 def loans(ages: int = 1) -> Schema:
@@ -192,7 +197,7 @@ def asked(schema: Schema, layers: Any, n: int = 40) -> tuple[LogitPairing, Train
     encoding = FeatureEncoding.fit_to_people(schema, rows)
     network, generator = TrainableNetwork.of(encoding, layers(encoding.width)), torch.Generator().manual_seed(0)
     pairing = LogitPairing()
-    assert pairing.prepare(TrainingTask(schema, schema.protected, encoding, 1, generator, 1), network) == []
+    assert pairing.prepare(plan_for(rows, labels, np.zeros(n, int), schema.protected, 1), network, generator) == []
     individuals, groups = torch.from_numpy(rows), torch.zeros(n, dtype=torch.int64)
     batch = TrainingBatch(individuals, network.encode(individuals), torch.from_numpy(labels).float(), groups, 0)
     return pairing, network, batch

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding, join_features, joint_groups, number_groups
-from evenhand.mitigation.training.loop import TrainingPlan, train_network
+from evenhand.mitigation.training.loop import train_network
+from evenhand.mitigation.training.losses.loss import TrainingPlan
 from evenhand.mitigation.training.network import start_from_network
 from evenhand.mitigation.training.recipes import load_loss
 from evenhand.models.additive.network import AdditiveNetwork, binary_labels
@@ -155,6 +156,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             individuals=individuals,
             labels=favourable,
             groups=joint_groups(schema, individuals, protected) if groups is None else number_groups(groups),
+            protected=protected,
             steps=self.steps,
             batch_size=self.batch_size or (BATCH if len(individuals) >= BATCH else SMALL_BATCH),
             learning_rate=self.learning_rate,
@@ -168,9 +170,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             encoding = FeatureEncoding.fit_to_people(schema, individuals, unseen=unseen)
         else:
             encoding, start = start_from_network(self.start, schema, individuals)
-        layers, self.history_ = train_network(
-            plan, encoding, hidden=self.hidden, loss=loss, protected=protected, start=start, each=each
-        )
+        layers, self.history_ = train_network(plan, encoding, hidden=self.hidden, loss=loss, start=start, each=each)
         self.schema_ = schema
         self.n_features_in_ = len(schema.attributes)
         if rows is not None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.mitigation.learners.dense import descend, deterministic_torch
 from evenhand.mitigation.training.encoding import FeatureEncoding
-from evenhand.mitigation.training.losses.loss import FairnessLoss, TrainingBatch, TrainingTask
+from evenhand.mitigation.training.losses.loss import FairnessLoss, TrainingBatch, TrainingPlan
 from evenhand.mitigation.training.network import TrainableNetwork
 
 if TYPE_CHECKING:
@@ -31,41 +31,12 @@ class StepRecord:
     penalty: float
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingPlan:
-    """Data and parameters of a training run.
-
-    Attributes:
-        individuals: Training set, shape (n, attributes).
-        labels: Whether the true label is favourable, shape (n,).
-        groups: Group of each individual, -1 for none, shape (n,).
-        steps: Number of batches.
-        batch_size: Number of rows per batch.
-        learning_rate: Learning rate of the first third of the steps. It is divided by 10 in each of the following
-            thirds.
-        strength: Weight of the penalty.
-        seed: Seed of the initial weights and of the order of the rows.
-        deadline: Time by ``time.perf_counter()`` at which training stops. None for no limit.
-    """
-
-    individuals: Floats
-    labels: Booleans
-    groups: Integers
-    steps: int
-    batch_size: int
-    learning_rate: float
-    strength: float
-    seed: int
-    deadline: float | None = None
-
-
 def train_network(
     plan: TrainingPlan,
     encoding: FeatureEncoding,
     *,
     hidden: Sequence[int],
     loss: FairnessLoss,
-    protected: tuple[str, ...],
     start: Sequence[tuple[Floats, Floats]] | None = None,
     each: Callable[[int], None] | None = None,
 ) -> tuple[list[tuple[Floats, Floats]], tuple[StepRecord, ...]]:
@@ -79,7 +50,6 @@ def train_network(
         encoding: Encoding of individuals as features.
         hidden: Number of units of each hidden layer.
         loss: Fairness loss.
-        protected: Names of the protected attributes.
         start: Initial weight and bias of each layer, instead of random ones with ``hidden`` units.
         each: Function called with the number of each step, from 1.
 
@@ -98,9 +68,7 @@ def train_network(
             if start is None
             else TrainableNetwork.of(encoding, start)
         )
-        groups = int(plan.groups.max(initial=-1)) + 1
-        task = TrainingTask(encoding.schema, protected, encoding, groups, generator, plan.steps)
-        optimiser = torch.optim.Adam([*network.tensors, *loss.prepare(task, network)], lr=plan.learning_rate)
+        optimiser = torch.optim.Adam([*network.tensors, *loss.prepare(plan, network, generator)], lr=plan.learning_rate)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.1 ** (PHASES * step // plan.steps))
         history: list[StepRecord] = []
 

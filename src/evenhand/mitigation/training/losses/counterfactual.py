@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.errors import OptionError
-from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingPlan
 from evenhand.mitigation.training.network import TrainableNetwork
 from evenhand.schema.schema import Schema
 
@@ -42,35 +42,34 @@ class LogitPairing:
     default = 3.0
     sweep: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 30.0)
 
-    def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
+    def prepare(self, plan: TrainingPlan, network: TrainableNetwork, generator: torch.Generator) -> list[torch.Tensor]:
         """Store the protected attributes. No additional tensors are trained.
 
         Raises:
             OptionError: No attribute is protected.
         """
-        if not task.protected:
+        if not plan.protected:
             raise OptionError(
                 "logit pairing compares protected assignments, but no attribute is protected",
                 hint="name protected attributes",
             )
-        self._task = task
-        self._positions = task.schema.positions(task.protected)
+        self._plan, self._generator = plan, generator
+        self._positions = network.encoding.schema.positions(plan.protected)
         return []
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:
         """Compute the mean squared difference of logits, times the weight of the step."""
         import torch
 
-        task = self._task
-        sampled = draw_people(task.schema, batch.individuals, int(DRAWN * len(batch.individuals)), task.generator)
-        growth = min(1.0, (batch.step + 1) / (GROWN * task.steps))
+        drawn = int(DRAWN * len(batch.individuals))
+        sampled = draw_people(network.encoding.schema, batch.individuals, drawn, self._generator)
+        growth = min(1.0, (batch.step + 1) / (GROWN * self._plan.steps))
         return growth * self.logit_spread(network, torch.cat([batch.individuals, sampled]))
 
     def logit_spread(self, network: TrainableNetwork, individuals: torch.Tensor) -> torch.Tensor:
         """Compute the mean squared difference of logits for individuals (n, attributes)."""
-        task = self._task
-        n = len(individuals)
-        assignments = draw_assignments(task.schema, task.protected, n, ASSIGNMENTS, task.generator)
+        n, schema = len(individuals), network.encoding.schema
+        assignments = draw_assignments(schema, self._plan.protected, n, ASSIGNMENTS, self._generator)
         variants = individuals[:, None].repeat(1, assignments.shape[1], 1)
         variants[:, :, list(self._positions)] = assignments
         logits = network.logits(network.encode(variants.flatten(0, 1))).reshape(n, -1)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask, check_groups
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingPlan, check_groups
 from evenhand.mitigation.training.network import TrainableNetwork
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class GroupPenalty:
     default: float
     sweep: tuple[float, ...]
 
-    def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
+    def prepare(self, plan: TrainingPlan, network: TrainableNetwork, generator: torch.Generator) -> list[torch.Tensor]:
         """Check that there are two groups. No additional tensors are trained.
 
         Raises:
             OptionError: There are fewer than two groups.
         """
-        check_groups(task, self.name)
+        check_groups(plan, self.name)
         return []
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.errors import OptionError
 from evenhand.mitigation.training.losses.group_penalties import one_hot_members
-from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask, check_groups
+from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingPlan, check_groups
 from evenhand.mitigation.training.network import TrainableNetwork, random_layer
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LAFTR:
     default = 2.0
     sweep: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0, 8.0)
 
-    def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
+    def prepare(self, plan: TrainingPlan, network: TrainableNetwork, generator: torch.Generator) -> list[torch.Tensor]:
         """Create the adversary, which has its own optimiser, and return the decoder.
 
         Raises:
@@ -52,16 +52,16 @@ class LAFTR:
         """
         import torch
 
-        check_groups(task, "LAFTR")
+        check_groups(plan, "LAFTR")
         hidden = len(network.layers) - 1
         if hidden == 0:
             raise OptionError("laftr requires a hidden layer for its representation", hint="set hidden=(64, 16)")
         self._depth = max(1, hidden - 1)
-        self._groups = task.groups
+        self._groups = plan.group_count
         units = network.layers[self._depth - 1][0].shape[1]
-        sizes = ((units, ADVERSARY), (ADVERSARY, task.groups))
-        self._adversary = [random_layer(inputs, outputs, task.generator) for inputs, outputs in sizes]
-        self._decoder = random_layer(units, network.encoding.width, task.generator)
+        sizes = ((units, ADVERSARY), (ADVERSARY, plan.group_count))
+        self._adversary = [random_layer(inputs, outputs, generator) for inputs, outputs in sizes]
+        self._decoder = random_layer(units, network.encoding.width, generator)
         tensors = [tensor for layer in self._adversary for tensor in layer]
         self._optimiser = torch.optim.Adam(tensors, lr=ADVERSARY_RATE)
         return list(self._decoder)

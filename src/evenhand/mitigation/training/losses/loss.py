@@ -5,34 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.network import TrainableNetwork
-from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingTask:
-    """Properties of a training run that are known before the first step.
+class TrainingPlan:
+    """Data and parameters of a training run.
 
     Attributes:
-        schema: Data schema.
+        individuals: Training set, shape (n, attributes).
+        labels: Whether the true label is favourable, shape (n,).
+        groups: Group of each individual, -1 for none, shape (n,).
         protected: Names of the protected attributes.
-        encoding: Encoding of individuals as features.
-        groups: Number of groups.
-        generator: Random number generator of the training run.
-        steps: Number of steps, for penalties that grow.
+        steps: Number of batches.
+        batch_size: Number of rows per batch.
+        learning_rate: Learning rate of the first third of the steps. It is divided by 10 in each of the following
+            thirds.
+        strength: Weight of the penalty.
+        seed: Seed of the initial weights and of the order of the rows.
+        deadline: Time by ``time.perf_counter()`` at which training stops. None for no limit.
     """
 
-    schema: Schema
+    individuals: Floats
+    labels: Booleans
+    groups: Integers
     protected: tuple[str, ...]
-    encoding: FeatureEncoding
-    groups: int
-    generator: torch.Generator
     steps: int
+    batch_size: int
+    learning_rate: float
+    strength: float
+    seed: int
+    deadline: float | None = None
+
+    @property
+    def group_count(self) -> int:
+        """Number of groups."""
+        return int(self.groups.max(initial=-1)) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +76,7 @@ class FairnessLoss(Protocol):
     - ``network.logits(features)`` and ``network.logits(network.encode(individuals))``, differentiable, shape (n,). The
       logits of the batch are passed in;
     - ``network.layers``, the weight (inputs, outputs) and bias (outputs,) of each layer, with ReLU between the layers;
-    - ``task.encoding.blocks``, the columns and scaling of each attribute. An unseen attribute has no columns.
+    - ``network.encoding.blocks``, the columns and scaling of each attribute. An unseen attribute has no columns.
 
     Attributes:
         default: Default strength.
@@ -73,20 +86,20 @@ class FairnessLoss(Protocol):
     default: float
     sweep: tuple[float, ...]
 
-    def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
+    def prepare(self, plan: TrainingPlan, network: TrainableNetwork, generator: torch.Generator) -> list[torch.Tensor]:
         """Prepare the training, and return further tensors to train, such as a decoder."""
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:
         """Compute the unfairness of a batch as a differentiable number, 0 if it is perfectly fair."""
 
 
-def check_groups(task: TrainingTask, name: str) -> None:
+def check_groups(plan: TrainingPlan, name: str) -> None:
     """Check that there are two groups to compare.
 
     Raises:
         OptionError: There are fewer.
     """
-    if task.groups < 2:
+    if plan.group_count < 2:
         raise OptionError(
             f"{name} compares groups, but the training set has fewer than two",
             hint="name protected attributes: `protected=NAME` (or sensitive_features= in fit)",
@@ -99,7 +112,7 @@ class EmpiricalRisk:
     default = 0.0
     sweep: tuple[float, ...] = (0.0,)
 
-    def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
+    def prepare(self, plan: TrainingPlan, network: TrainableNetwork, generator: torch.Generator) -> list[torch.Tensor]:
         """Prepare nothing."""
         return []
 
