@@ -47,8 +47,6 @@ def build_document(result: AuditComparison) -> Document:
         f"{result.after.model}, {result.after.data}, compared with {result.before.model}, {result.before.data}",
         blocks=tuple(_blocks(result)),
         brand="Evenhand compare",
-        made=result.provenance,
-        readings=result.readings,
     )
 
 

@@ -92,7 +92,6 @@ def build_document(audit: AuditResult) -> Document:
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{audit.provenance} All numbers at full precision are in the JSON.",
-        readings=audit.readings,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -93,9 +94,12 @@ class Result(BaseModel):
         raise TypeError(f"{type(self).__name__} must define document()")
 
     def _write_document(self, module: str, *arguments: object) -> Document:
-        """Build the document with ``build_document`` of a module, which is imported on demand."""
+        """Build the document with ``build_document`` of a module, which is imported on demand.
+
+        The table readings and, unless the document has one, the provenance are added.
+        """
         document: Document = importlib.import_module(module).build_document(self, *arguments)
-        return document
+        return replace(document, made=document.made or self.provenance, readings=self.readings)
 
     def hide_people(self) -> Self:
         """Remove records of real people. Aggregates and synthetic profiles are kept.

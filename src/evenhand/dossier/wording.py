@@ -49,7 +49,6 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
         lead=" ".join(OUTLINES[dossier].about for dossier in names),
         blocks=tuple(blocks),
         made=f"Made by evenhand {result.evenhand} on {result.made_on} from {result.data.name}.",
-        readings=result.readings,
     )
 
 

@@ -34,7 +34,6 @@ def build_document(result: ChangeResult) -> Document:
         "largest difference between its numbers for the same person.",
         (*change_answers(result), Heading("Changes", detail=True), *change_blocks(result)),
         brand="Evenhand individuals",
-        made=result.provenance,
     )
 
 

@@ -62,7 +62,6 @@ def build_document(result: IndividualResult, favourable: str | None, scores: boo
             *(pairs if result.examples or result.people_left_out else ()),
         ),
         brand="Evenhand individuals",
-        made=result.provenance,
     )
 
 

@@ -86,7 +86,6 @@ def build_document(result: LanguageModelAudit) -> Document:
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{result.provenance} All numbers at full precision are in the JSON.",
-        readings=result.readings,
     )
 
 

@@ -85,8 +85,6 @@ def build_document(result: MitigationResult) -> Document:
         lead,
         tuple(blocks),
         "Evenhand mitigation",
-        result.provenance,
-        result.readings,
     )
 
 

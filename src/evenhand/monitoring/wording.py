@@ -75,8 +75,6 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         f"{lead}.",
         tuple(blocks),
         brand="Evenhand monitor",
-        made=result.provenance,
-        readings=result.readings,
     )
 
 

@@ -358,9 +358,7 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
     if isinstance(result, TextSubgroupResult) and result.effects:
         blocks += _swap_blocks(result)
     blocks += [Heading("How it was done", anchor="method", detail=True), method_facts(result)]
-    return Document(
-        title, lead, tuple(blocks), brand="Evenhand subgroups", made=result.provenance, readings=result.readings
-    )
+    return Document(title, lead, tuple(blocks), brand="Evenhand subgroups")
 
 
 def _describe_next_step(result: SubgroupResult) -> str:

@@ -69,7 +69,6 @@ def build_document(result: GroupMetrics) -> Document:
             *metric_blocks(result, level=2),
         ),
         brand="Evenhand groups",
-        made=result.provenance,
     )
 
 

@@ -57,7 +57,6 @@ def build_document(result: RankingResult) -> Document:
         ),
         brand="Evenhand audit",
         made=f"{result.provenance} The JSON contains all numbers at full precision.",
-        readings=result.readings,
     )
 
 

@@ -49,8 +49,6 @@ def build_document(result: TextSearchResult) -> Document:
             Note(PEOPLE_HIDDEN) if result.people_left_out else _findings_table(result),
         ),
         brand="Evenhand search",
-        made=result.provenance,
-        readings=result.readings,
     )
 
 

@@ -82,9 +82,7 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
             blocks.append(Figure("gaps of profiles", caption, result))
         blocks += _pair_section(result, favourable, scores=scores)
     blocks += [Heading("Method", anchor="method", detail=True), Facts(tuple(_facts(result)))]
-    return Document(
-        title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance, readings=result.readings
-    )
+    return Document(title, lead, tuple(blocks), brand="Evenhand search")
 
 
 def _cautions(result: SearchResult) -> Iterator[Block]:

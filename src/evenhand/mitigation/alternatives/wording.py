@@ -62,8 +62,6 @@ def build_document(result: AlternativesResult) -> Document:
         lead,
         tuple(blocks),
         brand="Evenhand mitigation",
-        made=result.provenance,
-        readings=result.readings,
     )
 
 

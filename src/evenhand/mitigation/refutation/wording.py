@@ -58,8 +58,6 @@ def build_document(result: RefutationResult) -> Document:
         lead,
         tuple(blocks),
         brand="Evenhand mitigation",
-        made=result.provenance,
-        readings=result.readings,
     )
 
 
