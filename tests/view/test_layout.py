@@ -40,7 +40,7 @@ class Sheet(NamedTuple):
     narrow: bool
 
 
-SHEETS = (Sheet(896, 32, 36, 1000, narrow=False), Sheet(358, 20, 12, 120, narrow=True))
+SHEETS = (Sheet(896, 32, 48, 1000, narrow=False), Sheet(358, 20, 12, 120, narrow=True))
 """On a desk, and on a telephone of 390 pixels."""
 
 

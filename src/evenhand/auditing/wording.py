@@ -461,8 +461,8 @@ def _subgroups(audit: AuditResult) -> Iterator[Block]:
         yield Heading(f"Subgroups by {rate}" if is_number else "Subgroups", anchor=anchor, detail=True)
         yield Text(
             f"The {rate} of each subgroup, defined by {'these' if audit.model.recorded else 'the protected'} "
-            f"attributes, is compared with that of {comparison_group(search)}. {search.found:,} are significant after "
-            f"adjustment, {describe_significant(search)}. All numbers are observed on the people in the data; "
+            f"attributes, is compared with that of {comparison_group(search)}. Significant after adjustment: "
+            f"{search.found:,} {describe_significant(search)}. All numbers are observed on the people in the data; "
             "intervals are simultaneous over all of these subgroups."
         )
         if not search.findings:

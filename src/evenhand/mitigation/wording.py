@@ -124,8 +124,6 @@ def _metric(line: ComparisonLine) -> Metric:
         verdict = f"{verdict}, {change.text} ({change.ends})"
     original, number = (_show_number(line, quantity) for quantity in (line.before, line.after))
     before = line.before.reason if isinstance(line.before, Unknown) else original.text
-    if not isinstance(line.after, Unknown):
-        number = ReportedNumber(number.text, number.value, number.kind)
     return Metric(line.words, number, (f"vs. {before} before: {verdict}", *filter(None, (line.note,))))
 
 

@@ -241,7 +241,7 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
         caption = (
             f"Gap to {comparison} in the {rate}, in {unit}, with its {interval}. Orange circles: {worse}. Blue "
             f"diamonds: {better}. Hollow and grey: not significant, or within the margin. Dashed lines: the margin. "
-            f"Numbers on the right: number of {members}, and both {'rates' if is_counted(result) else 'means'}."
+            f"Numbers beside the name: number of {members}, and both {'rates' if is_counted(result) else 'means'}."
         )
         if len(result.shown) > DRAWN:
             caption += f" Only the first {DRAWN} of {len(result.shown)} subgroups are drawn."

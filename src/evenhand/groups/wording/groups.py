@@ -137,6 +137,8 @@ def _breakdown_figures(result: GroupMetrics, breakdown: Breakdown) -> Iterator[F
             )
     elif result.outcome is None:
         text = DOTS + (BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else "") + DASHED
+        if any(group.small for group in breakdown.groups):
+            text += f" Hollow and grey: fewer than {result.min_group_size} people."
         text += "" if result.weights is None else f" Weighted by {result.weights}."
         if len(breakdown.groups) > DRAWN:
             text += (
