@@ -1,4 +1,4 @@
-"""`evenhand audit DATA --rank COLUMN` as a user runs it: rankings alone, no model."""
+"""`evenhand audit-rankings` as a user runs it: rankings alone, no model."""
 
 import json
 

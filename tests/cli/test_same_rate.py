@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +13,8 @@ import pytest
 from evenhand import datasets, models
 from evenhand.auditing import train_example
 from evenhand.schema import Schema, encode, write_schema
+from serving import serving
 from support import shared
-
-
-@contextmanager
-def served(predict: Callable[[pd.DataFrame], list[Any]]) -> Iterator[str]:
-    """A model behind HTTP, in the wire format of ``evenhand.models.blackbox.http_endpoint``."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = json.dumps({"predictions": predict(pd.DataFrame(asked["instances"]))}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *arguments: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/predict"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def people(frame: pd.DataFrame, folder: Path, n: int) -> Path:
@@ -84,14 +54,15 @@ def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
     data = people(datasets.load_dataset("adult").frame, tmp_path, 1500)
     network = models.load_model(shared("data", "certify", "AC-1.npz"), schema)
 
-    def predict(frame: pd.DataFrame) -> list[Any]:
+    def predict(instances: list[dict[str, Any]]) -> list[Any]:
+        frame = pd.DataFrame(instances)
         return [schema.target.values[label] for label in network.predict(encode(schema, frame).individuals)]
 
     options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 2, "--json", "-"]
     file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
     assert file.code == 0, file.err
-    with served(predict) as url:
-        endpoint = evenhand("audit", url, "--budget", 10**6, *options)
+    with serving(lambda instances: {"predictions": predict(instances)}) as service:
+        endpoint = evenhand("audit", service.url, "--budget", 10**6, *options)
     assert endpoint.code == 0, endpoint.err
     assert 0 < file.json["flip_rate"] == endpoint.json["flip_rate"]
     assert file.json["data"]["dropped"] == endpoint.json["data"]["dropped"] > 0
@@ -120,11 +91,15 @@ def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeyp
     joblib.dump(model, tmp_path / "model.joblib")
     # By sex alone: by age there are so many variants of everybody that an audit asks about fewer people.
     options = [data, "--schema", tmp_path / "schema.yaml", "--protected", "sex", "--time-limit", 2, "--json", "-"]
-    with served(lambda frame: model.predict(frame[list(dataset.schema.names)]).tolist()) as url:
+
+    def reply(instances: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"predictions": model.predict(pd.DataFrame(instances)[list(dataset.schema.names)]).tolist()}
+
+    with serving(reply) as service:
         runs = [
             evenhand("audit", tmp_path / "model.joblib", "--trust", *options),
             evenhand("audit", tmp_path / "model.onnx", *options),
-            evenhand("audit", url, "--budget", 10**6, *options),
+            evenhand("audit", service.url, "--budget", 10**6, *options),
         ]
     assert [ran.code for ran in runs] == [0, 0, 0], [ran.err for ran in runs]
     rates = {ran.json["flip_rate"] for ran in runs}
