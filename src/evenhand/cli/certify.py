@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from evenhand import certification, checker, models
-from evenhand.cli.factory import ConfigOptions, Settings, flag
-from evenhand.cli.options import (
-    DataSource,
-    ModelOptions,
-    OutputOptions,
-    ProtectedOption,
-    SeedOption,
-)
+from evenhand.cli.factory import ConfigOptions, Settings
+from evenhand.cli.options import DataSource, ModelOptions, OutputOptions, ProtectedOption, SeedOption, refuse_options
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
@@ -26,7 +20,6 @@ RESTRICTED_CODE = 4
 
 if TYPE_CHECKING:
     from evenhand.population.independent import ProductPopulation
-    from evenhand.population.mixture import PopulationKind
     from evenhand.schema.people import People
     from evenhand.schema.schema import Schema
 
@@ -54,7 +47,9 @@ class CertificateSource(DomainOptions):
     """Question that a certificate should answer."""
 
     where: list[str] | None = typer.Option(None, help="Condition on the population; may be repeated.")
-    population: str | None = typer.Option(None, help="uniform, or independent: each attribute as in --data.")
+    population: Literal["uniform", "independent"] | None = typer.Option(
+        None, metavar="KIND", help="uniform, or independent: each attribute as in --data."
+    )
     threshold: float | None = typer.Option(None, help="Decision threshold.")
     tolerance: float | None = typer.Option(None, help="Largest allowed change of a numeric target.")
     bands: list[str] | None = typer.Option(None, help="Scores that separate the bands: 0.3,0.6.")
@@ -65,8 +60,6 @@ class CertificateSource(DomainOptions):
         from evenhand.schema.people import encode
 
         kind = self.population or ("uniform" if people is None else "independent")
-        if kind not in ("uniform", "independent"):
-            raise OptionError(f"expected uniform or independent, got {kind!r}", location="--population")
         if kind == "independent" and people is None:
             raise OptionError("--population independent requires data", hint="add --data FILE")
 
@@ -86,10 +79,7 @@ class CertificateSource(DomainOptions):
 
 
 def check_certificate(
-    file: Annotated[
-        Path,
-        typer.Argument(help="Certificate of evenhand certify, or JSON of evenhand refute."),
-    ],
+    file: Annotated[Path, typer.Argument(help="Certificate of evenhand certify, or JSON of evenhand refute.")],
     source: CertificateSource,
     output: OutputOptions,
     model: str | None = typer.Argument(None, help="Model of the certificate; a refutation has none."),
@@ -144,9 +134,8 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
 
     if model is not None:
         raise OptionError("expected no model for a refutation, got one", hint="pass the people: --data DATA")
-    for name in ("protected", "where", "population", "threshold", "tolerance", "bands"):
-        if getattr(source, name) is not None:
-            raise OptionError(f"{flag(name)} does not apply to refutations", hint="leave it out")
+    names = ("protected", "where", "population", "threshold", "tolerance", "bands")
+    refuse_options("does not apply to refutations", **{name: getattr(source, name) for name in names})
 
     def people(refutation: Mapping[str, Any]) -> People:
         table = source.read(str(source.data))
@@ -185,21 +174,18 @@ SETTINGS: ConfigOptions[certification.CertifyConfig] = ConfigOptions(
 class PopulationOptions(DomainOptions):
     """Population of a certificate."""
 
-    population: str = typer.Option(
-        "uniform", help="uniform over the domain; data: as in --data; or independent: each attribute as in --data."
+    population: Literal["uniform", "data", "independent"] = typer.Option(
+        "uniform",
+        metavar="KIND",
+        help="uniform over the domain; data: as in --data; or independent: each attribute as in --data.",
     )
     seed: SeedOption = 0
 
     def describe(self) -> tuple[Schema, People | None]:
         """Return the schema and, if there are data, their people."""
-        from evenhand.population.mixture import PopulationKind
         from evenhand.schema.people import encode
         from evenhand.schema.schema import read_schema
 
-        if self.population not in get_args(PopulationKind):
-            raise OptionError(
-                f"expected uniform, data or independent, got {self.population!r}", location="--population"
-            )
         if self.population != "uniform" and self.data is None:
             raise OptionError(f"--population {self.population} requires data", hint="add --data FILE")
         source = self.read(self.data) if self.data is not None else None
@@ -234,16 +220,10 @@ def certify(
     network = domain.load_white_box(model, described, people)
     wider = None
     if people is not None and domain.population != "uniform":
-        kind: PopulationKind = "data" if domain.population == "data" else "independent"
-        wider = choose_population(kind, people, as_published=config.as_published)
+        wider = choose_population(domain.population, people, as_published=config.as_published)
     with output.progress() as progress, open_workers(workers) as number:
         result = certification.certify(
-            network,
-            config,
-            population=wider,
-            certificate=certificate,
-            progress=progress,
-            workers=number,
+            network, config, population=wider, certificate=certificate, progress=progress, workers=number
         )
     if people is not None:
         result = result.model_copy(update={"table_reading": people.reading})

@@ -109,8 +109,10 @@ def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callabl
     """Apply a function to the people of DATA. Large tables are counted by their engine, if it can."""
     from evenhand.dossier.result import DataFile
 
-    path = Path(data)
-    digest = _hash_file(path) if path.is_file() else None
+    digest = None
+    if Path(data).is_file():
+        with Path(data).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     large = None if config.proxy is not None else open_data(data, schema=None)
     if large is not None:
         try:
@@ -120,11 +122,6 @@ def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callabl
                 raise
     source = table.read_table(data, words=True)
     return use(source.frame, DataFile(name=source.name, sha256=digest))
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptions, *, quiet: bool) -> None:

@@ -52,8 +52,13 @@ TITLES = {
 Options that are not listed are part of the analysis.
 """
 
-PLACES = {name: (title, place) for title, names in TITLES.items() for place, name in enumerate(names.split())}
-"""Title and position of each listed option."""
+HEADINGS = ("Arguments", "Options", *TITLES)
+"""Titles in the order of the help. A command with few options has one group of options."""
+
+PLACES = {
+    name: (HEADINGS.index(title), place) for title, names in TITLES.items() for place, name in enumerate(names.split())
+}
+"""Number of the title of each listed option, and its position below the title."""
 
 OPTION_NAMES, SETTINGS = "evenhand.options", "evenhand.settings"
 """Keys of the options of the running command, and of its settings, in the metadata of its context."""
@@ -137,7 +142,7 @@ class TitledCommand(TyperCommand):
         if self.added is None:
             options = _make_options(self.sources)
             self.added = tuple(str(option.name) for option in options)
-            self.params = sorted([*self.params, *options], key=_position)
+            self.params = sorted([*self.params, *options], key=_place)
         return super().get_params(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -166,27 +171,21 @@ class TitledCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                groups.setdefault(_place(parameter)[0], []).append(record)
+                groups.setdefault(HEADINGS[_place(parameter)[0]], []).append(record)
         options = sum(map(len, groups.values())) - len(groups.get("Arguments", ()))
         if options <= FEW_OPTIONS:
             flat = [record for title, records in groups.items() if title != "Arguments" for record in records]
             groups = {"Arguments": groups.get("Arguments", []), "Options": flat}
-        for title in ("Arguments", "Options", *TITLES):
+        for title in HEADINGS:
             if groups.get(title):
                 with formatter.section(title):
                     formatter.write_dl(groups[title])
 
 
-def _place(parameter: Any) -> tuple[str, int]:
-    """Return the title of a parameter in the help, and its position below the title."""
+def _place(parameter: Any) -> tuple[int, int]:
+    """Return the position of a parameter in the help: the number of its title, and its position below the title."""
     is_argument = parameter.param_type_name == "argument"
-    return ("Arguments", 0) if is_argument else PLACES.get(parameter.name, ("Analysis", 0))
-
-
-def _position(parameter: Any) -> tuple[int, int]:
-    """Return the position of a parameter in the help: of its title, and below the title."""
-    title, place = _place(parameter)
-    return ["Arguments", *TITLES].index(title), place
+    return (0, 0) if is_argument else PLACES.get(parameter.name, (HEADINGS.index("Analysis"), 0))
 
 
 class TitledCommands(TyperGroup):

@@ -102,9 +102,9 @@ def refute(
     config = REFUTATION.read(settings, seed=people.seed)
     _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json})
     with output.progress() as progress:
-        progress("reading the people", 0.0)
-        source = people.read(data)
         if model is None:
+            progress("reading the people", 0.0)
+            source = people.read(data)
             result = mitigation.refute_alternatives(
                 people.encode(source), config, features=features, data_name=source.name, progress=progress
             )

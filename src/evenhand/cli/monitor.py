@@ -193,7 +193,7 @@ class MonitorRun:
         """Write the page."""
         if self.output.html is not None and self.monitor.measures:
             result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
-            self.output.write_page(partial(result.document, self.name))
+            self.output.write_files(result, partial(result.document, self.name))
         self.drawn = time.monotonic()
 
     def _list_words(self) -> str:
@@ -219,7 +219,7 @@ class MonitorRun:
 
         result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
         document = partial(result.document, self.name)
-        pages = self.output.write_page(document)
+        pages = self.output.write_files(result, document)
         if self.output.json is not None:
             self.output.emit(result.to_json())
         if not self.streamed:

@@ -75,6 +75,13 @@ def name_options(text: str, options: Collection[str] | None = None) -> str:
     return PARAMETER.sub(replace_parameter, text)
 
 
+def refuse_options(reason: str, *, location: str | None = None, **options: object) -> None:
+    """Refuse options that are set, such as ``--table``, for a reason such as "does not apply to texts"."""
+    for name, value in options.items():
+        if value not in (None, [], ()):
+            raise OptionError(f"{flag(name)} {reason}", location=location, hint="leave it out")
+
+
 def check_writable(path: Path, option: str) -> None:
     """Refuse a file that cannot be written."""
     folder = path.absolute().parent
@@ -209,12 +216,7 @@ class DataOptions(RoleOptions, ModelOptions):
     ignore: IgnoreOption = None
     seed: SeedOption = 0
 
-    @property
-    def accepts_proposals(self) -> bool:
-        """Whether to accept proposals for columns that are not usable as attributes unchanged."""
-        return False
-
-    def encode(self, source: DataSource, *, varied: bool = True) -> People:
+    def encode(self, source: DataSource, *, varied: bool = True, accept_proposals: bool = False) -> People:
         """Encode the people of DATA; ``varied`` if their protected attributes will be varied."""
         from evenhand.schema.people import ColumnRoles
 
@@ -225,15 +227,15 @@ class DataOptions(RoleOptions, ModelOptions):
             ignore=self.ignore,
             schema=source.schema,
             outcome=self.outcome,
-            accept_proposals=self.accepts_proposals,
+            accept_proposals=accept_proposals,
         )
         return replace(roles.read(source.frame, location=source.name, varied=varied), untyped=source.untyped)
 
-    def read_subject(self, model: str, data: str, progress: Progress, *, varied: bool = True) -> models.Subject:
-        """Read MODEL and the people of DATA."""
+    def read_subject(self, model: str, data: str, progress: Progress, **encoding: bool) -> models.Subject:
+        """Read MODEL and the people of DATA. The settings of ``encode`` are passed on."""
         progress("reading the people", 0.0)
         source = self.read(data)
-        people = self.encode(source, varied=varied)
+        people = self.encode(source, **encoding)
         return models.Subject(model, people, data_name=source.name, trust=self.trust, output=self.output)
 
 
@@ -306,10 +308,6 @@ class PageOptions(OutputOptions):
     html: Path | None = typer.Option(None, callback=check_file, help="File for the report as an HTML page.")
 
     def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
-        """Write the page."""
-        return self.write_page(document)
-
-    def write_page(self, document: Callable[[], Document]) -> list[Path]:
         """Write the page, and return its path."""
         if self.html is None:
             return []
@@ -336,9 +334,10 @@ class FindingsOptions(PageOptions):
 
     def write_files(self, result: Result, document: Callable[[], Document]) -> list[Path]:
         """Write the table and the page."""
-        if self.table is not None:
-            write_table(result.to_frame(), self.table)
-        return [*([self.table] if self.table else []), *self.write_page(document)]
+        if self.table is None:
+            return super().write_files(result, document)
+        write_table(result.to_frame(), self.table)
+        return [self.table, *super().write_files(result, document)]
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
@@ -401,22 +400,6 @@ class DataSource:
     name: str
     untyped: bool = False
 
-    def require(self, *columns: str) -> None:
-        """Refuse a column that does not exist."""
-        for name in columns:
-            if name not in self.frame.columns:
-                names = ", ".join(map(str, self.frame.columns))
-                raise DataError(f"there is no column {name!r}", location=self.name, hint=f"the columns are: {names}")
-
-    def with_text(self, column: str) -> tuple[Any, TableReading]:
-        """Select the rows that have a text. Also return how the table was read."""
-        from evenhand.core.reading import TableReading
-
-        frame = self.frame.dropna(subset=[column])
-        empty = len(self.frame) - len(frame)
-        left_out = {f"without a value of {column}": empty} if empty else {}
-        return frame, TableReading(rows=len(self.frame), used=len(frame), left_out=left_out)
-
 
 def open_data(data: str, *, schema: Path | None) -> DataSource | None:
     """Open large DATA, whose rows are aggregated by their engine.
@@ -445,6 +428,20 @@ class TextOptions:
         """Refuse terms without texts."""
         if self.terms and self.text_column is None:
             raise OptionError("--terms requires texts", hint="name the column of the texts: --text-column NAME")
+
+    def read_texts(self, people: DataOptions, data: str, *columns: str) -> tuple[Any, DataSource, TableReading]:
+        """Read the rows of DATA that have a text. Also return the table, and how it was read."""
+        from evenhand.core.reading import TableReading
+
+        source, column = people.read(data), str(self.text_column)
+        for name in (column, *columns):
+            if name not in source.frame.columns:
+                names = ", ".join(map(str, source.frame.columns))
+                raise DataError(f"there is no column {name!r}", location=source.name, hint=f"the columns are: {names}")
+        frame = source.frame.dropna(subset=[column])
+        empty = len(source.frame) - len(frame)
+        left_out = {f"without a value of {column}": empty} if empty else {}
+        return frame, source, TableReading(rows=len(source.frame), used=len(frame), left_out=left_out)
 
     def categories(self, people: DataOptions) -> list[str | datasets.IdentityCategory] | None:
         """Return the categories of ``--protected`` and those of files. None for all bundled categories."""

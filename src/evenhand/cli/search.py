@@ -19,6 +19,7 @@ from evenhand.cli.options import (
     TextOptions,
     approve_queries,
     check_file,
+    refuse_options,
 )
 from evenhand.errors import LimitError, OptionError
 
@@ -69,13 +70,8 @@ def search(
     document: Callable[[], Document]
     if texts.text_column is not None:
         rows.require_shown(table=output.table)
-        for option, value in (
-            ("--html", output.html),
-            ("--schema", people.schema),
-            ("--save-tests", save_tests),
-        ):
-            if value is not None:
-                raise OptionError(f"{option} does not apply to texts", location="--text-column", hint="leave it out")
+        files = {"html": output.html, "schema": people.schema, "save_tests": save_tests}
+        refuse_options("does not apply to texts", location="--text-column", **files)
         result = rows.hide(_search_texts(settings, model, data, texts, people, output))
         document = result.document
     else:
@@ -101,26 +97,18 @@ def search(
 
 
 def _search_texts(
-    settings: Settings,
-    model: str,
-    data: str,
-    texts: TextOptions,
-    people: DataOptions,
-    output: OutputOptions,
+    settings: Settings, model: str, data: str, texts: TextOptions, people: DataOptions, output: OutputOptions
 ) -> TextSearchResult:
     """Swap identity terms in a column of texts."""
     from evenhand.individual import search as searching
 
     config = TEXTS.read(settings, favourable=people.favourable)
-    source = people.read(data)
-    column = str(texts.text_column)
-    source.require(column)
-    frame, reading = source.with_text(column)
+    frame, _, reading = texts.read_texts(people, data)
     approve_queries(model, config.budget, None)
     with output.progress() as progress:
         result = searching.search_texts(
             model,
-            frame[column].astype(str).tolist(),
+            frame[texts.text_column].astype(str).tolist(),
             protected=texts.categories(people),
             config=config,
             trust=people.trust,

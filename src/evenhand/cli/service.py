@@ -62,6 +62,9 @@ def _require_extra(purpose: str) -> Iterator[None]:
         raise MissingExtraError(str(error.name), extra="serve", purpose=purpose) from None
 
 
+NOTHING_SERVED = "  nothing     the file has no [[shields]], [[guards]] or [[monitors]]"
+
+
 def _print_address(context: ServiceContext, url: str) -> None:
     """Print the address and the streams of the service."""
     settings = context.settings
@@ -71,11 +74,7 @@ def _print_address(context: ServiceContext, url: str) -> None:
         *(f"  shield      {entry.name}{' (advisory)' if entry.advisory else ''}" for entry in settings.shields),
         *(f"  generator   {guard.name}" for guard in context.guards.values()),
         *(f"  monitor     {entry.name}: {url}/monitors/{entry.name}" for entry in settings.monitors),
-        *(
-            []
-            if settings.shields or settings.guards or settings.monitors
-            else ["  nothing     the file has no [[shields]], [[guards]] or [[monitors]]"]
-        ),
+        *([] if settings.shields or settings.guards or settings.monitors else [NOTHING_SERVED]),
         f"  keys        {_describe_keys(context)}",
         f"  interface   {url}/openapi.json",
         "Ctrl-C stops it.",
@@ -131,7 +130,7 @@ def replay(
         hashes = {} if heads is None else _read_heads(heads)
         if head is not None and stream is not None:
             hashes[stream] = head
-        with _open_store(_existing_store(str(store)), make=False) as database:
+        with _open_store(_check_address(str(store)), make=False) as database:
             result = replay_stored_logs(database, policies=policies, heads=hashes, stream=stream)
     output.finish(result)
     if not result.all_agree:
@@ -152,8 +151,8 @@ def _read_heads(path: Path) -> dict[str, str]:
         ) from None
 
 
-def _existing_store(address: str) -> str:
-    """Check the address of a store, and that its file exists."""
+def _check_address(address: str) -> str:
+    """Check the address of a store."""
     from evenhand.service.settings import ServiceConfig
 
     try:
@@ -162,11 +161,6 @@ def _existing_store(address: str) -> str:
         raise OptionError(
             error.message, location="--store", hint="for example sqlite:///evenhand.db or postgresql://user@host/name"
         ) from None
-    kind, _, place = url.partition(":///")
-    if kind == "sqlite" and not Path(place).is_file():
-        raise OptionError(
-            f"there is no store {place!r}", location="--store", hint="run the command in the folder of the service"
-        )
     return url
 
 

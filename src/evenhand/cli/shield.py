@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand import models, shields
+from evenhand import shields
 from evenhand.cli.options import ConfigOption, DataOptions, OutputOptions, PageOptions, check_file
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
@@ -30,18 +30,14 @@ def _read_arrivals(
             location="--protected",
             hint="name one attribute: --protected NAME",
         )
-    source = people.read(data)
-    progress("reading the people", 0.0)
-    encoded = people.encode(source)
-    scorer = models.Subject(model, encoded, trust=people.trust, output=people.output).scorer
-    costs = plan.inputs.costs
+    subject, costs = people.read_subject(model, data, progress), plan.inputs.costs
     return shields.source_from_people(
-        encoded,
-        scorer,
+        subject.people,
+        subject.scorer,
         people.protected[0],
         groups=plan.inputs.groups,
         cost=costs[0] if len(costs) == 1 else None,
-        name=f"{scorer.name} and {source.name}",
+        name=f"{subject.scorer.name} and {subject.data_name}",
     )
 
 
@@ -129,10 +125,7 @@ def synthesize(
     output.show(document, [] if save is None else [save])
 
 
-def inspect(
-    policy: PolicyArgument,
-    output: PageOptions,
-) -> None:
+def inspect(policy: PolicyArgument, output: PageOptions) -> None:
     """Verify the guarantee of a shield in every run.
 
     Exit code 1 if a run ends unfairly.
@@ -143,12 +136,10 @@ def inspect(
     read = policy_from_bytes(data, location=str(policy))
     with output.progress() as progress:
         inspection = shields.inspect_policy(
-            read,
-            file=data,
-            progress=lambda done, of: progress("checking all runs", done / of),
+            read, file=data, progress=lambda done, of: progress("checking all runs", done / of)
         )
     document = partial(inspection.document, policy.name)
-    pages = output.write_page(document)
+    pages = output.write_files(inspection, document)
     output.emit(inspection.to_json(indent=None))
     output.show(document, pages)
     if inspection.verified is False:

@@ -15,8 +15,8 @@ from evenhand.cli.options import (
     PeopleOptions,
     TextOptions,
     approve_queries,
+    refuse_options,
 )
-from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.core.document import SubjectCard
@@ -59,8 +59,7 @@ def subgroups(
 
     result: SubgroupResult
     if texts.text_column is not None:
-        if people.schema is not None:
-            raise OptionError("--schema does not apply to texts", location="--schema", hint="leave it out")
+        refuse_options("does not apply to texts", location="--schema", schema=people.schema)
         result, card = _search_texts(settings, model, data, texts, people, output)
     else:
         fields = {"attributes": people.protected or None, "seed": people.seed}
@@ -87,27 +86,20 @@ def subgroups(
 
 
 def _search_texts(
-    settings: Settings,
-    model: str,
-    data: str,
-    texts: TextOptions,
-    people: DataOptions,
-    output: OutputOptions,
+    settings: Settings, model: str, data: str, texts: TextOptions, people: DataOptions, output: OutputOptions
 ) -> tuple[TextSubgroupResult, SubjectCard]:
     """Search a column of texts. Return the result and its subject."""
     from evenhand.core.document import SubjectCard
     from evenhand.subgroups.text.analysis import find_text_subgroups
 
     config = TEXTS.read(settings, seed=people.seed, favourable=people.favourable)
-    source = people.read(data)
-    column, target = str(texts.text_column), people.target
-    source.require(column, *([target] if target is not None else []))
-    frame, reading = source.with_text(column)
+    target = people.target
+    frame, source, reading = texts.read_texts(people, data, *([] if target is None else [target]))
     approve_queries(model, None, None)
     with output.progress() as progress:
         result = find_text_subgroups(
             model,
-            frame[column].astype(str).tolist(),
+            frame[texts.text_column].astype(str).tolist(),
             protected=texts.categories(people),
             truth=None if target is None else frame[target].tolist(),
             config=config,

@@ -14,10 +14,7 @@ from evenhand.errors import MissingExtraError, OptionError
 
 WorkersOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="N|dask://HOST:PORT",
-        help="Number of worker processes, or the address of a Dask scheduler.",
-    ),
+    typer.Option(metavar="N|dask://HOST:PORT", help="Number of worker processes, or the address of a Dask scheduler."),
 ]
 
 

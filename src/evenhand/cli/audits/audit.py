@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,21 +21,9 @@ SETTINGS: ConfigOptions[auditing.AuditConfig] = ConfigOptions(
 )
 
 
-@dataclass(frozen=True)
-class AuditDataOptions(DataOptions):
-    """Options for reading a model and people; proposals for columns may be accepted."""
-
-    accept_proposals: AcceptOption = False
-
-    @property
-    def accepts_proposals(self) -> bool:
-        """Whether to accept proposals for columns that are not usable as attributes unchanged."""
-        return self.accept_proposals
-
-
 def audit(
     settings: Settings,
-    people: AuditDataOptions,
+    people: DataOptions,
     output: ReportOptions,
     gating: GateOptions,
     rows: PeopleOptions,
@@ -46,6 +33,7 @@ def audit(
     threshold: float | None = typer.Option(
         None, help="Minimum score of a favourable decision, instead of the model's decisions."
     ),
+    accept_proposals: AcceptOption = False,
 ) -> None:
     """Audit a model on people, and write a report."""
     from evenhand.auditing.analysis import forecast_queries
@@ -57,12 +45,12 @@ def audit(
             if model is not None:
                 raise OptionError("--example includes a model and data", hint="leave MODEL and DATA out")
             progress(f"training a model on {example}", 0.0)
-            subject = _train_example(example, people)
+            subject = _train_example(example, people, accept_proposals=accept_proposals)
         elif model is None or data is None:
             hint = "to audit recorded decisions: evenhand audit-decisions DATA --decision COLUMN; to try an audit: "
             raise OptionError("an audit requires MODEL and DATA", hint=hint + "evenhand audit --example adult")
         else:
-            subject = people.read_subject(model, data, progress)
+            subject = people.read_subject(model, data, progress, accept_proposals=accept_proposals)
     _check_gates(gates, subject, threshold)
     subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
     with output.progress() as progress:
@@ -92,10 +80,11 @@ def _check_gates(gates: list[auditing.Gate], subject: models.Subject, threshold:
             ) from None
 
 
-def _train_example(name: str, people: DataOptions) -> models.Subject:
+def _train_example(name: str, people: DataOptions, *, accept_proposals: bool) -> models.Subject:
     """Train a model on a data set, and return it with the people held out from its training."""
     dataset = datasets.load_dataset(name)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     source = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
     model_name = f"logistic regression trained on {name}"
-    return models.Subject(trained, people.encode(source), source.name, model_name, held_out=True)
+    encoded = people.encode(source, accept_proposals=accept_proposals)
+    return models.Subject(trained, encoded, source.name, model_name, held_out=True)

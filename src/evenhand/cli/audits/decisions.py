@@ -9,19 +9,9 @@ import typer
 
 from evenhand import auditing, groups, schema
 from evenhand.cli.audits.gates import GateOptions
-from evenhand.cli.audits.report import (
-    ReportOptions,
-    read_membership,
-)
+from evenhand.cli.audits.report import ReportOptions, read_membership
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import (
-    AcceptOption,
-    DataArgument,
-    DataSource,
-    RoleOptions,
-    SourceOptions,
-    open_data,
-)
+from evenhand.cli.options import AcceptOption, DataArgument, DataSource, RoleOptions, SourceOptions, open_data
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:

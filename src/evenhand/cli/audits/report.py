@@ -25,18 +25,13 @@ class ReportOptions(OutputOptions):
         None, help="Folder for report.html and report.json (default evenhand-report; none with --json)."
     )
 
-    @property
-    def folder(self) -> Path | None:
-        """Folder of the report, if one is written."""
+    def check(self) -> Path | None:
+        """Return the folder of the report, if one is written. It is called before the command does any work."""
         return choose_folder(self.out, self.json, "evenhand-report")
-
-    def check(self) -> None:
-        """Refuse outputs that cannot be written."""
-        choose_folder(self.out, self.json, "evenhand-report")
 
     def publish(self, result: auditing.AuditResult | RankingResult) -> None:
         """Write the report and the JSON, and show the result."""
-        folder = self.folder
+        folder = self.check()
         self.finish(result, written=() if folder is None else view.write_report(result, folder))
 
 

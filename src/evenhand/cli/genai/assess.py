@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evenhand import genai, view
+from evenhand import genai
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import PageOptions, TrustFunctionsOption
 from evenhand.core.text import split_lines
@@ -117,7 +117,7 @@ def assess(
 ) -> None:
     """Assess whether a generator shows every value regularly."""
     terms = SETTINGS.read(settings)
-    prompts, html = live.read(), output.html
+    prompts = live.read()
     if config is None:
         live.refuse("--config", prompts, inherent=terms.inherent)
         if sequence is None:
@@ -138,16 +138,12 @@ def assess(
                 raise OptionError("columns require SEQUENCE")
             with output.progress() as progress:
                 result = configured.assess_live(prompts, live.requests or len(prompts), live.out, progress)
-            folder, html = live.out, html or live.out / "assessment.html"
+            folder, output = live.out, replace(output, html=output.html or live.out / "assessment.html")
         else:
             live.refuse("a run without SEQUENCE", prompts)
             result = configured.assess_table(sequence, columns)
             folder = sequence.absolute().parent
-    document, outputs = partial(result.document, str(folder)), []
-    if output.html is None and html is not None:
-        view.write_page(view.render_page(document()), html)
-        outputs.append(html)
-    output.finish(result, document, outputs, interrupted=result.interrupted)
+    output.finish(result, partial(result.document, str(folder)), interrupted=result.interrupted)
 
 
 def _assess_table(sequence: Path, columns: ColumnOptions, settings: genai.AssessmentConfig) -> genai.GenaiAssessment:
@@ -227,11 +223,7 @@ class _ConfiguredAssessment:
         from evenhand.genai.assessment.evaluation import read_fixed_groups
 
         if not answered:
-            raise OptionError(
-                "the table has no prompts",
-                location="--inherent",
-                hint="add a column named prompt",
-            )
+            raise OptionError("the table has no prompts", location="--inherent", hint="add a column named prompt")
         fixed = None
         if self.settings.inherent == "judged" and (fixed := read_fixed_groups(sequence)) is None:
             judge = genai.build_judge(configuration, trust=self.trust, folder=self.config.absolute().parent)
