@@ -215,7 +215,7 @@ def test_what_cannot_be_replayed_is_said(kept, evenhand, tmp_path):
         (("x.jsonl", "--stream", "loans"), "--stream: --stream requires --store"),
         (("--store", url, "--head", "f" * 64), "--head: expected one stream"),
         (("--store", url, "--stream", "nobody"), "--stream: there is no stream 'nobody'"),
-        (("--store", f"sqlite:///{tmp_path / 'none.db'}"), "--store: there is no store"),
+        (("--store", f"sqlite:///{tmp_path / 'none.db'}"), "none.db: the file does not exist"),
         (("--store", f"sqlite:///{tmp_path / 'no.jsonl'}"), "the store failed: file is not a database"),
         (("--store", "nonsense"), "--store"),
         (("x.jsonl", "--heads", "h.json"), "--heads: --heads requires --store"),

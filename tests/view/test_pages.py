@@ -202,7 +202,7 @@ def test_every_line_stands_in_the_candidate_s_table():
 def test_never_a_verdict_of_fairness_nor_a_single_score():
     assert not re.search(r"\b(un)?fair(ness)?\b", mitigation_page().one("main").text.replace("certified fair", ""))
     assert "score" not in screen()
-    assert "3 better" in screen()
+    assert "3 better" in screen(verbose=True)
 
 
 def test_the_screen_says_what_was_written_and_what_was_interrupted(tmp_path):
