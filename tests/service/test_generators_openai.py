@@ -123,6 +123,7 @@ def test_requests_that_generate_nothing_are_forwarded(client, upstream_of_this_t
     with pytest.raises(openai.InternalServerError, match="failed with status 401") as failed:
         client.moderations.create(input="a tree")
     assert failed.value.code == "generator_failed"
+    assert failed.value.response.headers["x-should-retry"] == "false"
     assert "forwarded request failed: the service refused the request with status 401" in caplog.text
 
 

@@ -83,11 +83,13 @@ def _forwarding_error(error: EvenhandError, *, timed_out: bool) -> HttpError:
         return relayed
     # Callers do not receive the address of the service.
     logger.warning("a forwarded request failed: %s", error.message)
+    hint = "retry later; the log of the service has the reason"
+    if timed_out:
+        message = "the service behind the guards did not answer in time"
+        return HttpError(504, message, code="timeout", hint=hint, headers=FORWARDED_HEADERS)
     status = f" with status {error.status}" if isinstance(error, FetchError) and error.status else ""
+    # The request has been retried, and each attempt may be charged.
+    headers = {**FORWARDED_HEADERS, "x-should-retry": "false", **retry_after_header(error)}
     return HttpError(
-        504 if timed_out else 502,
-        f"the service behind the guards {'did not answer in time' if timed_out else f'failed{status}'}",
-        code="timeout" if timed_out else "generator_failed",
-        hint="retry later; the log of the service has the reason",
-        headers=FORWARDED_HEADERS | retry_after_header(error),
+        502, f"the service behind the guards failed{status}", code="generator_failed", hint=hint, headers=headers
     )
