@@ -53,13 +53,14 @@ def test_gates_name_what_is_weighted_and_what_is_probable(case):
     decided = decide(frame)
     rates = [np.average(decided[frame["female"] == sex], weights=weights[frame["female"] == sex]) for sex in (0, 1)]
     assert values["demographic_parity_difference"]["female"].value == pytest.approx(rates[0] - rates[1])
-    pair, found = proxies.difference, values["probable_selection_rate_difference"]["race"]
-    rates = [proxies.rate(group).estimate.value for group in (pair.best, pair.worst)]
-    assert found == pair.estimate
+    (gap,), found = proxies.gaps, values["probable_selection_rate_difference"]["race"]
+    estimates = {group.label: group.metrics["selection_rate"].value for group in proxies.groups}
+    rates = [estimates[group] for group in (gap.best, gap.worst)]
+    assert found == gap.value
     assert found.value == pytest.approx(rates[0] - rates[1])
     assert 0 <= found.low <= found.value <= found.high
     ends = values["bounded_selection_rate_difference"]["race"]
-    assert (ends.low, ends.high) == (pair.low, pair.high)
+    assert ends == gap.bounds
     assert 0 <= ends.low <= found.value <= ends.high
     high = values["bounded_selection_rate_difference"]["race"].high
     assert parse_gate(f"bounded_selection_rate_difference.race.high >= {high - 1e-9}").holds(result)

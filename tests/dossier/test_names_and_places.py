@@ -35,8 +35,7 @@ def test_the_product_by_hand(tables):
     found = compiled(frame, tables).proxies[0].rates
     assert (found.people, found.unknown) == (2, 2)
     wanted = (9 / 11) / (9 / 11 + 3 / 7)
-    assert found.rate("a").estimate.value == pytest.approx(wanted, rel=1e-12)
-    assert found.rate("a").expected_people == pytest.approx(9 / 11 + 3 / 7, rel=1e-12)
+    assert found.groups[0].metrics["selection_rate"].value == pytest.approx(wanted, rel=1e-12)
 
 
 def test_no_estimate_stands_without_bounds(tables):
@@ -48,9 +47,10 @@ def test_no_estimate_stands_without_bounds(tables):
     for words in ("under the assumption", "without the assumption", "estimated", "Left out"):
         assert (words in said) == (words != "Left out"), words
     assert [one.column for one in found.proxy_tables] == ["last", "tract"]
-    for rate in found.proxies[0].rates.rates:
-        assert rate.estimate.kind == "estimated"
-        assert rate.low <= rate.estimate.value <= rate.high
+    for group in found.proxies[0].rates.groups:
+        rate, (low, high) = group.metrics["selection_rate"], group.bounds
+        assert rate.kind == "estimated"
+        assert low <= rate.value <= high
 
 
 def test_what_cannot_be_a_proxy_is_refused(tables):
@@ -87,9 +87,10 @@ def test_bounds_hold_and_the_interval_alone_misses(tmp_path, runs):
         member = rng.random(n) < p[cell]
         y = rng.random(n) < 0.4 + d * member
         frame = pd.DataFrame({"last": [f"N{i}" for i in cell], "y": y.astype(int)})
-        rate = compiled(frame, tmp_path, geography=None).proxies[0].rates.rate("a")
+        group = compiled(frame, tmp_path, geography=None).proxies[0].rates.groups[0]
+        rate, (low, high) = group.metrics["selection_rate"], group.bounds
         truth = 0.4 + d
-        held += rate.low <= y[member].mean() <= rate.high
-        missed += not rate.estimate.low <= truth <= rate.estimate.high
+        held += low <= y[member].mean() <= high
+        missed += not rate.low <= truth <= rate.high
     assert held == runs
     assert missed >= 0.9 * runs

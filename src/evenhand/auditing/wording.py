@@ -36,7 +36,7 @@ from evenhand.core.text import (
 )
 from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
 from evenhand.groups.wording.groups import label_terms, metric_blocks, overview_figure, rule_notes
-from evenhand.groups.wording.proxies import proxy_answers, proxy_sentences
+from evenhand.groups.wording.proxies import proxy_sentences
 from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes, weighted_by
 from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.individual.number_wording import change_answers, change_blocks
@@ -249,7 +249,6 @@ def _answers(audit: AuditResult) -> list[Metric]:
     """List the metrics of the summary, by protected attribute."""
     metrics = [
         *(gap_answers(audit.groups) if audit.groups.label_set is None else ()),
-        *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
         *(() if audit.groups.labels is None else gap_answers(audit.groups.labels)),
         *(() if audit.individual is None else flip_answers(audit.individual)),
         *(search_answer(search) for search in audit.searches),

@@ -20,6 +20,7 @@ from evenhand.dossier.membership import OutcomeProxies, ProxyTable
 from evenhand.dossier.people import OutcomeWords
 from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
 from evenhand.dossier.trade import ScoreComparisons
+from evenhand.groups.breakdown import Bounds
 from evenhand.mitigation.alternatives.result import AlternativesResult
 from evenhand.mitigation.result import MitigationResult
 
@@ -164,7 +165,22 @@ class DossierResult(Result):
         if self.thresholds:
             yield "thresholds", list(map(_flat, self.thresholds))
         for proxies in self.proxies:
-            yield "proxies", [{"of": proxies.of, **_flat(rate)} for rate in proxies.rates.rates]
+            yield (
+                "proxies",
+                [
+                    {
+                        "of": proxies.of,
+                        "group": group.label,
+                        "expected_people": group.size,
+                        "effective_size": group.effective_size,
+                        "small": group.small,
+                        **{f"estimate_{part}": getattr(rate, part, None) for part in QUANTITY},
+                        **bounds._asdict(),
+                    }
+                    for group in proxies.rates.groups
+                    for rate, bounds in [(group.metrics["selection_rate"], group.bounds or Bounds(0.0, 1.0))]
+                ],
+            )
         for file in self.evidence:
             if isinstance(file.result, MitigationResult):
                 yield (

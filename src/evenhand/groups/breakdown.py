@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
@@ -18,6 +18,13 @@ from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 def optional(default: Any) -> Any:
     """Build a field that is left out of the JSON if it is empty."""
     return Field(default, exclude_if=lambda value: not value)
+
+
+class Bounds(NamedTuple):
+    """Bounds of a number without an estimate."""
+
+    low: float
+    high: float
 
 
 class NamedGroup(ResultPart):
@@ -58,6 +65,8 @@ class Group(NamedGroup):
             for grades above the lowest also ``at_least``, the share assigned this or a higher grade.
         confusion: Number of people by true label (rows) and assigned label (columns), in the order of
             ``LabelSet.labels``. Empty without true labels.
+        bounds: Of a group only known by probability, the minimum and maximum selection rate without the assumption of
+            ``ProxyRates``, given the decisions and calibrated probabilities, with the sampling error.
     """
 
     size: int
@@ -67,6 +76,7 @@ class Group(NamedGroup):
     label_coverage: LabelCoverage | None = None
     rates: dict[str, dict[str, Quantity]] = optional({})
     confusion: tuple[tuple[int, ...], ...] = optional(())
+    bounds: Bounds | None = optional(None)
 
     def numbers(self) -> Iterator[tuple[str, str, Quantity]]:
         """Yield the label, name and value of all metrics; the label is empty for metrics over all labels."""
@@ -109,6 +119,7 @@ class Gap(ResultPart):
         label: Compared label; for the metric ``at_least``, the lowest included grade. Empty for gaps over all
             labels.
         largest_at: For the largest gap over all labels, the label with this gap.
+        bounds: Of groups only known by probability, the bounds of the gap without the assumption of ``ProxyRates``.
     """
 
     name: str
@@ -122,6 +133,7 @@ class Gap(ResultPart):
     caution: str = ""
     label: str = optional("")
     largest_at: str = optional("")
+    bounds: Bounds | None = optional(None)
 
     def without_counts(self, groups: Collection[str]) -> Self:
         """Remove the denominators of the given groups, unless they count all people of the group."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evenhand.core.document import Document
@@ -120,7 +120,10 @@ class GroupedResult(Result):
                 for label, name, quantity in group.numbers():
                     needed = "" if name in DECISION_METRICS else caution
                     yield ResultNumber(name, breakdown.key, group.label, quantity, label, caution=needed)
-        for breakdown in self.breakdowns:
+        yield from self._gap_numbers(self.breakdowns)
+
+    def _gap_numbers(self, breakdowns: Sequence[Breakdown]) -> Iterator[ResultNumber]:
+        for breakdown in breakdowns:
             for gap in breakdown.gaps:
                 attribute = f"{breakdown.key}.{gap.label}" if gap.label else breakdown.key
                 note = f"{gap.best} and {gap.worst}" if gap.best and gap.worst else ""
@@ -198,8 +201,10 @@ class GroupMetrics(GroupedResult):
         yield from self._measured_numbers(self.overall)
         if self.grades is not None:
             yield from self.grades.numbers()
-        for proxies in self.proxies:
-            yield from proxies.numbers(self.min_group_size)
+        for number, proxies in zip(self._gap_numbers(self.proxies), self.proxies, strict=True):
+            yield number
+            bounds = proxies.gaps[0].bounds or number.quantity
+            yield number._replace(name="bounded_selection_rate_difference", quantity=bounds)
 
     @property
     def labels(self) -> GroupMetrics | None:

@@ -24,7 +24,7 @@ from evenhand.core.expressions import (
 )
 from evenhand.core.text import format_percent, suggest_name
 from evenhand.errors import OptionError
-from evenhand.groups.proxies.result import Ends
+from evenhand.groups.breakdown import Bounds
 from evenhand.groups.rankings.result import RankingResult
 from evenhand.llm.comparison import LanguageModelComparison
 from evenhand.llm.result import LanguageModelAudit
@@ -35,7 +35,7 @@ from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
 """Result against which conditions can be checked."""
 
-GatedNumber: TypeAlias = Quantity | float | Ends
+GatedNumber: TypeAlias = Quantity | float | Bounds
 """Number that conditions can refer to."""
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -299,7 +299,7 @@ def _evaluate_name(node: Name, values: dict[str, dict[str, GatedNumber]], source
         raise source.fault(f"{name} was not measured for {attribute!r}", node, hint)
     quantities = [by_attribute[attribute]] if path else list(by_attribute.values())
     numbers = [number for number in (_select_end(quantity, end) for quantity in quantities) if number is not None]
-    if end is None and any(isinstance(quantity, Ends) for quantity in quantities):
+    if end is None and any(isinstance(quantity, Bounds) for quantity in quantities):
         hint = f"select an end: {format_name(node)}.low (lower bound) or {format_name(node)}.high (upper bound)"
         raise source.fault(f"{format_name(node)} has only bounds", node, hint)
     if not numbers and not any(isinstance(quantity, Unknown) for quantity in quantities):
@@ -311,7 +311,7 @@ def _evaluate_name(node: Name, values: dict[str, dict[str, GatedNumber]], source
 
 def _select_end(quantity: GatedNumber, end: str | None) -> float | None:
     """Return a number, or an end of its interval. None if it is unknown."""
-    if isinstance(quantity, Ends):
+    if isinstance(quantity, Bounds):
         return None if end is None else float(getattr(quantity, end))
     if isinstance(quantity, float):
         return quantity if end is None else None

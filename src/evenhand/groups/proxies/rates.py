@@ -12,9 +12,10 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
+from evenhand.groups.breakdown import Bounds, Gap, Group
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.gaps import describe_simultaneity, largest_absolute
-from evenhand.groups.proxies.result import ASSUMPTION, ProxyDifference, ProxyRate, ProxyRates
+from evenhand.groups.proxies.result import ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.proportion import clopper_pearson, kish_size
@@ -72,16 +73,20 @@ def _measure_attribute(
     population = f"people like these, whose {name} is only known as a probability"
     describe = partial(Estimated, n=people, population=population, confidence=config.confidence)
     named = dict(zip(probabilities.groups, totals, strict=True))
-    rates = [_describe_rate(group, total, config, describe) for group, total in named.items()]
-    large = {rate.group: named[rate.group] for rate in rates if not rate.small}
+    groups = [_describe_rate({name: group}, total, config, describe) for group, total in named.items()]
+    large = {group.label: named[group.label] for group in groups if not group.small}
+    gap = partial(
+        Gap,
+        name="probable_selection_rate_difference",
+        metric="selection_rate",
+        not_assessable={label: round(total.effective) for label, total in named.items() if label not in large},
+    )
     return ProxyRates(
-        by=name,
-        assumption=ASSUMPTION,
-        people=people,
+        by=(name,),
+        groups=tuple(groups),
+        gaps=(_compare(large, config.confidence, describe, gap),),
         unknown=int((~known).sum()),
-        weighted=weights is not None,
-        rates=tuple(rates),
-        difference=_compare(large, config.confidence, describe),
+        people=people,
     )
 
 
@@ -148,8 +153,10 @@ def _cut_cells(p: Floats) -> Integers:
     return np.asarray(np.searchsorted(edges, p, side="right"))
 
 
-def _describe_rate(group: str, totals: _Totals, config: GroupConfig, describe: Callable[..., Estimated]) -> ProxyRate:
-    """Build the rate of one group; without members, it is unknown and its bounds are 0 and 1."""
+def _describe_rate(
+    values: dict[str, str], totals: _Totals, config: GroupConfig, describe: Callable[..., Estimated]
+) -> Group:
+    """Describe one group; without members, its rate is unknown, with bounds 0 and 1."""
     estimate: Quantity = Unknown(reason="people belong to this group with probability 0")
     ends = (0.0, 1.0)
     if totals.expected > 0:
@@ -163,24 +170,23 @@ def _describe_rate(group: str, totals: _Totals, config: GroupConfig, describe: C
             max(0.0, totals.low.value - z * totals.low.variance() ** 0.5),
             min(1.0, totals.high.value + z * totals.high.variance() ** 0.5),
         )
-    return ProxyRate(
-        group=group,
-        expected_people=totals.expected,
+    return Group(
+        values=values,
+        size=round(totals.expected),
         effective_size=totals.effective,
         small=totals.effective < config.min_group_size or totals.expected <= 0,
-        estimate=estimate,
-        low=ends[0],
-        high=ends[1],
+        metrics={"selection_rate": estimate},
+        bounds=Bounds(*ends),
     )
 
 
 def _compare(
-    totals: Mapping[str, _Totals], confidence: float, describe: Callable[..., Estimated]
-) -> ProxyDifference | None:
-    """Compute the largest difference between two groups; None if there are fewer than two."""
+    totals: Mapping[str, _Totals], confidence: float, describe: Callable[..., Estimated], gap: Callable[..., Gap]
+) -> Gap:
+    """Compute the largest difference between two groups; unknown if there are fewer than two."""
     pairs = list(combinations(totals, 2))
     if not pairs:
-        return None
+        return gap(value=Unknown(reason="two groups must be large enough"))
     z = normal_quantile(bonferroni(confidence, len(pairs)))
 
     def subtract(first: _Ratio, second: _Ratio, side: int = 0) -> float:
@@ -197,8 +203,7 @@ def _compare(
         bounds.append((subtract(first.low, second.high, -1), subtract(first.high, second.low, 1)))
     widest = max(range(len(pairs)), key=lambda place: abs(values[place]))
     best, worst = pairs[widest] if values[widest] >= 0 else pairs[widest][::-1]
-    lowest, highest = largest_absolute(bounds)
     low, high = largest_absolute(intervals)
     method = f"linearised, normal{describe_simultaneity(len(pairs))}"
     estimate = describe(value=abs(values[widest]), low=low, high=high, method=method)
-    return ProxyDifference(best=best, worst=worst, estimate=estimate, low=lowest, high=highest)
+    return gap(value=estimate, best=best, worst=worst, bounds=Bounds(*largest_absolute(bounds)))

@@ -13,6 +13,7 @@ from evenhand.groups.result import GroupMetrics
 from evenhand.groups.wording.tables import (
     describe_left_out,
     describe_not_assessable,
+    show_metric,
     unit_and_weights,
     weighted_by,
 )
@@ -24,7 +25,6 @@ from evenhand.stats.quantity import (
     format_interval,
     format_value,
     quantity_value,
-    show_quantity,
 )
 
 FOUR_FIFTHS = 0.8
@@ -168,10 +168,12 @@ def gap_sentences(result: GroupMetrics) -> list[str]:
 
 
 def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
-    """Yield the metrics of the summary: the main gap by each attribute."""
+    """Yield the metrics of the summary: the main gap by each attribute, also by those only known as a probability."""
     main = _main_gap(result)
-    for breakdown in result.breakdowns:
-        by, gap = join_names(breakdown.by), breakdown.gap(main.difference)
+    gaps = [(breakdown, breakdown.gap(main.difference), main.title) for breakdown in result.breakdowns]
+    gaps += [(proxies, proxies.gaps[0], f"{main.title}, by probability") for proxies in result.proxies]
+    for breakdown, gap, title in gaps:
+        by = join_names(breakdown.by)
         if gap is None or isinstance(gap.value, Unknown):
             reason = f"at least two groups must have {result.min_group_size} people"
             if gap is not None and isinstance(gap.value, Unknown):
@@ -180,7 +182,7 @@ def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
                 reason = "there is one group only"
             number = ReportedNumber("-", kind="unknown", basis=f"not computable: {reason}")
             next_step = f"add people until each group has at least {result.min_group_size}"
-            yield Metric(main.title, number, about=by, next_step=next_step)
+            yield Metric(title, number, about=by, next_step=next_step)
             continue
         compared = main.compared.format(label=gap.largest_at)
         note = f"highest {compared}: {gap.best}; lowest: {gap.worst}"
@@ -189,10 +191,13 @@ def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
             note = f"{compared} of {other} against the reference {gap.reference}"
         ratio = breakdown.gap("demographic_parity_ratio")
         rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
+        if gap.bounds:
+            rule = f"without the assumption that decisions do not depend on {by} among people of the same probability: "
+            rule += f"{gap.bounds.low:.2f} to {gap.bounds.high:.2f}"
         notes = (f"{note}{unit_and_weights(result)}", rule, describe_not_assessable(gap))
         yield Metric(
-            main.title,
-            show_quantity(gap.value, gap.name),
+            title,
+            show_metric(gap.name, gap.value),
             tuple(filter(None, notes)),
             by,
             _next_step(result, breakdown, gap, ratio),
@@ -232,6 +237,8 @@ def _main_gap(result: GroupMetrics) -> MainGap:
 
 def _next_step(result: GroupMetrics, breakdown: Breakdown, gap: Gap, ratio: Gap | None) -> str:
     """Select the next step after the main gap."""
+    if gap.bounds:
+        return "consider the bounds, not only the estimate"
     main = _main_gap(result)
     # With selective labels, errors cannot explain the gap.
     errors = None if find_caution(result.label_coverage) else breakdown.gap(main.errors)

@@ -23,7 +23,7 @@ from evenhand.core.text import format_count, join_names
 from evenhand.groups.breakdown import Breakdown
 from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelSet
 from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
-from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.wording.proxies import proxy_blocks, proxy_sentences
 from evenhand.groups.wording.tables import (
     confidence_levels,
     gap_table,
@@ -62,7 +62,6 @@ def build_document(result: GroupMetrics) -> Document:
             *(Text(sentence, role="finding") for sentence in gap_sentences(result)),
             *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted)),
             *gap_answers(result),
-            *proxy_answers(result.proxies, weighted),
             *small_group_notes(result),
             *(() if result.label_set is None else (Text(label_terms(result.label_set), role="small"),)),
             Heading("Overall", detail=True),
