@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,22 +12,12 @@ import numpy as np
 from evenhand.core.text import join_names
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.breakdown import Gap
 from evenhand.groups.membership import Membership, Partition, group_people, list_subsets
 from evenhand.groups.rankings.config import RankingConfig
-from evenhand.groups.rankings.lists import (
-    ABOVE,
-    BATCHES,
-    EXPOSURE,
-    MANY_LISTS,
-    SELECTION,
-    TREATMENT,
-    RankedLists,
-)
-from evenhand.groups.rankings.measure import Measured, measure_lists
+from evenhand.groups.rankings.lists import BATCHES, MANY_LISTS, RankedLists
+from evenhand.groups.rankings.measure import measure_lists
 from evenhand.groups.rankings.recorded import RecordedRankings
 from evenhand.groups.rankings.result import RankedGroup, RankingBreakdown, RankingResult
-from evenhand.stats.quantity import Quantity, quantity_value
 
 LADDER = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Default numbers of positions that count as selected, up to half of a list of median length."""
@@ -157,9 +145,8 @@ def _build_breakdown(
         at=at,
         config=config,
     )
-    measured = measure_lists(ranked, rng)
+    numbers, gaps, draws = measure_lists(ranked, rng)
     sizes, having = ranked.members.sum(axis=0).astype(int).tolist(), (ranked.members > 0).sum(axis=0).tolist()
-    numbers = _list_numbers(ranked, measured)
     breakdown = RankingBreakdown(
         by=partition.by,
         lists=count,
@@ -171,43 +158,6 @@ def _build_breakdown(
             RankedGroup(values=values, size=sizes[i], lists=having[i], small=not ranked.large[i], **numbers[i])
             for i, values in enumerate(partition.values)
         ),
-        gaps=tuple(_add_smallest(measured.gaps)),
+        gaps=tuple(gaps),
     )
-    return breakdown, measured.draws
-
-
-def _list_numbers(ranked: RankedLists, measured: Measured) -> list[dict[str, Any]]:
-    """List the metrics and rates of each group, with those that are scaled to the mean of all candidates."""
-    mean, *shares = ranked.averages.tolist()
-    metrics = [
-        {"exposure": _scale(exposure[0], mean), EXPOSURE: exposure[0]} for exposure in measured.numbers[EXPOSURE]
-    ]
-    for name in (ABOVE, TREATMENT):
-        for group, numbers in zip(metrics, measured.numbers.get(name, ()), strict=False):
-            group[name] = numbers[0]
-    rates = [
-        {
-            str(k): {"selection_rate": _scale(ratio, share, 1.0), SELECTION: ratio}
-            for k, share, ratio in zip(ranked.at, shares, ratios, strict=True)
-        }
-        for ratios in measured.numbers[SELECTION]
-    ]
-    return [{"metrics": metrics[i], "rates": rates[i]} for i in range(ranked.groups)]
-
-
-def _scale(quantity: Quantity, factor: float, highest: float = math.inf) -> Quantity:
-    """Multiply a number and its interval by a factor, up to a maximum."""
-    ends = ("value", "low", "high", "random_low", "random_high")
-    scaled = {name: min(factor * end, highest) for name, end in quantity if name in ends and end is not None}
-    return quantity.model_copy(update=scaled)
-
-
-def _add_smallest(gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """Insert the smallest selection ratio before those for each k. Its interval is simultaneous."""
-    for _, part in groupby(gaps, key=lambda gap: gap.name):
-        listed = list(part)
-        if listed[0].label:
-            values = [quantity_value(gap.value) for gap in listed]
-            smallest = listed[int(np.argmin([math.inf if value is None else value for value in values]))]
-            yield smallest.model_copy(update={"label": "", "largest_at": smallest.label})
-        yield from listed
+    return breakdown, draws

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,25 +36,20 @@ SHARES = (ABOVE, PAIRS)
 """Measures between 0 and 1; the others are non-negative."""
 
 
-class Measured(NamedTuple):
-    """Numbers and gaps of the groups.
-
-    Attributes:
-        numbers: Measure -> numbers of each group (or pair of groups): one, or for selection one per k.
-        gaps: Gaps between the compared groups.
-        draws: Number of permutations; 0 for intervals.
-    """
-
-    numbers: dict[str, list[list[Quantity]]]
-    gaps: list[Gap]
-    draws: int
+SCALED = {EXPOSURE: ("exposure", slice(1), np.inf), SELECTION: ("selection_rate", slice(1, None), 1.0)}
+"""Measure -> number that is the measure times the averages at these places, up to a maximum."""
 
 
-def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
+def measure_lists(
+    ranked: RankedLists, rng: np.random.Generator
+) -> tuple[list[dict[str, dict[str, Any]]], list[Gap], int]:
     """Compute the numbers and gaps of the groups.
 
     Many lists are treated as a sample, which has intervals. Few lists are compared with permutations of the groups
     within each list; for relevance, among equally relevant candidates.
+
+    Returns:
+        The metrics and rates of each group, the gaps, and the number of permutations; 0 for intervals.
     """
     n = len(ranked.codes)
     draws = 0 if ranked.sampled else min(ranked.config.draws, max(MIN_DRAWS, MAX_WORK // n))
@@ -64,7 +59,10 @@ def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
         count = fewer if draws and fewer >= MIN_DRAWS else 0
         parts.append((ranked.relevance_numerators, ranked.relevance_denominators(), ranked.shuffle_equals(rng), count))
     attention = parts[0][1][EXPOSURE]
-    measured = Measured({}, [], draws)
+    groups: list[dict[str, dict[str, Any]]] = [
+        {"metrics": {}, "rates": {str(k): {} for k in ranked.at}} for _ in ranked.labels
+    ]
+    gaps: list[Gap] = []
     for numerators, denominators, shuffle, count in parts:
         orders = chain([ranked.codes], (shuffle() for _ in range(count)))
         above = [numerators(codes) for codes in orders]
@@ -76,10 +74,21 @@ def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
                 limits, ends = numbers.find_intervals(above[0][measure], attention, rng)
             else:
                 limits = numbers.find_ranges()
-            cells = np.stack([values[0], *limits], axis=-1).tolist()
-            measured.numbers[measure] = [[_describe(ranked, *cell) for cell in row] for row in cells]
-            measured.gaps.extend(numbers.find_gaps(ends))
-    return measured
+            gaps.extend(numbers.find_gaps(ends))
+            if measure == PAIRS:
+                continue
+            cells = np.stack([values[0], *limits], axis=-1)
+            tables = {measure: cells}
+            if measure in SCALED:
+                name, places, highest = SCALED[measure]
+                scaled = np.minimum(cells[..., :3] * ranked.averages[places, None], highest)
+                tables = {name: np.concatenate([scaled, cells[..., 3:]], axis=-1), measure: cells}
+            for name, table in tables.items():
+                for group, row in zip(groups, table.tolist(), strict=True):
+                    owners = [*group["rates"].values()] if measure == SELECTION else [group["metrics"]]
+                    for owner, cell in zip(owners, row, strict=True):
+                        owner[name] = _describe(ranked, *cell)
+    return groups, gaps, draws
 
 
 class _Numbers(NamedTuple):
@@ -198,8 +207,10 @@ class _Numbers(NamedTuple):
             ranges[:, compared] = np.where(even.high > even.low, (*limits, even.p), np.nan)
         return ranges
 
-    def find_gaps(self, ends: Mapping[int, tuple[float, ...]]) -> Iterator[Gap]:
-        """Yield the gap between the compared groups (for selection, at each k); nothing if there are fewer than two.
+    def find_gaps(self, ends: Mapping[int, tuple[float, ...]]) -> list[Gap]:
+        """List the gap between the compared groups (for selection, the smallest ratio, then the ratio at each k).
+
+        There is none if fewer than two groups are compared. The interval of the smallest ratio is simultaneous.
 
         Ratios are the lowest divided by the highest number. The gap of pairs is the largest ``P(A above B) - P(B above
         A)`` over pairs of groups that occur in the same list.
@@ -209,7 +220,8 @@ class _Numbers(NamedTuple):
         """
         ranked = self.ranked
         if self.measure not in GAPS or ranked.large.sum() < 2:
-            return
+            return []
+        found = []
         sizes = ranked.members.sum(axis=0).astype(int).tolist()
         small = {
             label: size for label, size, large in zip(ranked.labels, sizes, ranked.large, strict=True) if not large
@@ -235,7 +247,7 @@ class _Numbers(NamedTuple):
             if not reason:
                 low, high = ends.get(place, (gaps[0], gaps[0]))
                 limits = (min(low, gaps[0]), max(high, gaps[0])) if ranked.sampled else self._gap_range(gaps)
-            yield Gap(
+            gap = Gap(
                 name=GAPS[self.measure],
                 metric=self.measure,
                 value=Unknown(reason=reason) if reason else _describe(ranked, float(gaps[0]), *limits),
@@ -243,6 +255,11 @@ class _Numbers(NamedTuple):
                 label=str(ranked.at[place]) if self.measure == SELECTION else "",
                 **dict(zip(("best", "worst"), (ranked.labels[group] for group in groups), strict=False)),
             )
+            found.append(gap)
+        if self.measure == SELECTION:
+            smallest = min(found, key=lambda gap: np.inf if isinstance(gap.value, Unknown) else gap.value.value)
+            found.insert(0, smallest.model_copy(update={"label": "", "largest_at": smallest.label}))
+        return found
 
     def _gap_range(self, gaps: Floats) -> tuple[float, ...]:
         """Compute the range of a gap over permutations and p, NaN if it does not vary."""

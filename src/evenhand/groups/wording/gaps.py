@@ -19,6 +19,7 @@ from evenhand.groups.wording.tables import (
 )
 from evenhand.stats.metric_specs import LOWER_IS_WORSE
 from evenhand.stats.quantity import (
+    Estimated,
     Sampled,
     Unknown,
     format_ends,
@@ -190,14 +191,16 @@ def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
             other = gap.worst if gap.best == gap.reference else gap.best
             note = f"{compared} of {other} against the reference {gap.reference}"
         ratio = breakdown.gap("demographic_parity_ratio")
+        basis = None
         rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
-        if gap.bounds:
+        if gap.bounds and isinstance(gap.value, Estimated):
+            basis = f"from the probabilities of {gap.value.n:,} people"
             rule = f"without the assumption that decisions do not depend on {by} among people of the same probability: "
             rule += f"{gap.bounds.low:.2f} to {gap.bounds.high:.2f}"
         notes = (f"{note}{unit_and_weights(result)}", rule, describe_not_assessable(gap))
         yield Metric(
             title,
-            show_metric(gap.name, gap.value),
+            show_metric(gap.name, gap.value, basis=basis),
             tuple(filter(None, notes)),
             by,
             _next_step(result, breakdown, gap, ratio),

@@ -141,9 +141,9 @@ def title_metric(name: str) -> str:
     return METRICS[name].heading if name in METRICS else name
 
 
-def show_metric(name: str, quantity: Quantity) -> ReportedNumber:
+def show_metric(name: str, quantity: Quantity, *, basis: str | None = None) -> ReportedNumber:
     """Format a metric or a gap."""
-    return show_quantity(quantity, name if name in METRICS else "own_metric")
+    return show_quantity(quantity, name if name in METRICS else "own_metric", basis=basis)
 
 
 ShowNumber: TypeAlias = Callable[[str, Quantity], ReportedNumber]
