@@ -1,4 +1,4 @@
-"""`evenhand audit-decisions` as a user runs it: decisions alone, no model."""
+"""`evenhand audit DATA --decision COLUMN` as a user runs it: decisions alone, no model."""
 
 import json
 
@@ -40,6 +40,13 @@ def test_decisions_alone_make_a_report(evenhand, table, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Groups" in page
     assert "Individuals" not in page
+
+
+def test_an_audit_of_decisions_is_audit_decisions(evenhand, table, tmp_path):
+    columns = (table, "--decision", "selected", "--protected", "sex", "--json", "-")
+    current, former = evenhand("audit-decisions", *columns), evenhand("audit", *columns)
+    assert current.code == former.code == 0, former.err
+    assert former.json["groups"]["breakdowns"] == current.json["groups"]["breakdowns"]
 
 
 def test_true_labels_scores_and_gates(evenhand, table, tmp_path):

@@ -37,6 +37,20 @@ ABOUT = ["people.csv", "--schema", "schema.yaml"]
 REFUTE = [*ABOUT, "--family", "linear", "--features", "features.yaml"]
 
 
+def test_mitigate_with_refute_is_refute(evenhand, folder):
+    (folder / "own.py").write_text(
+        "def decide(frame):\n    return (frame['grade'] > 11).astype(float)\n", encoding="utf-8"
+    )
+    features = ("--features", "features.yaml", "--quiet", "--json")
+    schema = ("--schema", "schema.yaml")
+    former = evenhand("mitigate", "own:decide", "people.csv", *schema, "--refute", "linear", *features, "former.json")
+    ran = evenhand("refute", *REFUTE, "--model", "own:decide", "--quiet", "--json", "now.json")
+    assert former.code == ran.code == 0, former.err + ran.err
+    results = [json.loads((folder / name).read_text("utf-8")) for name in ("former.json", "now.json")]
+    assert [result["need"] for result in results] == [results[0]["need"]] * 2
+    assert results[0]["bound"] == results[1]["bound"]
+
+
 def test_a_refutation_is_said_written_and_checked(evenhand, folder):
     ran = evenhand("refute", *REFUTE, "--accuracy", 0.7, "--json", "r.json", "--html", "r.html")
     assert ran.code == 0, ran.err

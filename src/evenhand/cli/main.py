@@ -140,7 +140,7 @@ def main() -> None:
 def _run() -> object:
     """Run the command, and return its exit code, if it sets one."""
     try:
-        return app(sys.argv[1:], standalone_mode=False)
+        return app(_current_usage(sys.argv[1:]), standalone_mode=False)
     except EvenhandError as error:
         _print_error(f"error: {error}")
         return error.exit_code
@@ -153,6 +153,18 @@ def _run() -> object:
         return leave.exit_code
     except Exception as error:
         return _exit_code(error)
+
+
+def _current_usage(arguments: list[str]) -> list[str]:
+    """Translate former usage, in which decisions and refutations had no separate commands."""
+    options = {argument.partition("=")[0] for argument in arguments}
+    match arguments:
+        case ["audit", *others] if options & {"--decision", "--score"}:
+            return ["audit-decisions", *others]
+        case ["mitigate", model, data, *others] if "--refute" in others:
+            others[others.index("--refute")] = "--family"
+            return ["refute", data, "--model", model, *others]
+    return arguments
 
 
 def _exit_code(error: Exception) -> int:
