@@ -235,19 +235,6 @@ def policies() -> Result:
     return simulate_requests(described, requests=400)
 
 
-def inspection() -> Result:
-    return inspect_policy(synthesize(shield()))
-
-
-def kinds() -> Result:
-    plans = [shield("finite"), shield("dynamic")]
-    return compare_shields(plans, runs=100)
-
-
-def simulation() -> Result:
-    return simulate_shield(shield("static-fair"), runs=100, periods=3)
-
-
 def check() -> CertificateCheck:
     return CertificateCheck(
         seed=0,
@@ -272,34 +259,27 @@ def scored(n: int = 400) -> pd.DataFrame:
     return pd.DataFrame({"sex": sex, "score": score, "good": rng.random(n) < score, "premium": 300 + 900 * score})
 
 
-def thresholds() -> Result:
+def audited(predicted: object, **settings: object) -> AuditResult:
+    """Audit decisions, or scores if there are none, about these people."""
     frame = scored()
     return evenhand.audit_predictions(
-        None,
-        y_score=frame["score"],
+        predicted,
         y_true=frame["good"].astype(int),
-        threshold=0.5,
-        thresholds=True,
         sensitive_features=frame[["sex"]],
         favourable=1,
         time_limit=60.0,
+        **settings,
     )
 
 
-def comparison() -> Result:
-    def audited(shift: float) -> AuditResult:
-        frame = scored()
-        selected = (frame["score"] + shift * (frame["sex"] == "Amer-Indian-Eskimo") > 0.5).astype(int)
-        return evenhand.audit_predictions(
-            selected,
-            y_true=frame["good"].astype(int),
-            sensitive_features=frame[["sex"]],
-            favourable=1,
-            keep_decisions=True,
-            time_limit=60.0,
-        )
+def thresholds() -> Result:
+    return audited(None, y_score=scored()["score"], threshold=0.5, thresholds=True)
 
-    return evenhand.compare(audited(0.0), audited(0.1))
+
+def comparison() -> Result:
+    frame = scored()
+    scores = [frame["score"] + shift * (frame["sex"] == "Amer-Indian-Eskimo") for shift in (0.0, 0.1)]
+    return evenhand.compare(*(audited((score > 0.5).astype(int), keep_decisions=True) for score in scores))
 
 
 def premiums() -> Result:
@@ -344,15 +324,19 @@ def language_change() -> Result:
     return pair_audits(*audits, 0.95)
 
 
+def trained(frame: pd.DataFrame) -> Subject:
+    """Return a logistic regression on its training data, with the label in the last column."""
+    encoder = make_column_transformer((OneHotEncoder(), ["race"]), remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression()).fit(frame[frame.columns[:-1]], frame["income"])
+    return Subject(model, ColumnRoles("income", ["race"], ">50K").read(frame))
+
+
 def alternatives() -> Result:
     rng = np.random.default_rng(4)
     frame = pd.DataFrame({"grade": rng.integers(0, 21, 800), "race": rng.choice(["Black", "Asian-Pac-Islander"], 800)})
     merit = frame["grade"] + 3 * (frame["race"] == "Black") + rng.normal(0, 2.5, 800)
     frame["income"] = np.where(merit > 12, "<=50K", ">50K")
-    encoder = make_column_transformer((OneHotEncoder(), ["race"]), remainder="passthrough")
-    model = make_pipeline(encoder, LogisticRegression()).fit(frame[["grade", "race"]], frame["income"])
-    people = ColumnRoles("income", ["race"], ">50K").read(frame)
-    return find_alternatives(Subject(model, people), against="gap", methods=("thresholds",)).result
+    return find_alternatives(trained(frame), against="gap", methods=("thresholds",)).result
 
 
 def refutation() -> Result:
@@ -361,11 +345,8 @@ def refutation() -> Result:
     frame["hours"] = np.where(frame["race"] == "Black", rng.integers(10, 50, 800), rng.integers(20, 60, 800))
     merit = frame["grade"] + frame["hours"] / 4 + rng.normal(0, 4, 800)
     frame["income"] = np.where(merit > 20, ">50K", "<=50K")
-    encoder = make_column_transformer((OneHotEncoder(), ["race"]), remainder="passthrough")
-    model = make_pipeline(encoder, LogisticRegression()).fit(frame[["grade", "race", "hours"]], frame["income"])
-    people = ColumnRoles("income", ["race"], ">50K").read(frame)
     features = ["grade >= 8", "grade >= 14", "hours >= 25", "hours >= 40"]
-    return refute_alternatives(Subject(model, people), features=features, accuracy=0.72)
+    return refute_alternatives(trained(frame), features=features, accuracy=0.72)
 
 
 def monitored() -> Result:
@@ -386,21 +367,11 @@ def monitored() -> Result:
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
         examples.full,
-        {
-            "overview",
-            "group rates",
-            "calibration",
-            "flip rates",
-            "proved shares",
-            "shares by attribute",
-            "subgroup gaps",
-        },
+        {"overview", "group rates", "calibration", "flip rates", "proved shares", "shares by attribute"}
+        | {"subgroup gaps"},
     ),
     "check": (check, {"checked shares"}),
-    "thresholds": (
-        thresholds,
-        {"overview", "group rates", "calibration", "threshold curves", "subgroup gaps"},
-    ),
+    "thresholds": (thresholds, {"overview", "group rates", "calibration", "threshold curves", "subgroup gaps"}),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
     "premiums": (premiums, {"overview", "subgroup gaps"}),
@@ -413,9 +384,12 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "assessment": (assessment, {"appearances", "coverage", "items", "prompts"}),
     "confusion": (confusion, {"counts of labels"}),
     "policies": (policies, {"longest gaps", "costs of policies"}),
-    "inspection": (inspection, {"interventions over time", "actions by counters"}),
-    "simulation": (simulation, {"bias over time", "bias at the end"}),
-    "kinds": (kinds, {"bias by kind of shield"}),
+    "inspection": (lambda: inspect_policy(synthesize(shield())), {"interventions over time", "actions by counters"}),
+    "simulation": (
+        lambda: simulate_shield(shield("static-fair"), runs=100, periods=3),
+        {"bias over time", "bias at the end"},
+    ),
+    "kinds": (lambda: compare_shields([shield(), shield("dynamic")], runs=100), {"bias by kind of shield"}),
     "language model": (language_audits.audit, {"language gaps", "causes of flips"}),
     "language change": (language_change, {"language changes"}),
     "alternatives": (alternatives, {"alternatives"}),
