@@ -459,7 +459,7 @@ def audit_predictions(
     check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
-    roles = _take_roles(options, "unfavourable", "favourable_target", "schema", "accept_proposals")
+    roles = _take(options, "favourable", "outcome", "unfavourable", "favourable_target", "schema", "accept_proposals")
     if "data" in options:
         roles["data"] = _read_data(options.pop("data"), options, large=True)
     frame, columns = table_of_decisions(
@@ -644,7 +644,7 @@ def certify(
     if data is None and schema is not None and population == "uniform":
         if y is not None:
             raise OptionError("expected data if `y=` is passed, got none", hint="pass the data, or leave `y=` out")
-        schema = change_target(options.pop("schema"), target, **_take_roles(options))
+        schema = change_target(options.pop("schema"), target, **_take(options, "favourable", "outcome"))
         schema = schema.with_protected(protected) if protected else schema
         name, trust, output = (options.pop(name, None) for name in ("model_name", "trust", "output"))
         network = models.load_white_box(model, schema, trust=bool(trust), name=name, output=output)
@@ -919,20 +919,14 @@ def assess_generator(
 
 
 def _take(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Remove options by name, and return the ones that were set."""
-    return {name: options.pop(name) for name in names if name in options}
-
-
-def _take_roles(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Remove the options about the target and others by name, and return them, with the role of the target."""
+    """Remove options by name, and return the ones that were set. ``outcome`` is built from its parts."""
     from evenhand.schema.outcome import OutcomeRole
 
-    roles = _take(options, "favourable", *names)
-    if "favorable" in options:
-        roles["favourable"] = options.pop("favorable")
-    if outcome := _take(options, "kind", "order", "unit"):
-        roles["outcome"] = OutcomeRole(**outcome)
-    return roles
+    if "favourable" in names and "favorable" in options:
+        options["favourable"] = options.pop("favorable")
+    if "outcome" in names and (parts := _take(options, "kind", "order", "unit")):
+        options["outcome"] = OutcomeRole(**parts)
+    return {name: options.pop(name) for name in names if name in options}
 
 
 def _select_shown(result: ResultT, show_people: bool) -> ResultT:
@@ -993,7 +987,7 @@ def _read_subject(
     if weights is not None or membership is not None:
         check_index(data=data, y=y, sample_weight=weights, membership=membership)
         data, sample = add_sample_columns(data, weights, membership=membership)
-    about = _take_roles(options, "unfavourable", "ignore", "schema", "accept_proposals")
+    about = _take(options, "favourable", "outcome", "unfavourable", "ignore", "schema", "accept_proposals")
     roles = ColumnRoles(target=target, protected=protected, y=y, sample=sample, **about)
     people = replace(roles.read(data, varied=varied), untyped=untyped)
     names = _take(options, "data_name", "model_name", "trust", "output")

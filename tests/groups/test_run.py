@@ -8,7 +8,7 @@ from evenhand import groups
 from evenhand.auditing.labels import record_decisions
 from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.membership import number_combinations
-from evenhand.models.ledger import ask_people
+from evenhand.models.replies import ask_people
 from evenhand.schema import People, Schema
 from evenhand.stats import Unknown
 

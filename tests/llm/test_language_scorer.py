@@ -9,8 +9,8 @@ import yaml
 from evenhand.errors import BudgetError, ModelError
 from evenhand.llm.scorer import LanguageScorer
 from evenhand.models import load_model, load_text_model
-from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import check_noise
+from evenhand.models.replies import find_ledger
 from evenhand.schema import Schema
 from evenhand.subgroups.text.analysis import find_text_subgroups
 from fake_chat import RecordingChat, chance_by_words

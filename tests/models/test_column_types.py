@@ -24,7 +24,7 @@ from evenhand.models import AdditiveNetwork, Subject, load_model
 from evenhand.models.blackbox.estimator import NumberModel
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
-from evenhand.models.ledger import QuestionLedger
+from evenhand.models.replies import QuestionLedger
 from evenhand.models.scorer import find_caution
 from evenhand.schema import decode, encode
 from evenhand.schema.outcome import OutcomeRole

@@ -34,9 +34,8 @@ from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.individual.result import IndividualResult
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.ledger import QuestionLedger, ask_people, find_ledger
 from evenhand.models.noise import NoiseCheck
-from evenhand.models.replies import Reply
+from evenhand.models.replies import QuestionLedger, Reply, ask_people, find_ledger
 from evenhand.models.scorer import Scorer, find_caution
 from evenhand.models.subject import Subject
 from evenhand.models.thresholds import ThresholdScorer

@@ -28,8 +28,8 @@ from evenhand.individual.flips import (
 from evenhand.individual.noise import NoiseRecorder, rate_of
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.white_box import WhiteBoxScorer, compare_labels
-from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, RepeatCheck, can_vary, check_noise
+from evenhand.models.replies import QuestionLedger, find_ledger
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.population.independent import Population
 from evenhand.schema.people import People

@@ -11,8 +11,8 @@ from evenhand.core.typing import Floats
 from evenhand.individual.flips import Variants, confirm_flips, find_real, find_widest_pairs, merge_by_unprotected
 from evenhand.individual.result import Profile, describe_pair
 from evenhand.individual.white_box import WhiteBoxScorer
-from evenhand.models.ledger import ask_people
 from evenhand.models.noise import FreshScorer, can_vary
+from evenhand.models.replies import ask_people
 from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.people import People
 

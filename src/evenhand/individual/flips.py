@@ -21,8 +21,8 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.noise import FlipNoise
-from evenhand.models.ledger import QuestionLedger
 from evenhand.models.noise import FreshScorer, RepeatCheck, can_vary, repeat_questions
+from evenhand.models.replies import QuestionLedger
 from evenhand.models.scorer import Scorer, predict_labels, split_batches
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People

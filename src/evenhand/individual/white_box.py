@@ -6,8 +6,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
-from evenhand.models.ledger import ask_model
-from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.replies import Reply, ReplyingScorer, ask_model
 from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 
 CLOSE = 1e-3

@@ -32,7 +32,7 @@ from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.prompts import Prompt, compile_template, plain_row
 from evenhand.models.answer_store import AnswerStore, ModelReply, Tokens
 from evenhand.models.language.services import ChatService, ContentRefusedError, may_be_charged
-from evenhand.models.ledger import QuestionLedger
+from evenhand.models.replies import QuestionLedger
 
 CHARACTERS_PER_TOKEN = 4.0
 """Assumed number of characters per token until the service has reported token counts."""

@@ -18,8 +18,7 @@ from evenhand.llm.model import ChatQuestion, LanguageModel
 from evenhand.llm.prompts import Prompt
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.blackbox.text_model import TextModel
-from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.replies import QuestionLedger, Reply, ReplyingScorer
 from evenhand.models.scorer import ask_once
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode

@@ -24,9 +24,9 @@ from evenhand.mitigation.result import CandidateResult, MitigationResult, SplitS
 from evenhand.mitigation.split import TrainingSet, put_in_one_table
 from evenhand.mitigation.study import Study, limit_queries
 from evenhand.models.blackbox.function import remember_answers
-from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import CHECKED
 from evenhand.models.outputs import FIRST_QUESTIONS
+from evenhand.models.replies import find_ledger
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People

@@ -34,8 +34,8 @@ from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetr
 from evenhand.mitigation.proof_lines import ProofComparison
 from evenhand.mitigation.result import CandidateResult, ComparisonPart
 from evenhand.mitigation.split import Split
-from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import check_noise
+from evenhand.models.replies import find_ledger
 from evenhand.models.scorer import Scorer
 from evenhand.population.independent import product_of_marginals
 from evenhand.population.mixture import MixturePopulation, choose_population

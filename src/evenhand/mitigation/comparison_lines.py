@@ -11,8 +11,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.result import Change, ComparisonLine, ComparisonPart, Direction
-from evenhand.models.ledger import ask_people
-from evenhand.models.replies import Reply
+from evenhand.models.replies import Reply, ask_people
 from evenhand.models.scorer import Scorer
 from evenhand.schema.people import People
 from evenhand.stats.auc import auc

@@ -15,7 +15,7 @@ from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.split import SHARES, Split, split_people
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.ledger import find_ledger
+from evenhand.models.replies import find_ledger
 from evenhand.models.scorer import Scorer, find_caution
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People

@@ -1,7 +1,7 @@
 from .additive.network import AdditiveNetwork, network_from_dense
 from .blackbox.text_model import TextModel, load_text_model
-from .ledger import QuestionLedger
 from .load import load_model, load_regressor
+from .replies import QuestionLedger
 from .scorer import Scorer, favourable_score, predict_labels
 from .subject import Subject
 from .thresholds import ThresholdScorer

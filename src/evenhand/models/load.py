@@ -19,9 +19,8 @@ from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdd
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.base import LoadOptions, LoadRequest, add_caution
 from evenhand.models.blackbox.estimator import wrap_estimator
-from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import check_output, describe_guess, reference_people
-from evenhand.models.replies import match_labels
+from evenhand.models.replies import QuestionLedger, match_labels
 from evenhand.models.scorer import Regressor, Scorer, favourable_score
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema, attribute_to_yaml

@@ -17,8 +17,7 @@ from evenhand.core.document import Note
 from evenhand.core.text import format_count
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Floats, Integers
-from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
-from evenhand.models.replies import Reply, ReplyingScorer, join_replies
+from evenhand.models.replies import QuestionLedger, Reply, ReplyingScorer, ask_model, find_ledger, join_replies
 from evenhand.models.scorer import (
     BATCH_ROWS,
     Regressor,

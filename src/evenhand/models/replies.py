@@ -1,9 +1,10 @@
-"""Replies of black boxes: labels, or numeric outputs (see ``outputs`` for their meaning)."""
+"""Queries of black boxes, with a budget, and their replies: labels, or numeric outputs (see ``outputs``)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import ModelError
+from evenhand.errors import BudgetError, ModelError
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.scorer import Scorer, ask_once
+from evenhand.models.scorer import BATCH_ROWS, Scorer, ask_once, split_batches
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import list_values, outcome_key, plain_value
@@ -85,6 +86,99 @@ def reply_once(
     width = 1 + len(scorer.classes)
     answers = ask_once(individuals, cache, lambda rows: ask(rows).columns, batch=batch, width=width)
     return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), scorer.label_only)
+
+
+# Queries that are charged to a ledger.
+
+
+@dataclass(eq=False)
+class QuestionLedger:
+    """Count of the individuals (or texts) sent to a model. Queries beyond the budget are refused.
+
+    A black box charges its ledger for each call, including calls during loading and retries. The count therefore equals
+    the number of rows that the model received. Cached answers are free.
+
+    Attributes:
+        budget: Maximum number of individuals. None disables the limit.
+        sent: Number of individuals sent.
+        settled: Number of individuals already included in a report.
+    """
+
+    budget: int | None = None
+    sent: int = 0
+    settled: int = 0
+
+    @property
+    def left(self) -> float:
+        """Remaining number of individuals. Infinite without a budget."""
+        return np.inf if self.budget is None else self.budget - self.sent
+
+    def charge(self, rows: int) -> None:
+        """Count individuals before they are sent.
+
+        Raises:
+            BudgetError: The budget would be exceeded. None of the individuals is counted, and none may be sent.
+        """
+        if self.budget is not None and rows > self.budget - self.sent:
+            raise BudgetError(
+                f"the budget of {self.budget:,} rows is spent: {self.sent:,} have been queried, and the next query "
+                f"needs {rows:,}",
+                hint="increase the budget, or query fewer people",
+            )
+        self.sent += rows
+
+    def settle(self) -> int:
+        """Count the individuals since the last call, for the report of an analysis."""
+        rows, self.settled = self.sent - self.settled, self.sent
+        return rows
+
+    @contextmanager
+    def within(self, rows: int | None) -> Iterator[None]:
+        """Temporarily lower the budget to a number of rows since the last report. None keeps the budget."""
+        budget = self.budget
+        if rows is not None:
+            self.budget = int(min(self.settled + rows, np.inf if budget is None else budget))
+        try:
+            yield
+        finally:
+            self.budget = budget
+
+
+def find_ledger(model: Any) -> QuestionLedger | None:
+    """Find the ledger of a model. None for a model without one, such as a white box."""
+    ledger = getattr(model, "ledger", None)
+    return ledger if isinstance(ledger, QuestionLedger) else None
+
+
+def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
+    """Query the scores and labels of individuals (n, attributes) in batches (see ``ask_model``)."""
+    batches = split_batches(individuals, BATCH_ROWS)
+    return join_replies(scorer, (ask_model(scorer, batch, ledger) for batch in batches))
+
+
+def ask_model(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
+    """Query the scores and labels of individuals (n, attributes) in one call.
+
+    Args:
+        scorer: The model.
+        individuals: The individuals.
+        ledger: Ledger that is charged if the model has none.
+
+    Raises:
+        BudgetError: The budget would be exceeded.
+    """
+    if ledger is not None and find_ledger(scorer) is None:
+        ledger.charge(len(individuals))
+    reply = getattr(scorer, "reply", None)
+    if reply is not None:
+        both: Reply = reply(individuals)
+        return both
+    scores = np.asarray(scorer.scores(individuals))
+    labels = np.argmax(scores, axis=1) if scorer.label_only else scorer.predict(individuals)
+    return Reply(scores, np.asarray(labels, dtype=np.int64), scorer.label_only)
+
+
+# Interpretation of replies.
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:
@@ -197,15 +291,16 @@ def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) ->
     )
 
 
-def find_positions(labels: NDArray[Any], classes: list[Any], n: int, *, location: str) -> Integers:
+def find_positions(labels: Any, classes: Any, n: int, *, location: str) -> Integers:
     """Convert labels to positions in the model's own classes, shape (n,).
 
     Raises:
         ModelError: There is not one label per individual, or a label is not among the classes.
     """
+    labels = np.asarray(labels)
     if labels.shape not in ((n,), (n, 1)):
         raise ModelError(f"the model returned labels of shape {labels.shape} for {n} individuals", location=location)
-    position = {label: i for i, label in enumerate(classes)}
+    position = {label: i for i, label in enumerate(np.asarray(classes).tolist())}
     kinds, inverse = np.unique(labels.reshape(n), return_inverse=True)
     unknown = [label for label in kinds.tolist() if label not in position]
     if unknown:
@@ -350,21 +445,22 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     Raises:
         ModelError: An answer is not a label of the target, or the favourable label is missing.
     """
-    values = [plain_value(value) for value in answers]
     target = schema.target
     labels = (target.favourable,) if target.values is None else target.values
-    keys, by_key = list(map(outcome_key, values)), {outcome_key(label): label for label in reversed(labels)}
+    keys, by_key = list(map(outcome_key, answers)), {outcome_key(label): label for label in reversed(labels)}
     matched = [by_key.get(key) for key in keys]
     favourable = next((i for i, label in enumerate(matched) if label == target.favourable), None)
     complete = target.values is None or None not in matched
     if favourable is not None and complete:
-        classes = tuple(value if label is None else label for value, label in zip(values, matched, strict=True))
+        pairs = zip(answers, matched, strict=True)
+        classes = tuple(plain_value(answer) if label is None else label for answer, label in pairs)
         if len(set(map(str, classes))) == len(classes):
             return MatchedLabels(classes, favourable, False)
     two = target.values is None or len(target.values) == 2
     open_labels = matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable)
     if keys == ["0", "1"] and two and open_labels:
         return MatchedLabels(binary_labels(schema), 1, favourable is None)
+    values = list(map(plain_value, answers))
     raise ModelError(
         f"the model returns {list_values(values)}, but the target {target.name!r} has the labels {list_values(labels)}"
         if target.values is not None

@@ -9,9 +9,9 @@ from typing import Any
 from evenhand.core.document import SubjectCard
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.base import LoadRequest
-from evenhand.models.ledger import QuestionLedger
-from evenhand.models.load import open_model
+from evenhand.models.load import load_regressor, open_model
 from evenhand.models.outputs import OutputKind
+from evenhand.models.replies import QuestionLedger
 from evenhand.models.scorer import Regressor, Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
@@ -58,8 +58,12 @@ class Subject:
         Raises:
             EvenhandError: The model does not exist or does not fit the data.
         """
-        self.people.schema.target.require_labels("this analysis")
-        scorer: Scorer = open_model(self.model, self._request)
+        people = self.people
+        people.schema.target.require_labels("this analysis")
+        request = LoadRequest(
+            people.schema, people.frame, self.trust, self.model_name, self.ledger, people.untyped, self.output
+        )
+        scorer: Scorer = open_model(self.model, request)
         return scorer if self.threshold is None else ThresholdScorer(scorer, self.threshold)
 
     @cached_property
@@ -69,16 +73,16 @@ class Subject:
         Raises:
             EvenhandError: The model does not exist, or it returns no numbers for these rows.
         """
-        request = self._request
-        request.refuse_output("model")
-        regressor: Regressor = open_model(self.model, request)
-        return regressor
-
-    @property
-    def _request(self) -> LoadRequest:
         people = self.people
-        return LoadRequest(
-            people.schema, people.frame, self.trust, self.model_name, self.ledger, people.untyped, self.output
+        return load_regressor(
+            self.model,
+            people.schema,
+            like=people.frame,
+            trust=self.trust,
+            name=self.model_name,
+            ledger=self.ledger,
+            untyped=people.untyped,
+            output=self.output,
         )
 
     @property

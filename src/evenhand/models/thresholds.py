@@ -6,8 +6,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
-from evenhand.models.ledger import ask_model
-from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.replies import Reply, ReplyingScorer, ask_model
 from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.schema.thresholds import Threshold
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,6 @@ from evenhand.schema.table import (
     plain_value,
     read_number,
     require_column,
-    value_key,
     word_of,
 )
 
@@ -266,16 +265,11 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
     """Encode a column. Unknown rows become NaN, and their values are not checked."""
     number_format, edges = attribute.number_format, attribute.edges
     if attribute.values is not None and edges is None:
-        codes: dict[Hashable, float] = {}
+        codes = {repr(value): float(i) for i, value in enumerate(attribute.values)}
+        words: dict[str, float] = {}  # 1 and "1" are equal, unless both are listed
         for i, value in enumerate(attribute.values):
-            codes[value_key(value)] = float(i)
-            codes.setdefault(word_of(value), float(i))  # 1 and "1" are equal, unless both are listed
-        entries = column.map(
-            lambda cell: (
-                codes.get(value_key(cell), codes.get(word_of(cell), np.nan)) if isinstance(cell, Hashable) else np.nan
-            ),
-            np.float64,
-        )
+            words.setdefault(word_of(value), float(i))
+        entries = column.map(lambda cell: codes.get(repr(cell), words.get(word_of(cell), np.nan)), np.float64)
         unlisted = known & np.isnan(entries)
         if unlisted.any():
             raise DataError(

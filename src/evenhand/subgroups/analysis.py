@@ -11,9 +11,9 @@ import numpy as np
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
-from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
+from evenhand.models.replies import QuestionLedger, find_ledger
 from evenhand.models.scorer import Regressor, Scorer, WrappedScorer, ask_numbers, find_caution
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights

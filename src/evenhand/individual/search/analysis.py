@@ -23,9 +23,9 @@ from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import compare_scores
-from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.noise import CHECKED, NoiseCheck, RepeatCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
+from evenhand.models.replies import QuestionLedger, find_ledger
 from evenhand.models.scorer import Scorer, find_caution
 from evenhand.population.independent import uniform_population
 from evenhand.schema.people import People

@@ -11,8 +11,8 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.individual.flips import confirm_flips, find_flips
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.models.ledger import QuestionLedger, ask_people
 from evenhand.models.noise import RepeatCheck
+from evenhand.models.replies import QuestionLedger, ask_people
 from evenhand.models.scorer import Scorer
 
 CONFIRM_BATCH = 10_000

@@ -14,7 +14,7 @@ from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import ProfileNetwork, find_gradients
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
+from evenhand.models.replies import QuestionLedger, ask_model, find_ledger
 from evenhand.models.scorer import Scorer
 
 MAX_ROWS = 65_536

@@ -11,7 +11,7 @@ from evenhand.core.typing import Floats
 from evenhand.individual.analysis import FlipMeter
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models.ledger import QuestionLedger
+from evenhand.models.replies import QuestionLedger
 from evenhand.models.scorer import Scorer
 from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
 from evenhand.schema.people import People

@@ -19,7 +19,6 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, EvenhandError, ModelError
 from evenhand.models.blackbox.type_search import is_clear, settle_types
 from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes
-from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import (
     PAID_PEOPLE,
     PROBE_COUNT,
@@ -29,7 +28,7 @@ from evenhand.models.outputs import (
     read_outputs,
     reference_people,
 )
-from evenhand.models.replies import Answers, Reply, ReplyingScorer, label_reply
+from evenhand.models.replies import Answers, QuestionLedger, Reply, ReplyingScorer, label_reply
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode, encode
 from evenhand.schema.schema import Schema
@@ -187,8 +186,8 @@ class RowModel(ABC):
     caution: str = ""
 
     @abstractmethod
-    def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Query the decisions and, if available, the scores for n rows, shape (n, k). Charges the ledger.
+    def answer_rows(self, rows: Any) -> Floats:
+        """Query the decisions and, if available, the scores for rows, shape (n, k). Charges the ledger.
 
         Raises:
             ModelError: The model fails, or its answers cannot be read.
@@ -196,14 +195,14 @@ class RowModel(ABC):
 
     def answer(self, individuals: Floats) -> Floats:
         """Query decisions and scores of individuals, like ``answer_rows``."""
-        return self.answer_rows(self.input(individuals), len(individuals))
+        return self.answer_rows(self.input(individuals))
 
     def answer_frame(self, frame: Any) -> Floats:
         """Query decisions and scores for the raw rows of a frame, without encoding by the schema."""
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True).select(list(self.columns or self.schema.columns))
-        return self.answer_rows(self.types.convert(table.to_native(), self.name), len(table))
+        return self.answer_rows(self.types.convert(table.to_native(), self.name))
 
     def input(self, individuals: Floats) -> Any:
         """Convert individuals (n, attributes) to the form that the model accepts.
@@ -243,8 +242,8 @@ class RowModel(ABC):
             raise refusal_error(error, location=self.name, rows=rows) from error
 
     @abstractmethod
-    def probe(self, people: Floats) -> Self:
-        """Query the model for individuals, and return a copy adapted to its answers.
+    def probe(self, rows: Any) -> Self:
+        """Query the model for rows, and return a copy adapted to its answers.
 
         Raises:
             ModelError: The model fails, or its answers cannot be read.
@@ -261,23 +260,23 @@ class RowLabelModel(RowModel, LabelModel):
 
     probed: Answers | None = field(default=None, repr=False)
 
-    def probe(self, people: Floats) -> Self:
-        """Query the model for individuals, check that the answers can be read, and return a copy that stores them."""
-        answers = self.ask(people)
+    def probe(self, rows: Any) -> Self:
+        """Query the model for rows, check that the answers can be read, and return a copy that stores them."""
+        answers = self.ask_rows(rows)
         self.read(answers)
         return replace(self, probed=answers)
 
     @abstractmethod
-    def ask_rows(self, rows: Any, n: int) -> Answers:
-        """Query the model with n rows. Charges the ledger."""
+    def ask_rows(self, rows: Any) -> Answers:
+        """Query the model with rows. Charges the ledger."""
 
     def ask(self, individuals: Floats) -> Answers:
         """Query the model with individuals (n, attributes)."""
-        return self.ask_rows(self.input(individuals), len(individuals))
+        return self.ask_rows(self.input(individuals))
 
-    def answer_rows(self, rows: Any, n: int) -> Floats:
+    def answer_rows(self, rows: Any) -> Floats:
         """Query labels and scores, shape (n, 1 + classes)."""
-        return self.read(self.ask_rows(rows, n)).columns
+        return self.read(self.ask_rows(rows)).columns
 
 
 RowT = TypeVar("RowT", bound=RowModel)
@@ -402,7 +401,7 @@ def settle_input(
                 inputs = learnt_inputs()
                 compare = None if model.like is None else form == "frame"
                 candidate = settle_types(candidate, inputs, frame, people, compare=compare)
-            candidate = candidate.probe(people)
+            candidate = candidate.probe(candidate.input(people))
         except ModelError as error:
             refused.append(error)
             continue
@@ -460,8 +459,15 @@ def _check_same_people(model: RowModel) -> None:
         people = encode(schema, rows.to_native())
         original = rows[people.rows.tolist()]
         encoded = nw.from_native(decode(schema, people.individuals, like=rows.to_native()), eager_only=True)
-        # Passthrough columns come from the data.
-        changed = _changed_rows(original.select(list(schema.names)), encoded.select(list(schema.names)))
+        differs = np.zeros(len(original), dtype=np.bool_)
+        for name in schema.names:  # passthrough columns come from the data
+            column, other = original[name], encoded[name]
+            if column.dtype != other.dtype:
+                differs[:] = True
+                break
+            missing = (column.is_null() & other.is_null()).to_numpy()
+            differs |= ~(missing | np.asarray((column == other).fill_null(value=False).to_numpy(), dtype=np.bool_))
+        changed = np.flatnonzero(differs).tolist()
         if not changed:
             return
         frames = [frame[changed].to_native() for frame in (original, encoded)]
@@ -488,18 +494,6 @@ def _check_same_people(model: RowModel) -> None:
 def _differ(answers: Floats, repeated: Floats) -> Booleans:
     """Check whether decisions (n,) differ by more than rounding."""
     return np.asarray(~np.isclose(answers, repeated, rtol=1e-9, atol=1e-12))
-
-
-def _changed_rows(original: Any, encoded: Any) -> list[int]:
-    """Find the rows that differ between two frames: all of them if a column has another type."""
-    changed = np.zeros(len(original), dtype=np.bool_)
-    for name in original.columns:
-        column, other = original[name], encoded[name]
-        if column.dtype != other.dtype:
-            return list(range(len(original)))
-        missing = (column.is_null() & other.is_null()).to_numpy()
-        changed |= ~(missing | np.asarray((column == other).fill_null(value=False).to_numpy(), dtype=np.bool_))
-    return [int(row) for row in np.flatnonzero(changed)]
 
 
 # Meaning of a model's outputs, determined when it is loaded.

@@ -12,11 +12,19 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.models import replies
 from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
-from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, check_numbers, check_scores, match_labels
+from evenhand.models.replies import (
+    MatchedLabels,
+    QuestionLedger,
+    Reply,
+    ReplyingScorer,
+    check_numbers,
+    check_scores,
+    find_positions,
+    label_reply,
+    match_labels,
+)
 from evenhand.models.scorer import sigmoid, softmax
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
@@ -60,8 +68,8 @@ class EstimatorModel(RowModel, ReplyingScorer):
         if self.label_only:
             return self.reply(individuals).scores
         self.ledger.charge(len(individuals))
-        scores = self.call(getattr(self.model, self.scored_by), self.input(individuals))
-        return self._read_scores(scores, len(individuals))
+        (scores,) = self.call(partial(_call_methods, self.model, [self.scored_by]), self.input(individuals))
+        return check_scores(scores, len(individuals), len(self.classes), model=self.name)
 
     def predict(self, individuals: Floats) -> Integers:
         """Predict the estimator's own labels as positions in ``classes``, shape (n,).
@@ -70,48 +78,41 @@ class EstimatorModel(RowModel, ReplyingScorer):
             ModelError: The estimator fails, or returns a label that is not in its ``classes_``.
         """
         self.ledger.charge(len(individuals))
-        return self._read_labels(self.call(self.model.predict, self.input(individuals)), len(individuals))
+        (labels,) = self.call(partial(_call_methods, self.model, ["predict"]), self.input(individuals))
+        return find_positions(labels, self.model.classes_, len(individuals), location=self.name)
 
     def reply(self, individuals: Floats) -> Reply:
         """Query scores and labels for the same rows, which are charged once.
 
         Labels are not derived from the scores, since an estimator may not choose the highest score.
         """
-        return self._reply_rows(self.input(individuals), len(individuals))
+        return self._reply_rows(self.input(individuals))
 
-    def answer_rows(self, rows: Any, n: int) -> Floats:
+    def answer_rows(self, rows: Any) -> Floats:
         """Query labels and scores, shape (n, 1 + classes)."""
-        return self._reply_rows(rows, n).columns
+        return self._reply_rows(rows).columns
 
-    def _reply_rows(self, rows: Any, n: int) -> Reply:
+    def _reply_rows(self, rows: Any) -> Reply:
+        n, methods = len(rows), ["predict"] if self.label_only else ["predict", self.scored_by]
         self.ledger.charge(n)
-        if self.scored_by == "predict":
-            return replies.label_reply(self._read_labels(self.call(self.model.predict, rows), n), len(self.classes))
-        labels, scores = self.call(self._predict_both, rows)
-        return Reply(self._read_scores(scores, n), self._read_labels(labels, n), False)
+        labels, *scores = self.call(partial(_call_methods, self.model, methods), rows)
+        checked = [check_scores(array, n, len(self.classes), model=self.name) for array in scores]
+        positions = find_positions(labels, self.model.classes_, n, location=self.name)
+        return Reply(checked[0], positions, False) if checked else label_reply(positions, len(self.classes))
 
-    def _predict_both(self, rows: Any) -> tuple[Any, Any]:
-        """Predict labels and scores. The steps of a pipeline transform the rows once for both."""
-        model = self.model
-        if is_kind(model, {"Pipeline"}):
-            for _, step in model.steps[:-1]:
-                rows = rows if step is None or step == "passthrough" else step.transform(rows)
-            model = model.steps[-1][1]
-        return model.predict(rows), getattr(model, self.scored_by)(rows)
-
-    def probe(self, people: Floats) -> Self:
-        """Query the labels and scores of people. Return the model without decision values if these contradict the
+    def probe(self, rows: Any) -> Self:
+        """Query the labels and scores of rows. Return the model without decision values if these contradict the
         labels: a support vector machine may return one value per pair of classes.
         """
         try:
-            reply = self.reply(people)
-            fits = np.array_equal(np.argmax(reply.scores, axis=1), reply.labels)
+            reply = self._reply_rows(rows)
         except ModelError:
             if self.scored_by != "decision_function":
                 raise
-            self.predict(people)
-            fits = False
-        return self if fits or self.scored_by != "decision_function" else replace(self, scored_by="predict")
+            return replace(self, scored_by="predict").probe(rows)
+        if self.scored_by != "decision_function" or np.array_equal(np.argmax(reply.scores, axis=1), reply.labels):
+            return self
+        return replace(self, scored_by="predict")
 
     def with_estimator(self, model: Any) -> EstimatorModel:
         """Wrap another estimator with the same columns and input form.
@@ -122,16 +123,19 @@ class EstimatorModel(RowModel, ReplyingScorer):
         labels = _match_classes(model, self.schema, self.name)
         return replace(self, model=model, ledger=QuestionLedger(), caution="", **labels._asdict())
 
-    def _read_scores(self, scores: Any, n: int) -> Floats:
-        scores = np.asarray(scores, dtype=np.float64)
-        if self.scored_by == "decision_function" and np.isfinite(scores).all():
-            scores = sigmoid(scores) if scores.ndim == 1 else softmax(scores)
-        return check_scores(scores, n, len(self.classes), model=self.name)
 
-    def _read_labels(self, labels: Any, n: int) -> Integers:
-        return replies.find_positions(
-            np.asarray(labels), np.asarray(self.model.classes_).tolist(), n, location=self.name
-        )
+def _call_methods(model: Any, methods: Sequence[str], rows: Any) -> list[Any]:
+    """Call methods of an estimator with the same rows. The steps of a pipeline transform the rows once."""
+    if is_kind(model, {"Pipeline"}):
+        for _, step in model.steps[:-1]:
+            rows = rows if step is None or step == "passthrough" else step.transform(rows)
+        model = model.steps[-1][1]
+    answers = {method: getattr(model, method)(rows) for method in methods}
+    if "decision_function" in answers:
+        values = np.asarray(answers["decision_function"], dtype=np.float64)
+        if np.isfinite(values).all():
+            answers["decision_function"] = sigmoid(values) if values.ndim == 1 else softmax(values)
+    return list(answers.values())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,15 +156,16 @@ class NumberModel(RowModel):
         """
         return self.answer(individuals)[:, 0]
 
-    def probe(self, people: Floats) -> Self:
-        """Query the predicted numbers for people and return the model."""
-        self.answer(people)
+    def probe(self, rows: Any) -> Self:
+        """Query the predicted numbers for rows and return the model."""
+        self.answer_rows(rows)
         return self
 
-    def answer_rows(self, rows: Any, n: int) -> Floats:
+    def answer_rows(self, rows: Any) -> Floats:
         """Predict the numbers for rows, shape (n, 1)."""
-        self.ledger.charge(n)
-        return check_numbers(self.call(getattr(self.model, "predict", self.model), rows), n, model=self.name)[:, None]
+        self.ledger.charge(len(rows))
+        numbers = self.call(getattr(self.model, "predict", self.model), rows)
+        return check_numbers(numbers, len(rows), model=self.name)[:, None]
 
 
 def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | NumberModel:

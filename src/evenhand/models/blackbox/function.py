@@ -18,12 +18,12 @@ from evenhand.models.blackbox.base import (
     settle_input,
     settle_outputs,
 )
-from evenhand.models.ledger import ask_model
 from evenhand.models.replies import (
     Answers,
     MatchedLabels,
     Reply,
     ReplyingScorer,
+    ask_model,
     match_labels,
     reply_once,
     target_labels,
@@ -42,11 +42,11 @@ class FunctionModel(RowLabelModel):
 
     can_vary: ClassVar[bool] = True
 
-    def ask_rows(self, rows: Any, n: int) -> Answers:
+    def ask_rows(self, rows: Any) -> Answers:
         """Call the function once."""
-        self.ledger.charge(n)
+        self.ledger.charge(len(rows))
         answer = self.call(self.model, rows)
-        return replies.read_answers(answer, n, self.classes, self.favourable, location=self.name)
+        return replies.read_answers(answer, len(rows), self.classes, self.favourable, location=self.name)
 
 
 def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> FunctionModel:

@@ -51,8 +51,7 @@ from evenhand.models.blackbox.base import (
     settle_outputs,
 )
 from evenhand.models.blackbox.type_search import settle_types
-from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import Answers, Reply
+from evenhand.models.replies import Answers, QuestionLedger, Reply
 from evenhand.schema.attribute import Value
 from evenhand.schema.table import is_missing, plain_value
 
@@ -84,7 +83,7 @@ class HttpEndpoint(RowLabelModel):
         """Send a new request without the cache."""
         return self.read(self.ask(individuals))
 
-    def ask_rows(self, rows: NDArray[Any], n: int) -> Answers:
+    def ask_rows(self, rows: NDArray[Any]) -> Answers:
         """Send a new request. The connection charges the ledger."""
         columns = self.schema.columns
         instances = [dict(zip(columns, map(_json_cell, row), strict=True)) for row in rows.tolist()]

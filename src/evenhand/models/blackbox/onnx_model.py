@@ -100,7 +100,7 @@ class OnnxModel(LabelModel):
             return np.where(labels == 1, self.favourable, 1 - self.favourable).astype(np.int64)
         if self.reads.names is None:
             return replies.read_labels(labels, n, self.classes, self.favourable, location=self.name)
-        return replies.find_positions(labels, list(self.reads.names), n, location=self.name)
+        return replies.find_positions(labels, self.reads.names, n, location=self.name)
 
     def _raw_scores(self, scores: Any, n: int) -> Floats:
         if isinstance(scores, list):

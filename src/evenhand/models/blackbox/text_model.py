@@ -25,11 +25,10 @@ from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
 from evenhand.models.blackbox.http_endpoint import ModelConnection
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
 from evenhand.models.importing import import_object
-from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, import_language_models, is_url, load_stored_object
 from evenhand.models.noise import CHECKED, NoiseCheck, growing_batches
 from evenhand.models.outputs import OutputKind, read_outputs
-from evenhand.models.replies import Reply, label_reply, read_answers, to_array
+from evenhand.models.replies import QuestionLedger, Reply, label_reply, read_answers, to_array
 from evenhand.models.scorer import split_batches
 from evenhand.stats.repetition import Repetition, confirm_repeats
 

@@ -136,7 +136,7 @@ class _TypeSearch:
         """Query a model with a few individuals. Return its rejection, or None."""
         self.questions += 1
         try:
-            self.accepted = model.probe(self.people)
+            self.accepted = model.probe(model.input(self.people))
         except ModelError as error:
             return error
         except FetchError as error:

@@ -46,7 +46,9 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
     if library == "lightgbm":
         answers = getattr(model, "classes_", None)
         text = _fitted_booster(model, "booster_", "model_to_string", name).model_to_string()
-        return parse_lightgbm(text, schema, location=name, answers=None if answers is None else list(answers))
+        return parse_lightgbm(
+            text, schema, location=name, answers=None if answers is None else np.asarray(answers).tolist()
+        )
     if library == "catboost":
         if not model.is_fitted():
             raise ModelError("the model is not fitted", location=name, hint="call fit before passing the model")
