@@ -49,12 +49,12 @@ from evenhand.schema import People, Schema
 from evenhand.schema.attribute import Value
 from evenhand.stats import clopper_pearson
 from evenhand.stats.level import normal_quantile
+from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates
 from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import RuleSetFamily, build_family
-from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from evenhand.subgroups.tabulate import OccupiedCells, cells_of_rule_sets, find_occupied_cells, tabulate_people
 
@@ -162,7 +162,7 @@ def fair(at: Place, run: int, rng: np.random.Generator) -> Bools:
 def look(at: Place, codes: Ints, given: Bools, rng: np.random.Generator) -> tuple[CandidateFamily, CandidateStatistics]:
     """What the search makes of decisions, for every rule set."""
     table = tabulate_people(codes, given.astype(np.float64), counted=True)
-    lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
+    lot = count_family(at.rules, table, max(count_needed(CONFIG.support, table.people), CONFIG.min_size))
     return lot, assess_candidates(lot, CONFIG, rng, margin=CONFIG.margin)
 
 
@@ -179,7 +179,7 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     """Search models that are fair but for one rule set."""
     rng = np.random.default_rng(seed)
     table = tabulate_people(at.codes, at.deserving.astype(np.float64), counted=True)
-    lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
+    lot = count_family(at.rules, table, max(count_needed(CONFIG.support, table.people), CONFIG.min_size))
     base = at.deserving.mean()
     for _ in range(runs):
         which = int(rng.integers(len(lot)))
@@ -215,7 +215,7 @@ def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
             "together": bool(inside.all()),
             "plain": float(plain.mean()),
             "plain_found": float(plain[standing.found].mean()) if standing.found.any() else None,
-            "plain_top": bool(plain[int(np.argmax(abs(standing.gap)))]),
+            "plain_top": bool(plain[int(np.argmax(abs(standing.groups.gap)))]),
         }
 
 
@@ -234,7 +234,7 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     n = len(at.codes)
     table = tabulate_people(at.codes, np.zeros(n), counted=True)
-    lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n))
+    lot = count_family(at.rules, table, count_needed(CONFIG.support, n))
     cells = cells_of_rule_sets(at.rules, table.cells, lot.chosen)
     ordered = np.argsort(table.cells.of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(table.cells.sizes)])

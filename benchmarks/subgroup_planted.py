@@ -110,7 +110,7 @@ def ours(people: People, given: Bools, attributes: tuple[str, ...], seed: int) -
     """Who is in the first finding that Evenhand shows; None if nothing is significant."""
     config = SubgroupConfig(attributes=attributes, seed=seed, most=1)
     outcome = MeasuredOutcomes(np.arange(len(people)), given.astype(np.float64), counted=True)
-    result = search_exactly(people, lambda: outcome, config)
+    result = search_exactly(people, lambda *_: outcome, config)
     return find_members(people, result.findings[0].rules) if result.found else None
 
 
@@ -215,7 +215,7 @@ def without_gap(runs: int) -> dict[str, Any]:
         given = rng.random(2000) < (0.5, 0.2, 0.05)[seed % 3]
         outcome = MeasuredOutcomes(np.arange(2000), given.astype(np.float64), counted=True)
         config = SubgroupConfig(attributes=PEOPLE, seed=seed, most=1, margin=0.0)
-        accused += search_exactly(people, lambda outcome=outcome: outcome, config).found > 0
+        accused += search_exactly(people, lambda *_, outcome=outcome: outcome, config).found > 0
     low, high = clopper_pearson(accused, runs, 0.95)
     return {"runs": runs, "accused": accused, "share": accused / runs, "low": float(low), "high": float(high)}
 

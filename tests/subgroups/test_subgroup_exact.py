@@ -33,7 +33,7 @@ def search(world, values, *, counted=True, concerned=None, **options):
     better = -1 if options.get("measure") == "false-negative" else 1
     outcome = MeasuredOutcomes(rows, np.asarray(values, dtype=np.float64), counted, better)
     options = {"support": 0.0, "min_size": 1, "most": 100_000, "margin": 0.0, "permutations": 50} | options
-    return exact.search_exactly(world, lambda: outcome, SubgroupConfig(**options))
+    return exact.search_exactly(world, lambda *_: outcome, SubgroupConfig(**options))
 
 
 def row(race="a", class_="low", city="x"):
@@ -492,7 +492,7 @@ def test_an_interrupt_keeps_what_was_found():
 
         config = SubgroupConfig(attributes=("sex", "race"), permutations=1000)
         result = exact.search_exactly(
-            world, lambda: MeasuredOutcomes(np.arange(2000), values * 1.0, True), config, progress=stop
+            world, lambda *_: MeasuredOutcomes(np.arange(2000), values * 1.0, True), config, progress=stop
         )
         assert result.interrupted
         assert any("of 1,000 permutations" in note for note in result.notes)
@@ -506,7 +506,7 @@ def test_time_that_is_up_keeps_what_was_found():
     world = people(500, seed=1)
     values = np.random.default_rng(5).random(500) < np.where(world.individuals[:, 0] == 0, 0.1, 0.6)
     outcome = MeasuredOutcomes(np.arange(500), values * 1.0, True)
-    result = exact.search_exactly(world, lambda: outcome, SubgroupConfig(), limit=TimeLimit.after(0.0))
+    result = exact.search_exactly(world, lambda *_: outcome, SubgroupConfig(), limit=TimeLimit.after(0.0))
     assert result.interrupted
     assert result.findings[0].found
     assert any("The time limit was reached after 100 of 1,000" in note for note in result.notes)

@@ -170,8 +170,8 @@ def test_frequent_rule_sets_by_enumeration(seed, depth, support):
     cuts, codes = cut_attributes(everybody, SENSITIVE, 3)
     rules = build_family(cuts, depth)
     expected = {}
-    for chosen in itertools.product(*(range(rows) for rows in rules.shape)):
-        size = int(find_members(everybody, rules.describe(chosen)).sum())
+    for chosen in itertools.product(*(range(len(rows)) for rows in rules.rules)):
+        size = int(find_members(everybody, rules.describe(chosen)[0]).sum())
         if 1 <= sum(row > 0 for row in chosen) <= depth and max(1, support * 40) <= size < 40:
             expected[chosen] = size
     chosen, sizes = frequent_rule_sets(codes, rules, support, max_rule_sets=100_000)

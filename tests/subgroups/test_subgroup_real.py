@@ -10,7 +10,7 @@ from evenhand.subgroups.measures import MeasuredOutcomes
 
 
 def outcome(values):
-    return lambda: MeasuredOutcomes(np.arange(len(values)), np.asarray(values, dtype=np.float64), True)
+    return lambda *_: MeasuredOutcomes(np.arange(len(values)), np.asarray(values, dtype=np.float64), True)
 
 
 @pytest.mark.parametrize("rate", [0.7, 0.03])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +57,6 @@ def find_subgroups(
     Raises:
         EvenhandError: The options are invalid, or the model cannot be queried.
     """
-    started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
     limit = TimeLimit.after(config.time_limit)
     if weights is not None and config.method != "exact":
@@ -67,12 +64,10 @@ def find_subgroups(
             f"weights require method='exact', got method={config.method!r}",
             hint="leave the weights out",
         )
-    rows = find_known_rows(people, config.attributes or people.schema.protected)
-    complete = people.at(rows)
     ledger = find_ledger(scorer) or QuestionLedger()
     repeats = 1
 
-    def prepare_scorer() -> Scorer:
+    def prepare_scorer(complete: People) -> Scorer:
         """Check by queries whether the answers vary, and wrap the model so that all queries are counted."""
         nonlocal noise, repeats
         if noise is None:
@@ -87,25 +82,20 @@ def find_subgroups(
             counted_scorer = _CountedScorer(counted_scorer, ledger, repeats)
         return counted_scorer
 
-    def measure() -> MeasuredOutcomes:
+    def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
         (progress or ignore_progress)("querying the model", 0.0)
         concerned = len(find_concerned(complete, config.measure))
         _check_budget(ledger, concerned, config.repeats if can_vary(scorer) else 1)
-        return measure_outcomes(prepare_scorer(), complete, config.measure)
+        return measure_outcomes(prepare_scorer(complete), complete, config.measure)
 
     with ledger.within(config.budget):
         if config.method == "exact":
-            result = search_exactly(
-                complete, measure, config, weights=weights and weights.at(rows), progress=progress, limit=limit
-            )
+            result = search_exactly(people, measure, config, weights=weights, progress=progress, limit=limit)
         else:
             from evenhand.subgroups.methods.sampled import search_sampled
 
-            result = search_sampled(prepare_scorer(), complete, config, progress or ignore_progress, limit)
+            result = search_sampled(prepare_scorer, people, config, progress or ignore_progress, limit)
     fields = {
-        "unknown": len(people) - len(complete),
-        "time_limited": limit.decided,
-        "seconds": time.perf_counter() - started,
         "noise": noise,
         "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
         "repeats": repeats,
@@ -169,7 +159,7 @@ def find_subgroups_of_decisions(
     def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
         return recorded_outcomes(decisions.at(rows), config.measure)
 
-    return _search_known(people, measure, config, names, decisions.weights, progress)
+    return search_exactly(people, measure, config, names=names, weights=decisions.weights, progress=progress)
 
 
 def find_number_subgroups(
@@ -210,7 +200,7 @@ def find_number_subgroups(
 
     names = config.attributes or people.schema.protected
     with ledger.within(config.budget):
-        result = _search_known(people, measure, config, names, weights, progress)
+        result = search_exactly(people, measure, config, names=names, weights=weights, progress=progress)
     ledger.settle()
     return result.model_copy(update={"queries": ledger.sent - sent_before})
 
@@ -241,46 +231,8 @@ def find_subgroups_of_numbers(
         check_truth(complete, config)
         return measure_numbers(complete, numbers.decided[rows], config)
 
-    return _search_known(people, measure, config, config.attributes or people.schema.names, numbers.weights, progress)
-
-
-def _search_known(
-    people: People,
-    measure: Callable[[People, Integers], MeasuredOutcomes],
-    config: SubgroupConfig | NumberSubgroupConfig,
-    names: Sequence[str],
-    weights: PeopleWeights | None,
-    progress: Progress | None,
-) -> SubgroupResult:
-    """Search exactly among the people whose attributes are all known. ``measure`` computes the outcomes of rows."""
-    started, limit = time.perf_counter(), TimeLimit.after(config.time_limit)
-    rows = find_known_rows(people, names)
-    complete = people.at(rows)
-    config = config.model_copy(update={"attributes": tuple(names)})
-    known_weights = weights and weights.at(rows)
-    result = search_exactly(
-        complete, lambda: measure(complete, rows), config, weights=known_weights, progress=progress, limit=limit
-    )
-    fields = {
-        "unknown": people.size - complete.size,
-        "time_limited": limit.decided,
-        "seconds": time.perf_counter() - started,
-    }
-    return result.model_copy(update=fields)
-
-
-def find_known_rows(people: People, names: Sequence[str]) -> Integers:
-    """Find the people whose values of these attributes are all known.
-
-    Raises:
-        OptionError: There are no such people.
-    """
-    rows = np.flatnonzero(people.is_known(names))
-    if not len(rows):
-        raise OptionError(
-            f"no person in the data has known values of all of {', '.join(names)}", hint="name fewer attributes"
-        )
-    return rows
+    names = config.attributes or people.schema.names
+    return search_exactly(people, measure, config, names=names, weights=numbers.weights, progress=progress)
 
 
 def _check_budget(ledger: QuestionLedger, people: int, repeats: int = 1) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -13,15 +12,13 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import FamilyTestSettings
-from evenhand.subgroups.control import MaxTCorrection
+from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.gaps import (
-    PermutationNull,
     StratifiedGroups,
     TailCorrection,
     adjusted_intervals,
     approximate_intervals,
     correct_tails,
-    sample_permutation_null,
     scale_tails,
     single_intervals,
     standardise_weighted,
@@ -46,9 +43,7 @@ class CandidateStatistics:
         found: Whether each gap is significant.
         exact_rows: Positions of rule sets with exact intervals: all, or if there are very many, the clearest and the
             requested ones.
-        critical: Half width of the adjusted intervals in standard deviations.
-        stopped: Reason for fewer permutations than requested. None if all were completed.
-        permutations: Number of completed permutations.
+        correction: Correction for multiple testing.
     """
 
     groups: StratifiedGroups
@@ -60,19 +55,7 @@ class CandidateStatistics:
     plain_high: Floats
     found: Booleans
     exact_rows: Integers
-    critical: float
-    stopped: str | None = None
-    permutations: int = 0
-
-    @cached_property
-    def rates(self) -> tuple[Floats, Floats]:
-        """Rates of each rule set and of the group it is compared with."""
-        return self.groups.rates
-
-    @cached_property
-    def gap(self) -> Floats:
-        """Difference of the two rates."""
-        return np.asarray(self.rates[0] - self.rates[1])
+    correction: MaxTCorrection
 
 
 def assess_candidates(
@@ -81,8 +64,7 @@ def assess_candidates(
     rng: np.random.Generator,
     *,
     margin: float = 0.0,
-    null: PermutationNull | None = None,
-    tests: float | None = None,
+    correction: MaxTCorrection | None = None,
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> CandidateStatistics:
@@ -93,9 +75,8 @@ def assess_candidates(
         config: Confidence level, and number of permutations and of findings.
         rng: Random generator for the permutations.
         margin: Gaps that are certainly smaller are not significant.
-        null: Permutation distribution of a larger family that the candidates were selected from. If None, outcomes are
+        correction: Correction of a larger family that the candidates were selected from. By default, outcomes are
             permuted.
-        tests: Number of tests of that family.
         limit: Time limit of the permutations.
         progress: Called with the share of completed permutations.
     """
@@ -105,10 +86,9 @@ def assess_candidates(
         tails = scale_tails(groups, skewness)
     else:
         scales, tails = None, correct_tails(groups, table.skewness)
-    if null is None:
+    if correction is None:
         largest = family.largest_gap(tails, scales)
-        null = sample_permutation_null(table, largest, config.permutations, rng, limit=limit, progress=progress)
-    correction = MaxTCorrection(len(family) if tests is None else tests, null.values, config.confidence)
+        correction = permute_outcomes(table, largest, len(family), config, rng, limit=limit, progress=progress)
     z = tails.z(groups.total.sum(axis=-1))
     exact = np.zeros(len(family), dtype=bool)
     exact[len(family.chosen) :] = True
@@ -122,7 +102,6 @@ def assess_candidates(
         margin=margin,
         skewness=table.skewness,
         exact_rows=np.flatnonzero(exact),
-        stopped=null.stopped,
     )
 
 
@@ -136,7 +115,6 @@ def summarise_tests(
     margin: float,
     skewness: Floats | None = None,
     exact_rows: Integers | None = None,
-    stopped: str | None = None,
 ) -> CandidateStatistics:
     """Compute the interval and the significance of each gap.
 
@@ -148,7 +126,6 @@ def summarise_tests(
         margin: Gaps that are certainly smaller are not significant.
         skewness: Skewness of all values in each stratum.
         exact_rows: Positions of groups with exact intervals, which are slow to compute. None selects all.
-        stopped: Reason for fewer permutations than requested.
     """
     rows = np.arange(len(z)) if exact_rows is None else exact_rows
     low, high = approximate_intervals(groups, correction.critical)
@@ -173,35 +150,51 @@ def summarise_tests(
         plain_high=plain_high,
         found=significant,
         exact_rows=rows,
-        critical=correction.critical,
-        stopped=stopped,
-        permutations=len(correction.maxima),
+        correction=correction,
     )
 
 
-def describe_finding(statistics: CandidateStatistics, i: int, rules: Rules, words: str) -> Finding:
-    """Convert the statistics of one rule set to a finding."""
-    groups, (rates, rest_rates) = statistics.groups.at(np.array([i])), statistics.rates
+def describe_finding(
+    statistics: CandidateStatistics,
+    i: int,
+    rules: Rules,
+    words: str,
+    unit: tuple[float, float] = (0.0, 1.0),
+    **fields: int | None,
+) -> Finding:
+    """Convert the statistics of one rule set to a finding.
+
+    Args:
+        statistics: Statistics of the rule sets.
+        i: Position of the rule set.
+        rules, words: Its rules, and their description.
+        unit: Center and spread of the values: a value v represents the outcome ``center + spread v``.
+        fields: Other fields of the finding.
+    """
+    groups, (rates, rest_rates), (center, spread) = statistics.groups.at(np.array([i])), statistics.groups.rates, unit
     part, weighted = groups.two_sided[0], groups.people is not None
-    size, rest_size = groups.count_people(0)
     n, total, rest_n, rest_total = (
         float(side[0][part].sum()) for side in (groups.size, groups.total, groups.rest, groups.rest_totals)
     )
+    size, everybody = (groups.size, groups.everybody[0]) if groups.people is None else groups.people
+    inside, both = (float(np.broadcast_to(people, size.shape)[0][part].sum()) for people in (size, everybody))
     counts = groups.counted and not weighted
+    ends = {name: spread * getattr(statistics, name)[i] for name in ("low", "high", "plain_low", "plain_high")}
     return Finding(
         rules=rules,
         words=words,
-        size=size,
-        rest=rest_size,
+        size=round(inside),
+        rest=round(both - inside),
         effective_size=n if weighted else None,
         effective_rest=rest_n if weighted else None,
         positives=round(total) if counts else None,
         rest_positives=round(rest_total) if counts else None,
-        rate=rates[i],
-        rest_rate=rest_rates[i],
-        gap=statistics.gap[i],
+        rate=center + spread * rates[i],
+        rest_rate=center + spread * rest_rates[i],
+        gap=spread * statistics.groups.gap[i],
         z=statistics.z[i],
         adjusted_p=statistics.p[i],
         found=bool(statistics.found[i]),
-        **{name: getattr(statistics, name)[i] for name in ("low", "high", "plain_low", "plain_high")},
+        **ends,
+        **fields,
     )

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.subgroups.control import LargestGap
 from evenhand.subgroups.family import RuleSetFamily
-from evenhand.subgroups.gaps import MOST_ENTRIES, LargestGap, StratifiedGroups, TailCorrection, compare_groups
-from evenhand.subgroups.measures import MinimumSizes
+from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, TailCorrection, compare_groups
 from evenhand.subgroups.tabulate import CellTable, ConjunctionSums, find_occupied_cells
 
 COMPILED = 1 << 16
@@ -82,8 +82,8 @@ class CandidateFamily:
 
         def largest(sums: NDArray[np.float32]) -> Floats:
             top = np.zeros(sums.shape[1])
-            for rows, conjunctions, add_up in parts:
-                step = max(1, MOST_ENTRIES // max(conjunctions, 1))
+            for rows, number, add_up in parts:
+                step = max(1, MOST_ENTRIES // max(number, 1))
                 for start in range(0, len(top), step):
                     draws = slice(start, start + step)
                     z = standardise(rows, add_up, sums[:, draws])
@@ -131,7 +131,7 @@ class CandidateFamily:
         for rows, axes in self._patterns():
             conjunctions = ConjunctionSums(self.family, axes, self.table.cells)
             columns = np.ravel_multi_index(tuple(self.chosen[rows][:, axes].T - 1), conjunctions.shape)
-            yield rows, conjunctions.size, partial(_sum_some, conjunctions, columns)
+            yield rows, conjunctions.size, partial(conjunctions, columns=columns)
         queries = self.queries.astype(np.float32)
         yield np.arange(len(self.chosen), len(self)), len(queries), lambda sums: (queries @ sums).T
 
@@ -140,10 +140,6 @@ class CandidateFamily:
         patterns = find_occupied_cells((self.chosen > 0).astype(np.int64))
         for i, restricted in enumerate(patterns.codes):
             yield np.flatnonzero(patterns.of == i), np.flatnonzero(restricted).tolist()
-
-
-def _sum_some(conjunctions: ConjunctionSums, columns: Integers, sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    return conjunctions(sums)[:, columns]
 
 
 def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
@@ -158,14 +154,14 @@ def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
 
 
 def count_family(
-    family: RuleSetFamily, table: CellTable, floors: MinimumSizes, queries: Booleans | None = None
+    family: RuleSetFamily, table: CellTable, min_size: float, queries: Booleans | None = None
 ) -> CandidateFamily:
     """Count the people of every rule set, and keep one rule set per group with enough people.
 
     Args:
         family: Rule sets.
         table: People by cell.
-        floors: Minimum sizes.
+        min_size: Minimum number of people inside and outside.
         queries: For each requested rule set, which occupied cells it contains. If None, none is requested.
     """
     cells, attributes = len(table.cells.sizes), len(family.cuts)
@@ -179,7 +175,7 @@ def count_family(
     for axes in family.combinations():
         add_up = ConjunctionSums(family, axes, table.cells)
         sums = add_up(by_cell).reshape(len(table.moments), table.strata, -1).swapaxes(1, 2)
-        accepted = np.flatnonzero(floors.accept(*table.measure_sides(sums)))
+        accepted = np.flatnonzero(np.minimum(*table.measure_sides(sums)) >= min_size)
         rows = np.zeros((len(accepted), attributes), dtype=np.int64)
         rows[:, axes] = np.stack(np.unravel_index(accepted, add_up.shape), axis=1) + 1
         chosen.append(rows)

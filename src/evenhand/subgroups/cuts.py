@@ -84,6 +84,20 @@ class AttributeCut:
         return 1.0 if within == 1 else 2.0 - 0.5 * open_ends
 
 
+def select_known(people: People, names: Sequence[str]) -> Integers:
+    """Find the rows of the people whose values of these attributes are all known.
+
+    Raises:
+        OptionError: There are no such people.
+    """
+    rows = np.flatnonzero(people.is_known(names))
+    if not len(rows):
+        raise OptionError(
+            f"no person in the data has known values of all of {', '.join(names)}", hint="name fewer attributes"
+        )
+    return rows
+
+
 def cut_attributes(
     people: People, names: Sequence[str], bins: int = 10, ends: CellEnds | None = None
 ) -> tuple[tuple[AttributeCut, ...], Integers]:

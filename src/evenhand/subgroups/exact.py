@@ -5,26 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.schema.people import People, PeopleWeights
-from evenhand.subgroups.assessment import (
-    CandidateStatistics,
-    assess_candidates,
-    describe_finding,
-)
+from evenhand.stats.proportion import count_needed, kish_size
+from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates, describe_finding
 from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
-from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
+from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells, select_known
 from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.findings import GroupDescriptions, QueriedRuleSet, list_findings, parse_rule_sets
-from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes, minimum_sizes
-from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult
-from evenhand.subgroups.rules import Rules, describe_rules
+from evenhand.subgroups.measures import MeasuredOutcomes
+from evenhand.subgroups.result import RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 
 MAX_TESTED = 1 << 19
@@ -34,7 +31,7 @@ MAX_WEIGHTED = 1 << 20
 """Maximum number of rule sets with weights, which the scan does not support."""
 
 DEFAULT_MARGIN = 0.05
-"""Default margin, in units of the ``spread`` of the outcome."""
+"""Default margin, in units of the spread of the outcome."""
 
 STOPPED = {"time": "The time limit was reached", "user": "It was stopped"}
 
@@ -59,28 +56,34 @@ class ExaminedFamily:
 
 def search_exactly(
     people: People,
-    measure: Callable[[], MeasuredOutcomes],
+    measure: Callable[[People, Integers], MeasuredOutcomes],
     config: SubgroupConfig | NumberSubgroupConfig,
     *,
+    names: Sequence[str] | None = None,
     weights: PeopleWeights | None = None,
     progress: Progress | None = None,
-    limit: TimeLimit = NEVER,
+    limit: TimeLimit | None = None,
 ) -> SubgroupResult:
-    """Search for subgroups whose outcomes differ.
+    """Search for subgroups whose outcomes differ, among the people whose attributes are all known.
 
     Args:
         people: All people.
-        measure: Function that computes the outcomes. Called once, after the settings have been validated.
+        measure: Function that computes the outcomes of these people, from them and their rows. Called once, after the
+            settings have been validated.
         config: Settings.
+        names: Sensitive attributes. By default, those of the settings, or else the protected ones.
         weights: Weight of each person. If None, all count equally.
         progress: Called with the current step and the completed share.
-        limit: Time limit.
+        limit: Time limit that has already started. By default, that of the settings starts now.
 
     Raises:
         EvenhandError: The options are invalid.
     """
-    started = time.perf_counter()
-    names = people.schema.protected if config.attributes is None else config.attributes
+    started, limit = time.perf_counter(), limit or TimeLimit.after(config.time_limit)
+    if names is None:
+        names = people.schema.protected if config.attributes is None else config.attributes
+    known, everybody = select_known(people, names), people.size
+    people, weights = people.at(known), weights and weights.at(known)
     cuts, codes = cut_attributes(people, names, config.bins)
     stratum = _control_strata(people, names, config)
     queries = parse_rule_sets(people, config.judged)
@@ -90,8 +93,9 @@ def search_exactly(
             f"weights support at most {MAX_WEIGHTED:,} rule sets, got {family.size:,}",
             hint="use fewer attributes, fewer bins or a smaller depth, or leave the weights out",
         )
-    outcome = measure()
-    margin = DEFAULT_MARGIN if config.margin is None else config.margin / outcome.spread
+    outcome = measure(people, known)
+    center, spread = outcome.unit
+    margin = DEFAULT_MARGIN if config.margin is None else config.margin / spread
     rows = outcome.concerned
     table = tabulate_people(
         codes[rows],
@@ -102,30 +106,33 @@ def search_exactly(
         weights=None if weights is None else weights.values[rows],
         counts=None if people.counts is None else people.counts[rows],
     )
-    floors = minimum_sizes(config.support, config.min_size, table.effective_people)
-    refused = _refuse_queries(table, queries, floors)
+    sample_size = (
+        table.people if table.weights is None else float(kish_size(table.weights.sum(), (table.weights**2).sum()))
+    )
+    min_size = max(count_needed(config.support, sample_size), config.min_size)
+    refused = _refuse_queries(table, queries, config.min_size)
     accepted = table.match_queries()[[i for i in range(len(queries)) if i not in refused]]
-    examined = _examine(family, table, accepted, floors, config, margin, progress or ignore_progress, limit)
+    examined = _examine(family, table, accepted, min_size, config, margin, progress or ignore_progress, limit)
     tested, statistics = examined.tested, examined.statistics
-    values = {cut.attribute: cut.names for cut in cuts}
-
-    def describe(i: int) -> tuple[Rules, str]:
-        rules = tested.family.describe(tested.chosen[i])
-        return rules, describe_rules(rules, values)
-
     descriptions = GroupDescriptions(
         inside=lambda rows: cells_of_rule_sets(tested.family, table.cells, tested.chosen[rows]),
         lengths=(tested.chosen > 0).sum(axis=1),
         scores=examined.scores,
         copies=tested.copies,
-        describe=describe,
+        describe=lambda i: tested.family.describe(tested.chosen[i]),
     )
     findings = list_findings(
-        table, descriptions, statistics, max_findings=config.most, margin=margin, better=outcome.better
+        table,
+        descriptions,
+        statistics,
+        max_findings=config.most,
+        margin=margin,
+        better=outcome.better,
+        unit=outcome.unit,
     )
     places = iter(range(-len(accepted), 0))
     judged = [
-        refused.get(i) or describe_finding(examined.requested, next(places), query.rules, query.words)
+        refused.get(i) or describe_finding(examined.requested, next(places), query.rules, query.words, outcome.unit)
         for i, query in enumerate(queries)
     ]
     number = outcome.number
@@ -135,46 +142,39 @@ def search_exactly(
         number=number,
         control="max-t",
         confidence=config.confidence,
-        critical=statistics.critical,
-        margin=outcome.spread * margin,
+        critical=statistics.correction.critical,
+        margin=spread * margin,
         support=config.support,
         min_size=config.min_size,
         people=table.people,
-        rate=outcome.center + outcome.spread * table.mean if table.people else 0.0,
+        unknown=everybody - people.size,
+        rate=center + spread * table.mean if table.people else 0.0,
         weights=None if weights is None else weights.name,
         rule_sets=family.size,
         tested=len(tested.chosen),
         found=int(statistics.found[: len(tested.chosen)].sum()),
         starts=examined.starts,
         attributes=tuple(cut.cells for cut in cuts),
-        findings=tuple(_restore_unit(finding, outcome) for finding in findings),
-        judged=tuple(_restore_unit(row, outcome) if isinstance(row, Finding) else row for row in judged),
+        findings=findings,
+        judged=tuple(judged),
         per=config.per,
-        interrupted=statistics.stopped is not None,
+        interrupted=statistics.correction.stopped is not None,
         notes=(
             *describe_large_cells(cuts, codes, people.counts),
             *_result_notes(examined, family, config),
         ),
         table_reading=people.reading,
         seed=config.seed,
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
-
-
-def _restore_unit(finding: Finding, outcome: MeasuredOutcomes) -> Finding:
-    """Convert a finding about standardised values to the unit of the outcome."""
-    if (outcome.center, outcome.spread) == (0.0, 1.0):
-        return finding
-    means = {name: outcome.center + outcome.spread * getattr(finding, name) for name in ("rate", "rest_rate")}
-    gaps = ("gap", "low", "high", "plain_low", "plain_high")
-    return finding.model_copy(update=means | {name: outcome.spread * getattr(finding, name) for name in gaps})
 
 
 def _examine(
     family: RuleSetFamily,
     table: CellTable,
     queries: Booleans,
-    floors: MinimumSizes,
+    min_size: int,
     config: SubgroupConfig | NumberSubgroupConfig,
     margin: float,
     progress: Progress,
@@ -182,21 +182,18 @@ def _examine(
 ) -> ExaminedFamily:
     """Test every rule set of the family, or scan it, and the requested ones (queries, occupied cells)."""
     rng = np.random.default_rng(config.seed)
-
-    def permuting(share: float) -> None:
-        progress("permuting", share)
-
+    permuting = partial(progress, "permuting")
     if family.size <= MAX_TESTED or table.weights is not None:
         progress("counting", 0.0)
-        tested = count_family(family, table, floors, queries)
+        tested = count_family(family, table, min_size, queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
         return ExaminedFamily(tested, statistics, statistics, np.abs(statistics.z))
     from evenhand.subgroups.scan import SubsetScan, scan_family  # imports numba
 
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
-    scan = SubsetScan(family, table, floors, rng)
-    tested, scores, null = scan_family(scan, config, rng, limit=limit, progress=permuting)
-    statistics = assess_candidates(tested, config, rng, margin=margin, null=null, tests=scan.tests)
+    scan = SubsetScan(family, table, min_size, rng)
+    tested, scores, correction = scan_family(scan, config, rng, limit=limit, progress=permuting)
+    statistics = assess_candidates(tested, config, rng, margin=margin, correction=correction)
     requested = statistics
     if len(queries):
         # A climb may miss a larger gap than the one it ends at, so requested rule sets are tested as a separate family.
@@ -220,16 +217,16 @@ def _control_strata(
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
-def _refuse_queries(
-    table: CellTable, queries: Sequence[QueriedRuleSet], floors: MinimumSizes
-) -> dict[int, RefusedRuleSet]:
+def _refuse_queries(table: CellTable, queries: Sequence[QueriedRuleSet], min_size: int) -> dict[int, RefusedRuleSet]:
     """Find the requested rule sets that are too small, by position."""
     weighted, refused = table.weights is not None, {}
     moments = table.sum_moments(table.match_queries())
     inside, (sizes, rests) = moments[0].sum(axis=1), table.measure_sides(moments)
     for i, query in enumerate(queries):
-        reason = floors.reason(sizes[i], rests[i], effective=weighted)
-        if reason is not None:
+        sides = ((sizes[i], "in the subgroup"), (rests[i], "in the rest"))
+        for count, side in [(count, side) for count, side in sides if count < min_size][:1]:
+            number = f"{count:.1f} effective" if weighted else f"{count:,.0f}"
+            reason = f"only {number} {'person' if count == 1 else 'people'} {side}, fewer than {min_size}"
             size, outside = (inside[i], table.people - inside[i]) if weighted else (sizes[i], rests[i])
             refused[i] = RefusedRuleSet(
                 rules=query.rules, words=query.words, size=int(size), rest=int(outside), reason=reason
@@ -240,10 +237,10 @@ def _refuse_queries(
 def _result_notes(
     examined: ExaminedFamily, family: RuleSetFamily, config: SubgroupConfig | NumberSubgroupConfig
 ) -> list[str]:
-    statistics, notes = examined.statistics, []
-    if statistics.stopped is not None:
+    correction, notes = examined.statistics.correction, []
+    if correction.stopped is not None:
         notes.append(
-            f"{STOPPED[statistics.stopped]} after {statistics.permutations:,} of {config.permutations:,} permutations; "
+            f"{STOPPED[correction.stopped]} after {len(correction.maxima):,} of {config.permutations:,} permutations; "
             "the results hold for those."
         )
     if examined.starts is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans
 from evenhand.subgroups.cuts import AttributeCut
-from evenhand.subgroups.rules import Rules
+from evenhand.subgroups.rules import Rules, describe_rules
 
 MOST_RULES = 1024
 """Maximum number of subsets of one attribute's values. Beyond ten values, only small subsets and their complements."""
@@ -60,11 +60,6 @@ class RuleSetFamily:
     depth: int
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of rules of each attribute, including "no rule"."""
-        return tuple(len(rules) for rules in self.rules)
-
-    @property
     def size(self) -> int:
         """Number of rule sets, excluding the empty one."""
         counts = [1]  # rule sets of 0, 1, 2, ... rules
@@ -79,13 +74,14 @@ class RuleSetFamily:
         for number in range(1, self.depth + 1):
             yield from itertools.combinations(restrictable, number)
 
-    def describe(self, chosen: Sequence[int]) -> Rules:
-        """Convert a rule set from the row of each attribute's rules to rules."""
-        return {
+    def describe(self, chosen: Sequence[int]) -> tuple[Rules, str]:
+        """Convert a rule set from the row of each attribute's rules to rules, and describe them in words."""
+        rule_set = {
             cut.attribute: cut.rule(rules[row])
             for cut, rules, row in zip(self.cuts, self.rules, chosen, strict=True)
             if row > 0
         }
+        return rule_set, describe_rules(rule_set, {cut.attribute: cut.names for cut in self.cuts})
 
 
 def build_family(cuts: Sequence[AttributeCut], depth: int | None = None) -> RuleSetFamily:

@@ -15,7 +15,7 @@ from evenhand.schema.people import People
 from evenhand.schema.subdomain import Runs, parse_subdomain
 from evenhand.subgroups.assessment import CandidateStatistics, describe_finding
 from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_groups
-from evenhand.subgroups.result import Finding, list_in_reading_order
+from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import Range, Rule, Rules, describe_rules
 from evenhand.subgroups.tabulate import CellTable
 
@@ -47,8 +47,9 @@ def list_findings(
     max_findings: int,
     margin: float,
     better: int = 1,
+    unit: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Finding, ...]:
-    """List the findings in reading order; ``explain_findings`` determines which ones are listed under another.
+    """List the findings in reading order: each is followed by those that it explains (see ``explain_findings``).
 
     Args:
         table: People by cell.
@@ -57,12 +58,13 @@ def list_findings(
         max_findings: Maximum number of findings.
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
+        unit: Center and spread of the values, see ``describe_finding``.
     """
     rows = statistics.exact_rows[statistics.exact_rows < len(descriptions.lengths)]
     # A group and its complement have the same |z| up to rounding. The shorter description comes first, then the group
     # that is worse off.
     scores = np.round(descriptions.scores, 9)
-    order = rows[np.lexsort((better * statistics.gap[rows] > 0, descriptions.lengths[rows], -scores[rows]))]
+    order = rows[np.lexsort((better * statistics.groups.gap[rows] > 0, descriptions.lengths[rows], -scores[rows]))]
     significant = order[statistics.found[order]]
     inside = descriptions.inside(significant)
     unexplained, explained_by = explain_findings(
@@ -71,17 +73,24 @@ def list_findings(
     explained = significant[explained_by[significant] >= 0]
     listed = np.concatenate([unexplained, explained, order[~statistics.found[order]]])[:max_findings].tolist()
     counts = Counter(explained_by.tolist())
-    position = {i: place for place, i in enumerate(listed)}
-    findings = []
+    below: dict[int, list[int]] = {i: [] for i in (-1, *listed)}
     for i in listed:
-        finding = describe_finding(statistics, i, *descriptions.describe(i))
-        update = {
-            "under": position.get(int(explained_by[i])),
-            "explains": counts[i],
-            "others": int(descriptions.copies[i]) - 1,
-        }
-        findings.append(finding.model_copy(update=update))
-    return list_in_reading_order(findings)
+        explaining = int(explained_by[i])
+        below[explaining if explaining in below else -1].append(i)
+    reading_order = [i for top in below[-1] for i in (top, *below[top])]
+    places = {i: place for place, i in enumerate(reading_order)}
+    return tuple(
+        describe_finding(
+            statistics,
+            i,
+            *descriptions.describe(i),
+            unit,
+            under=places.get(int(explained_by[i])),
+            explains=counts[i],
+            others=int(descriptions.copies[i]) - 1,
+        )
+        for i in reading_order
+    )
 
 
 # Which findings are listed at the top level, and which they explain.
@@ -123,7 +132,7 @@ def explain_findings(
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
     """
-    worse = better * statistics.gap[significant] < 0
+    worse = better * statistics.groups.gap[significant] < 0
     harm, favour = (
         _explain_in_turn(table, statistics, significant, inside, scores, margin, early) for early in (worse, ~worse)
     )
@@ -142,7 +151,7 @@ def _explain_in_turn(
 ) -> tuple[Integers, Integers]:
     """Determine explanations as ``explain_findings`` does, with the findings in ``early`` listed before all others."""
     explained_by = np.full(len(statistics.z), -1, dtype=np.int64)
-    direction = np.sign(statistics.gap[significant])
+    direction = np.sign(statistics.groups.gap[significant])
     pending = np.arange(len(significant))
     parts = table.cells.codes[:, -1]
     unexplained: list[int] = []
@@ -152,10 +161,9 @@ def _explain_in_turn(
         parts = np.unique(2 * parts + inside[clearest], return_inverse=True)[1].ravel()
         pending = pending[pending != clearest]
         groups = _groups_within(table, parts, inside[pending])
-        gap = groups.rates[0] - groups.rates[1]
-        matters = (np.abs(gap) >= margin) & (np.sign(gap) == direction[pending])
+        matters = (np.abs(groups.gap) >= margin) & (np.sign(groups.gap) == direction[pending])
         z = np.where(matters, np.abs(groups.z), 0.0)
-        remains = z >= statistics.critical
+        remains = z >= statistics.correction.critical
         explained_by[significant[pending[~remains]]] = significant[clearest]
         pending, scores = pending[remains], np.asarray(np.round(z[remains], 9), dtype=np.float64)
     return significant[unexplained], explained_by
@@ -196,16 +204,13 @@ class QueriedRuleSet:
 
     Attributes:
         rules: Its conditions.
+        words: Description in words.
         inside: Mask of the people who satisfy them, shape (n,).
     """
 
     rules: Rules
+    words: str
     inside: Booleans
-
-    @property
-    def words(self) -> str:
-        """Description of the rule set."""
-        return describe_rules(self.rules)
 
 
 def parse_rule_sets(people: People, conditions: Sequence[str]) -> tuple[QueriedRuleSet, ...]:
@@ -225,7 +230,7 @@ def parse_rule_sets(people: People, conditions: Sequence[str]) -> tuple[QueriedR
             attribute, entries = people.schema[name], people.individuals[:, people.schema.position(name)]
             inside &= np.any([(entries >= low) & (entries <= high) for low, high in runs], axis=0)
             rules[name] = _build_rule(attribute, runs)
-        rule_sets.append(QueriedRuleSet(rules, inside))
+        rule_sets.append(QueriedRuleSet(rules, describe_rules(rules), inside))
     return tuple(rule_sets)
 
 

@@ -13,14 +13,12 @@ requires both, and the ends of Welch's interval are moved towards the long tail.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_cdf, normal_quantile, student_quantile
 from evenhand.stats.mean import SampleMoments, welch_interval
@@ -29,6 +27,9 @@ from evenhand.stats.score_difference import FAR, group_skewness, stratified_diff
 from evenhand.subgroups.tabulate import CellTable
 
 IntervalEnds: TypeAlias = tuple[Floats, Floats]
+
+MOST_ENTRIES = 1 << 24
+"""Approximate number of array entries held at once."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ class StratifiedGroups:
     width: float = 1.0
     people: tuple[Floats, Floats] | None = None
 
-    @property
+    @cached_property
     def rest(self) -> Floats:
         """Number of people in the comparison group, shape (groups, strata)."""
         return np.asarray(self.everybody[0] - self.size)
 
-    @property
+    @cached_property
     def rest_totals(self) -> Floats:
         """Sum of their values."""
         totals = np.asarray(self.everybody[1] - self.total)
@@ -69,22 +70,27 @@ class StratifiedGroups:
         """Whether a stratum has people on both sides. Other strata are ignored."""
         return np.asarray((self.size > 0) & (self.rest > 0))
 
-    @property
+    @cached_property
     def _amounts(self) -> Floats:
         """Mantel-Haenszel weights of the strata, ``n m / (n + m)``."""
         return np.asarray(self.size * self.rest / np.maximum(self.everybody[0], 1))
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """Weights of the strata, with sum 1."""
         return np.asarray(self._amounts / np.maximum(self._amounts.sum(axis=-1, keepdims=True), 1e-300))
 
-    @property
+    @cached_property
     def rates(self) -> tuple[Floats, Floats]:
         """Rates or means of the groups and of their comparison groups, averaged over strata, shape (groups,)."""
         rate = self.total / np.maximum(self.size, 1)
         rest_rate = self.rest_totals / np.maximum(self.rest, 1)
         return (self.weights * rate).sum(axis=-1), (self.weights * rest_rate).sum(axis=-1)
+
+    @cached_property
+    def gap(self) -> Floats:
+        """Difference of the two rates."""
+        return np.asarray(self.rates[0] - self.rates[1])
 
     def at(self, rows: Integers) -> StratifiedGroups:
         """Select some of the groups."""
@@ -98,13 +104,6 @@ class StratifiedGroups:
             self.width,
             None if self.people is None else (self.people[0][rows], self.people[1][rows]),
         )
-
-    def count_people(self, row: int) -> tuple[int, int]:
-        """Count the people in a group and in its comparison group, in strata with both."""
-        size, everybody = (self.size, self.everybody[0]) if self.people is None else self.people
-        part = self.two_sided[row]
-        inside, total = size[row][part].sum(), np.broadcast_to(everybody, size.shape)[row][part].sum()
-        return round(float(inside)), round(float(total - inside))
 
     @property
     def deviation(self) -> Floats:
@@ -222,21 +221,19 @@ def adjusted_intervals(
     low, high = _welch_interval(groups, _confidence_within(reach))
     shift = _skewness_shift(groups, reach, skewness)
     low, high = low + np.minimum(shift, 0), high + np.maximum(shift, 0)
-    rate, rest_rate = groups.rates
-    gap, permuted = rate - rest_rate, reach * groups.gap_deviation
+    gap, permuted = groups.gap, reach * groups.gap_deviation
     below, above = np.maximum(gap - low, permuted), np.maximum(high - gap, permuted)
     return gap - below / tails.scale_above, gap + above / tails.scale_below
 
 
 def approximate_intervals(groups: StratifiedGroups, critical: float) -> IntervalEnds:
     """Approximate the adjusted intervals by fast textbook intervals, which show where exact ones are needed."""
-    rate, rest_rate = groups.rates
     parts = [
         np.maximum(squares / np.maximum(n, 1) - (total / np.maximum(n, 1)) ** 2, 0.0) / np.maximum(n, 1)
         for n, total, squares in _sides(groups)
     ]
     half = critical * np.sqrt((groups.weights**2 * (parts[0] + parts[1])).sum(axis=-1))
-    return rate - rest_rate - half, rate - rest_rate + half
+    return groups.gap - half, groups.gap + half
 
 
 def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
@@ -272,10 +269,9 @@ def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds
     if groups.size.shape[-1] == 1:
         inside, outside = (SampleMoments(*(part[:, 0] for part in side)) for side in sides)
         return welch_interval(inside, outside, confidence, upper=groups.width)
-    rate, rest_rate = groups.rates
     error = sum(variance / n for _, variance, n in sides)
     half = normal_quantile(confidence) * np.sqrt((groups.weights**2 * error).sum(axis=-1))
-    return np.maximum(rate - rest_rate - half, -groups.width), np.minimum(rate - rest_rate + half, groups.width)
+    return np.maximum(groups.gap - half, -groups.width), np.minimum(groups.gap + half, groups.width)
 
 
 def _sides(groups: StratifiedGroups) -> tuple[tuple[Floats, Floats, Floats], tuple[Floats, Floats, Floats]]:
@@ -394,68 +390,3 @@ def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Flo
     bottom = (squares * np.where(varied, second, 0.0)).sum(axis=-1) ** 1.5
     both = np.array([top, top - (3 + 3 / (FAR**2 - 1)) * shared])
     return scale * scale_to_one[:, None], _divide_or_zero(both, bottom)
-
-
-# Null distribution: the largest standardised gap of all rule sets when outcomes are permuted.
-
-PERMUTATIONS_AT_ONCE = 100
-"""Number of permutations between checks of the time limit."""
-
-MOST_ENTRIES = 1 << 24
-"""Approximate number of array entries held at once."""
-
-
-LargestGap: TypeAlias = Callable[[NDArray[np.float32]], Floats]
-"""Function from permuted sums by cell (cells, permutations) to the largest standardised gaps (permutations,)."""
-
-
-@dataclass(frozen=True)
-class PermutationNull:
-    """Largest absolute standardised gap in each permutation.
-
-    Attributes:
-        values: Maxima, shape (permutations,). Fewer than requested if stopped early.
-        stopped: Reason for stopping early: ``time`` or ``user``.
-    """
-
-    values: Floats
-    stopped: str | None
-
-
-def sample_permutation_null(
-    table: CellTable,
-    largest: LargestGap,
-    permutations: int,
-    rng: np.random.Generator,
-    *,
-    at_once: int = PERMUTATIONS_AT_ONCE,
-    limit: TimeLimit = NEVER,
-    progress: Callable[[float], None] | None = None,
-) -> PermutationNull:
-    """Permute the outcomes until the time limit. An interrupt keeps the completed permutations.
-
-    Args:
-        table: People.
-        largest: Function that computes the largest gaps.
-        permutations: Number of permutations.
-        rng: Random generator.
-        at_once: Number of permutations between checks of the time limit.
-        limit: Time limit. At least ``at_once`` permutations are completed.
-        progress: Called with the share of completed permutations.
-    """
-    maxima: list[Floats] = []
-    completed = 0
-    stopped = None
-    try:
-        while completed < permutations:
-            if completed > 0 and limit.passed():
-                stopped = "time"
-                break
-            number = min(at_once, permutations - completed)
-            maxima.append(largest(table.permute_sums(number, rng).T.astype(np.float32)))
-            completed += number
-            if progress is not None:
-                progress(completed / permutations)
-    except KeyboardInterrupt:
-        stopped = "user"
-    return PermutationNull(np.concatenate(maxima) if maxima else np.zeros(0), stopped)

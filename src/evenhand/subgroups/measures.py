@@ -15,7 +15,6 @@ from evenhand.models.blackbox.text_model import TextAnswers
 from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
-from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import Measure, NumberSubgroupConfig
 from evenhand.subgroups.result import MeasuredNumber
 
@@ -32,7 +31,7 @@ class MeasuredOutcomes:
         values: 0 or 1, score, or standardised number of each of these people.
         counted: Whether the values are 0 and 1.
         better: 1 if a higher value is better for people, else -1.
-        center, spread: A value v represents the outcome ``center + spread v``.
+        unit: Center and spread of the values: a value v represents the outcome ``center + spread v``.
         number: Number that the model decides. None for labels.
     """
 
@@ -40,8 +39,7 @@ class MeasuredOutcomes:
     values: Floats
     counted: bool
     better: int = 1
-    center: float = 0.0
-    spread: float = 1.0
+    unit: tuple[float, float] = (0.0, 1.0)
     number: MeasuredNumber | None = None
 
 
@@ -130,7 +128,7 @@ def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfi
         above = (values > config.above).astype(np.float64)
         return MeasuredOutcomes(rows, above, counted=True, better=better, number=number)
     values = np.zeros(len(rows)) if constant else (values - center) / spread
-    return MeasuredOutcomes(rows, values, False, better, center, spread, number)
+    return MeasuredOutcomes(rows, values, False, better, (center, spread), number)
 
 
 def find_concerned(people: People, measure: Measure) -> Integers:
@@ -206,46 +204,3 @@ class TextOutcomes:
                 raise OptionError(NO_SCORES, hint=MEASURE_RATE)
             return np.asarray(reply.scores[rows, column])
         return _label_outcomes(rows, reply.labels[rows] == column, self.measure).values
-
-
-# Minimum sizes.
-
-
-@dataclass(frozen=True)
-class MinimumSizes:
-    """Minimum numbers of people inside and outside a rule set.
-
-    Attributes:
-        share: Minimum that follows from the support. It does not apply to requested rule sets.
-        people: Minimum for all rule sets.
-    """
-
-    share: int
-    people: int
-
-    @property
-    def candidate(self) -> int:
-        """Minimum for rule sets that were not requested."""
-        return max(self.share, self.people)
-
-    def accept(self, inside: Floats, outside: Floats) -> Booleans:
-        """Determine which rule sets that were not requested are large enough."""
-        return np.asarray((inside >= self.candidate) & (outside >= self.candidate))
-
-    def reason(self, inside: float, outside: float, *, effective: bool = False) -> str | None:
-        """Describe why a requested rule set is too small. None if it is large enough.
-
-        Args:
-            inside, outside: Numbers of people inside and outside.
-            effective: Whether the sizes are effective sample sizes of weighted people.
-        """
-        for count, where in ((inside, "in the subgroup"), (outside, "in the rest")):
-            if count < self.people:
-                size = f"{count:.1f} effective" if effective else f"{count:,.0f}"
-                return f"only {size} {'person' if count == 1 else 'people'} {where}, fewer than {self.people}"
-        return None
-
-
-def minimum_sizes(support: float, min_size: int, people: float) -> MinimumSizes:
-    """Compute the minimum sizes from the number of people."""
-    return MinimumSizes(count_needed(support, people), min_size)

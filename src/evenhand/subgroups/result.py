@@ -75,16 +75,6 @@ class Finding(ResultPart):
     effective_rest: float | None = None
 
 
-def list_in_reading_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Order findings so that each is followed by those it explains."""
-    below: dict[int | None, list[int]] = {}
-    for i, finding in enumerate(findings):
-        below.setdefault(finding.under, []).append(i)
-    order = [i for top in below.get(None, ()) for i in (top, *below.get(top, ()))]
-    place: dict[int | None, int] = {i: position for position, i in enumerate(order)}
-    return tuple(findings[i].model_copy(update={"under": place.get(findings[i].under)}) for i in order)
-
-
 class MeasuredNumber(ResultPart):
     """Number that subgroups are compared by.
 

@@ -24,11 +24,10 @@ from evenhand.core.typing import Booleans, Floats
 from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.climb import ClimbedCells, StratumMoments, climb_all
 from evenhand.subgroups.config import FamilyTestSettings
-from evenhand.subgroups.control import MaxTCorrection
+from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.family import RuleSetFamily
-from evenhand.subgroups.gaps import PermutationNull, compare_groups, correct_tails, sample_permutation_null
-from evenhand.subgroups.measures import MinimumSizes
+from evenhand.subgroups.gaps import compare_groups, correct_tails
 from evenhand.subgroups.tabulate import CellTable
 
 RANDOM_STARTS = 5
@@ -44,13 +43,13 @@ class SubsetScan:
     Args:
         family: Attributes and maximum depth. Its rules are not used: any subset of values is a rule.
         table: Unweighted people.
-        floors: Minimum sizes.
+        min_size: Minimum number of people inside and outside.
         rng: Random generator of the starts.
     """
 
-    def __init__(self, family: RuleSetFamily, table: CellTable, floors: MinimumSizes, rng: np.random.Generator) -> None:
-        self.family, self.table, self.floors = family, table, floors
-        people, total, squares = table.totals
+    def __init__(self, family: RuleSetFamily, table: CellTable, min_size: float, rng: np.random.Generator) -> None:
+        self.family, self.table, self.min_size = family, table, min_size
+        people, total, squares = table.total_moments
         mean = total / np.maximum(people, 1)
         spread = np.maximum(squares - total * mean, 0.0)
         # If all values are equal, the remainder after cancellation is rounding error, not spread.
@@ -64,7 +63,7 @@ class SubsetScan:
             values=np.array([len(cut.names) for cut in family.cuts]),
             ranges=np.array([cut.ordered * (len(cut.names) - cut.missing) for cut in family.cuts]),
             moments=StratumMoments(people, spread / np.maximum(people - 1, 1), table.skewness),
-            min_size=float(max(floors.candidate, 1)),
+            min_size=float(max(min_size, 1)),
             depth=family.depth,
         )
         self._starts, self._firsts = _make_starts(family, rng)
@@ -98,7 +97,7 @@ class SubsetScan:
         moments = self.table.sum_moments(inside)
         groups = compare_groups(self.table, moments, self.table.total_moments[:, None])
         z = correct_tails(groups, self.table.skewness).z(groups.total.sum(axis=-1))
-        return np.where(self.floors.accept(*self.table.measure_sides(moments)), z, 0.0)
+        return np.where(np.minimum(*self.table.measure_sides(moments)) >= self.min_size, z, 0.0)
 
     def members(self, rule_sets: Booleans) -> Booleans:
         """Determine which cells rule sets (rule sets, attributes, values) contain, shape (rule sets, cells)."""
@@ -193,27 +192,28 @@ def scan_family(
     *,
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
-) -> tuple[CandidateFamily, Floats, PermutationNull]:
+) -> tuple[CandidateFamily, Floats, MaxTCorrection]:
     """Find the groups that climbs end at.
 
     Returns:
-        The groups; the score that they are ranked by, ``z^2 / 2`` minus the description length; and the largest gap
-        that climbs reach in each permutation of the outcomes.
+        The groups; the score that they are ranked by, ``z^2 / 2`` minus the description length; and the correction by
+        the largest gap that climbs reach in each permutation of the outcomes.
     """
-    ends, z = scan.climb(scan.table.sums(scan.table.values))
-    null = sample_permutation_null(
+    ends, z = scan.climb(scan.table.cell_moments[1])
+    correction = permute_outcomes(
         scan.table,
         scan.largest_gap,
-        config.permutations,
+        scan.tests,
+        config,
         rng,
         at_once=TRIED_AT_ONCE,
         limit=limit,
         progress=progress,
     )
-    critical = MaxTCorrection(scan.tests, null.values, config.confidence).critical
+    critical = correction.critical
     ends, z = ends[z > 0], z[z > 0]
     shortened = [scan.shorten(end, critical) if gap > critical else end for end, gap in zip(ends, z, strict=True)]
-    return *_build_candidates(scan, np.array(shortened, dtype=bool).reshape(ends.shape)), null
+    return *_build_candidates(scan, np.array(shortened, dtype=bool).reshape(ends.shape)), correction
 
 
 def _build_candidates(scan: SubsetScan, rule_sets: Booleans) -> tuple[CandidateFamily, Floats]:

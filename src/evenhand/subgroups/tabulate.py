@@ -72,9 +72,17 @@ class ConjunctionSums:
         self._order = np.argsort(places, kind="stable")
         self._places, self._starts = np.unique(places[self._order], return_index=True)
 
-    def __call__(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Sum weights of the occupied cells (cells, columns) in their own precision, shape (columns, conjunctions)."""
-        return self._apply(self._rules, weights).reshape(weights.shape[1], -1)
+    def __call__(self, weights: NDArray[Any], columns: Integers | slice = slice(None)) -> NDArray[Any]:
+        """Sum weights of the occupied cells in their own precision.
+
+        Args:
+            weights: Weights, shape (cells, draws).
+            columns: Positions of the conjunctions that are returned.
+
+        Returns:
+            Sums, shape (draws, conjunctions).
+        """
+        return self._apply(self._rules, weights).reshape(weights.shape[1], -1)[:, columns]
 
     def sum_by_last(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Sum weights by conjunction of rules on all attributes but the last, and by cell of the last.
@@ -146,11 +154,6 @@ class CellTable:
         return len(self.values) if self.counts is None else int(self.counts.sum())
 
     @property
-    def effective_people(self) -> float:
-        """Effective sample size (Kish). Without weights, the number of people."""
-        return float(self.people if self.weights is None else kish_size(self.weights.sum(), (self.weights**2).sum()))
-
-    @property
     def mean(self) -> float:
         """Weighted mean of the values, 0 if there are no people."""
         moments = self.total_moments.sum(axis=1)
@@ -205,16 +208,6 @@ class CellTable:
         )
         return second, third
 
-    def sums(self, values: Floats | None = None) -> Floats:
-        """Sum a value of each person by occupied cell, or count the people, shape (cells,)."""
-        return self._add_up(self.cells.of, values, len(self.cells.sizes))
-
-    def _add_up(self, codes: Integers, values: Floats | None, number: int) -> Floats:
-        """Sum a value of each person by code, or count the people, shape (number,)."""
-        if self.counts is not None:
-            values = self.counts.astype(np.float64) if values is None else values * self.counts
-        return np.bincount(codes, weights=values, minlength=number).astype(np.float64)
-
     def match_queries(self) -> Booleans:
         """Determine which occupied cells each requested rule set contains, shape (queries, cells)."""
         return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
@@ -235,23 +228,18 @@ class CellTable:
             outside = np.where(outside > 0, kish_size(*(self.total_moments[1:3, None] - inside[1:3])), 0.0)
         return np.where(part, size, 0.0).sum(axis=1), np.where(part, outside, 0.0).sum(axis=1)
 
-    @property
-    def totals(self) -> tuple[Floats, Floats, Floats]:
-        """Number of people, sum of values and sum of squared values in each stratum, shape (strata,) each."""
-        n, total, squares = (
-            self._add_up(self.stratum, values, self.strata) for values in (None, self.values, np.square(self.values))
-        )
-        return n, total, squares
-
-    @property
+    @cached_property
     def skewness(self) -> Floats:
-        """Skewness of the values in each stratum, 0 where all are equal, shape (strata,)."""
-        n, total, squares = self.totals
-        residuals = self.values - (total / np.maximum(n, 1))[self.stratum]
-        second, third = (
-            self._add_up(self.stratum, residuals**power, self.strata) / np.maximum(n, 1) for power in (2, 3)
+        """Skewness of the unweighted values in each stratum, 0 where all are equal, shape (strata,)."""
+        counts = np.ones(len(self.values)) if self.counts is None else self.counts
+        people = np.maximum(np.bincount(self.stratum, weights=counts, minlength=self.strata), 1)
+        mean = np.bincount(self.stratum, weights=self.values * counts, minlength=self.strata) / people
+        residuals = self.values - mean[self.stratum]
+        second, third, squares = (
+            np.bincount(self.stratum, weights=powers * counts, minlength=self.strata) / people
+            for powers in (residuals**2, residuals**3, self.values**2)
         )
-        varied = second > 1e-12 * np.maximum(squares / np.maximum(n, 1), 1e-300)
+        varied = second > 1e-12 * np.maximum(squares, 1e-300)
         return np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(self.strata), where=varied)
 
     def permute_sums(self, permutations: int, rng: np.random.Generator) -> Floats:
@@ -278,12 +266,12 @@ class CellTable:
         return permuted
 
     def _multiply_weights(self, draws: int, rng: np.random.Generator) -> Floats:
-        weights, stratum = self.moments[1], self.cells.codes[:, -1]
+        (_, weights, squares, *_), stratum = self.cell_moments, self.cells.codes[:, -1]
         # Sums of independent normal numbers are normal, and those of different cells are independent.
-        deviation = np.sqrt(self.sums(weights**2))
+        deviation = np.sqrt(squares)
         sums = deviation * rng.normal(size=(draws, len(deviation)))
         total = sums @ np.eye(self.strata)[stratum]
-        share = self.sums(weights) / np.maximum(self.total_moments[1], 1e-300)[stratum]
+        share = weights / np.maximum(self.total_moments[1], 1e-300)[stratum]
         return np.asarray(sums - total[:, stratum] * share)
 
 

@@ -1,9 +1,9 @@
-"""Options and results of the published method, and its sampling loop."""
+"""Sampling loop of the published method, and its findings."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -13,53 +13,9 @@ from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import OptionError
 from evenhand.models.scorer import BATCH_ROWS
-from evenhand.schema.people import People
-from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import Rules, describe_rules
-
-
-def check_options(config: SubgroupConfig, *measures: str, unsupported: Collection[str] = ()) -> None:
-    """Refuse options that the published method does not support.
-
-    Args:
-        config: Options.
-        measures: Supported measures.
-        unsupported: Other unsupported options. ``per``, ``judged`` and ``budget`` are never supported.
-
-    Raises:
-        OptionError: An unsupported option differs from its default.
-    """
-    if config.measure not in measures:
-        raise OptionError(
-            f"the method {config.method!r} does not compare by {config.measure!r}",
-            hint=f"one of: {', '.join(measures)}; or the method 'exact'",
-        )
-    default = SubgroupConfig()
-    for name in ("per", "judged", "budget", *unsupported):
-        if getattr(config, name) != getattr(default, name):
-            option = "judge" if name == "judged" else name.replace("_", "-")
-            raise OptionError(
-                f"the published method {config.method!r} has no option {option!r}",
-                hint="leave it out, or use the method 'exact'",
-            )
-
-
-def sensitive_names(people: People, config: SubgroupConfig) -> tuple[str, ...]:
-    """Return the names of the sensitive attributes."""
-    return tuple(config.attributes or people.schema.protected)
-
-
-def build_result(people: People, config: SubgroupConfig, /, **fields: Any) -> SubgroupResult:
-    """Build the result of the published method, which has no correction for multiple testing and no minimum size."""
-    shared = {name: getattr(config, name) for name in ("method", "measure", "confidence", "margin", "support", "seed")}
-    defaults = {"control": "none", "critical": None, "min_size": 1, "people": len(people), "seconds": 0.0}
-    return SubgroupResult(**shared | defaults | fields, table_reading=people.reading)
-
-
-# Sampling until the normal margin of error is small enough.
 
 Draw: TypeAlias = Callable[[int, int, int, np.random.Generator], NDArray[Any]]
 """``draw(question, side, n, rng)``: n samples for one side of a question."""

@@ -9,6 +9,9 @@ The model is queried in batches, while the publication queries single samples. T
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
@@ -18,19 +21,11 @@ from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
 from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.cuts import cut_attributes, equal_width_ends
+from evenhand.subgroups.cuts import cut_attributes, equal_width_ends, select_known
 from evenhand.subgroups.family import RuleSetFamily, build_family
-from evenhand.subgroups.methods.published import (
-    StoppingRule,
-    build_result,
-    check_options,
-    sample_until_margin,
-    sampled_finding,
-    sensitive_names,
-)
+from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, sampled_finding
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.result import SubgroupResult
-from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.tabulate import ConjunctionSums, cells_of_rule_sets, find_occupied_cells
 
 MOST_RULE_SETS = 100_000
@@ -44,11 +39,28 @@ SAMPLE_THRESHOLD = 1000
 
 
 def search_sampled(
-    scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
+    prepare_scorer: Callable[[People], Scorer],
+    people: People,
+    config: SubgroupConfig,
+    progress: Progress,
+    limit: TimeLimit,
 ) -> SubgroupResult:
-    """Sample every frequent rule set, with the published interval of its gap."""
-    check_options(config, "favourable", unsupported=("min_size", "permutations"))
-    names = sensitive_names(people, config)
+    """Sample every frequent rule set, with the published interval of its gap.
+
+    Args:
+        prepare_scorer: Function that prepares the model for queries, from the people whose attributes are all known.
+        people: All people.
+        config: Settings.
+        progress: Called with the current step and the completed share.
+        limit: Time limit.
+
+    Raises:
+        EvenhandError: The options are invalid, or unsupported by the published method.
+    """
+    started, names = time.perf_counter(), tuple(config.attributes or people.schema.protected)
+    _check_options(config)
+    everybody, people = len(people), people.at(select_known(people, names))
+    scorer = prepare_scorer(people)
     cuts, codes = cut_attributes(people, names, config.bins, equal_width_ends)
     cells, rules, n = find_occupied_cells(codes), build_family(cuts, config.depth), len(people)
     chosen, sizes = frequent_rule_sets(codes, rules, config.support, max_rule_sets=MOST_RULE_SETS)
@@ -77,20 +89,25 @@ def search_sampled(
     if rates.cut_short and not len(finished):
         raise LimitError("the time limit was reached before any rule set was sampled", hint="allow more time")
     clearest = finished[np.argsort(-np.abs(rates.gaps[finished]), kind="stable")][: config.most].tolist()
-    values = {cut.attribute: cut.names for cut in cuts if cut.edges is None}
     findings = []
     for i in clearest:
-        rule_set, size = rules.describe(chosen[i]), int(sizes[i])
-        words = describe_rules(rule_set, values)
+        (rule_set, words), size = rules.describe(chosen[i]), int(sizes[i])
         sides, margin, samples = tuple(rates.rates[i].tolist()), float(rates.margins[i]), int(rates.n[i])
         findings.append(
             sampled_finding(rule_set, sides, margin, size=size, rest_size=n - size, samples=samples, words=words)
         )
     everyone = predict_labels(scorer, people.individuals) == scorer.favourable
-    return build_result(
-        people,
-        config,
+    return SubgroupResult(
+        method=config.method,
+        measure=config.measure,
+        control="none",
         confidence=config.confidence**2,
+        critical=None,
+        margin=config.margin,
+        support=config.support,
+        min_size=1,
+        people=n,
+        unknown=everybody - n,
         rate=float(everyone.mean()),
         rule_sets=rules.size,
         tested=len(finished),
@@ -108,7 +125,28 @@ def search_sampled(
             "few people. It is about the decisions around these people, not around people like them.",
             "There is no minimum number of people outside a rule set.",
         ),
+        table_reading=people.reading,
+        seed=config.seed,
+        time_limited=limit.decided,
+        seconds=time.perf_counter() - started,
     )
+
+
+def _check_options(config: SubgroupConfig) -> None:
+    """Refuse options that the published method does not support."""
+    if config.measure != "favourable":
+        raise OptionError(
+            f"the method {config.method!r} does not compare by {config.measure!r}",
+            hint="one of: favourable; or the method 'exact'",
+        )
+    default = SubgroupConfig()
+    for name in ("per", "judged", "budget", "min_size", "permutations"):
+        if getattr(config, name) != getattr(default, name):
+            option = "judge" if name == "judged" else name.replace("_", "-")
+            raise OptionError(
+                f"the published method {config.method!r} has no option {option!r}",
+                hint="leave it out, or use the method 'exact'",
+            )
 
 
 def frequent_rule_sets(

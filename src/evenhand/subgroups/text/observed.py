@@ -12,9 +12,9 @@ from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import CandidateStatistics, describe_finding, summarise_tests
 from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.control import MaxTCorrection
+from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.findings import GroupDescriptions, list_findings
-from evenhand.subgroups.gaps import StratifiedGroups, sample_permutation_null, scale_tails
+from evenhand.subgroups.gaps import StratifiedGroups, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet
 from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.text.mentions import Mentions, TextTable, count_rule_sets
@@ -75,8 +75,9 @@ def measure_observed_gaps(
     largest = CandidateFamily.of_groups(texts.table, inside[tested]).largest_gap(
         scale_tails(groups, np.zeros(len(tested)))
     )
-    null = sample_permutation_null(texts.table, largest, config.permutations, np.random.default_rng(config.seed))
-    correction = MaxTCorrection(len(tested), null.values if len(tested) else np.empty(0), config.confidence)
+    correction = MaxTCorrection(0, np.empty(0), config.confidence)
+    if len(tested):
+        correction = permute_outcomes(texts.table, largest, len(tested), config, np.random.default_rng(config.seed))
     statistics = _summarise(groups, correction, config)
 
     def describe(i: int) -> tuple[Rules, str]:
