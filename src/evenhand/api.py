@@ -981,7 +981,6 @@ def _read_subject(
 
     check_type("budget", options.get("budget"), Integral, "a whole number")
     membership = options.pop("membership", None)
-    # A text table does not state the types of its columns.
     untyped = isinstance(data, str | Path) and is_text_table(data)
     data, sample = _read_data(data, options), None
     if weights is not None or membership is not None:

@@ -74,9 +74,8 @@ def _audit(dataset: Any, model: Any, settings: dict[str, Any]) -> Any:
 
     people = dataset.features_data
     if not hasattr(people, "columns"):
-        raise OptionError(
-            "expected features as a data frame, whose columns have names", hint="give mlflow a pandas data frame"
-        )
+        hint = "give mlflow a pandas data frame"
+        raise OptionError("expected features as a data frame, whose columns have names", hint=hint)
     name = dataset.name or "data"
     if model is None:
         protected = settings.pop("protected")

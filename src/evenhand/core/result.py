@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the JSON format of results."""
 
-
 PEOPLE_LEFT_OUT = "Records of real people are left out."
 """Note in results without records of people."""
 
