@@ -9,6 +9,7 @@ with random other terms of the same categories.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
 from typing import Any
@@ -30,7 +31,25 @@ from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
 from evenhand.subgroups.result import Finding, RefusedRuleSet
 from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
-from evenhand.subgroups.text.observed import ObservedGaps
+
+
+@dataclass(frozen=True)
+class SampledGaps:
+    """Result of sampling texts.
+
+    Attributes:
+        rule_sets: Number of rule sets.
+        tested: Number of sampled rule sets.
+        found: Number of significant rule sets.
+        findings: Ranked findings, at most the requested number.
+        judged: Findings about the requested rule sets.
+    """
+
+    rule_sets: int
+    tested: int
+    found: int
+    findings: tuple[Finding, ...]
+    judged: tuple[Finding | RefusedRuleSet, ...]
 
 
 def sample_text_gaps(
@@ -38,7 +57,7 @@ def sample_text_gaps(
     texts: Sequence[str],
     protected: Sequence[str | IdentityCategory],
     config: TextSubgroupConfig,
-) -> ObservedGaps:
+) -> SampledGaps:
     """Sample all rule sets with enough texts, or the requested ones, with the published intervals of their gaps.
 
     Args:
@@ -103,10 +122,9 @@ def sample_text_gaps(
         findings[terms] = sampled_finding(
             mentions.rules(terms), sides, margin, size=size, rest_size=len(rows) - size, samples=samples
         )
-    return ObservedGaps(
+    return SampledGaps(
         rule_sets=count_rule_sets(groups, config.depth),
         tested=len(questions),
-        critical=None,
         found=sum(finding.found for finding in findings.values()),
         findings=() if requested else tuple(findings.values())[: config.most],
         judged=tuple(findings.get(terms) or _refuse(terms, mentions, min_texts) for terms in requested),

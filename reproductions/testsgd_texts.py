@@ -26,10 +26,9 @@ from evenhand.datasets.tables import COMPRESSIONS
 from evenhand.errors import FetchError, MissingExtraError
 from evenhand.subgroups import TextSubgroupConfig, TextSubgroupResult
 from evenhand.subgroups.text.analysis import find_text_subgroups
-from evenhand.subgroups.text.observed import ObservedGaps
 from reproductions.common import Context, Values
 from reproductions.testsgd_people import EVERY, PUBLISHED, describe_finding
-from reproductions.testsgd_samples import sample_text_gaps
+from reproductions.testsgd_samples import SampledGaps, sample_text_gaps
 
 WORD = re.compile(r"[a-z0-9']+")
 
@@ -400,7 +399,7 @@ def _make_swap(category: IdentityCategory, term: str) -> Callable[[str], str | N
     return swap
 
 
-def _sample(network: TextNetwork, texts: Sequence[str], context: Context, **settings: Any) -> ObservedGaps:
+def _sample(network: TextNetwork, texts: Sequence[str], context: Context, **settings: Any) -> SampledGaps:
     config = TextSubgroupConfig(by="term", compared="all", seed=context.seed, min_texts=1, **settings)
     return sample_text_gaps(network, texts, ["published"], config)
 

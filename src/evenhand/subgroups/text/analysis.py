@@ -83,7 +83,7 @@ def find_text_subgroups(
     swappable = [text for text in swappable if (answers.positions(text.slot.variants) >= 0).all()]
     progress("counting", 1.0)
     values = outcomes.of([texts[row] for row in rows])
-    gaps = measure_observed_gaps(mentions.of(rows), values, outcomes.is_counted, config)
+    tests = measure_observed_gaps(mentions.of(rows), values, outcomes.is_counted, config)
     effects, effects_critical = measure_swap_effects(
         swappable, [outcomes.of(text.slot.variants) for text in swappable], mentions, outcomes.is_counted, config
     )
@@ -93,21 +93,15 @@ def find_text_subgroups(
         measure=config.measure,
         control="max-t",
         confidence=config.confidence,
-        critical=gaps.critical,
         margin=config.margin,
         support=config.support,
         min_size=config.min_texts,
         people=len(rows),
         rate=float(values.mean()),
-        rule_sets=gaps.rule_sets,
-        tested=gaps.tested,
-        found=gaps.found,
         attributes=tuple(
             AttributeCells(name=swapper.category.name, cells=swapper.category.groups, ordered=False)
             for swapper in mentions.swappers
         ),
-        findings=gaps.findings,
-        judged=gaps.judged,
         interrupted=answers.stopped,
         notes=tuple(_result_notes(texts, mentions, answers, swappable, config)),
         classes=tuple(map(str, classes)),
@@ -120,6 +114,7 @@ def find_text_subgroups(
         seed=config.seed,
         time_limited=limit.decided,
         seconds=time.perf_counter() - started,
+        **tests,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,31 +20,10 @@ from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.text.mentions import Mentions, TextTable, count_rule_sets
 
 
-@dataclass(frozen=True)
-class ObservedGaps:
-    """Result of a search among texts.
-
-    Attributes:
-        rule_sets: Number of rule sets.
-        tested: Number of distinct rule sets that are large enough.
-        critical: Half width of the adjusted intervals in standard errors. None for samples, which are not adjusted.
-        found: Number of significant rule sets.
-        findings: Ranked findings, at most the requested number.
-        judged: Findings about the requested rule sets.
-    """
-
-    rule_sets: int
-    tested: int
-    critical: float | None
-    found: int
-    findings: tuple[Finding, ...]
-    judged: tuple[Finding | RefusedRuleSet, ...]
-
-
 def measure_observed_gaps(
     mentions: Mentions, values: Floats, counted: bool, config: TextSubgroupConfig
-) -> ObservedGaps:
-    """Test every rule set over texts.
+) -> dict[str, Any]:
+    """Test every rule set over texts, and return the fields of the result that depend on the tests.
 
     Under the null hypothesis that the mentioned groups do not influence outcomes, outcomes are exchangeable among
     the texts that are compared, so that the permutation test is exact.
@@ -91,12 +70,12 @@ def measure_observed_gaps(
         copies=copies,
         describe=describe,
     )
-    return ObservedGaps(
-        rule_sets=count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
-        tested=len(tested),
-        critical=correction.critical,
-        found=int(statistics.found.sum()),
-        findings=list_findings(
+    return {
+        "rule_sets": count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
+        "tested": len(tested),
+        "critical": correction.critical,
+        "found": int(statistics.found.sum()),
+        "findings": list_findings(
             texts.table,
             descriptions,
             statistics,
@@ -104,8 +83,8 @@ def measure_observed_gaps(
             margin=config.margin,
             better=-1 if config.measure == "false-negative" else 1,
         ),
-        judged=tuple(_judge(mentions, texts, rules, correction, min_texts, config) for rules in config.judged),
-    )
+        "judged": tuple(_judge(mentions, texts, rules, correction, min_texts, config) for rules in config.judged),
+    }
 
 
 def _summarise(groups: StratifiedGroups, correction: MaxTCorrection, config: TextSubgroupConfig) -> CandidateStatistics:
