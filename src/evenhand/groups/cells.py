@@ -64,13 +64,9 @@ class CellSample(Sample):
     def tabulate(
         cls, people: DecidedPeople, labels: int, bins: tuple[Integers, int] | None = None, **fields: Any
     ) -> Self:
-        """Count people by cell.
+        """Count people by cell, given the number of labels, the bin of each score, shape (n,), and the number of bins.
 
-        Args:
-            people: Decisions, with the scores whose means are measured.
-            labels: Number of labels.
-            bins: Bin of the score, shape (n,), and number of bins. None without bins.
-            fields: Further fields of the sample.
+        ``fields`` are further fields of the sample.
         """
         memberships, scores, weights = people.memberships, people.scores, people.sample_weight
         columns = [(part.codes, len(part.labels)) for part in memberships]
@@ -119,10 +115,6 @@ class CellSample(Sample):
 
     def tenths(self) -> Integers:
         return self.bins
-
-    def in_groups(self, group: Integers, groups: int) -> GroupedCells:
-        """Assign the cells to groups."""
-        return GroupedCells(self, group, groups)
 
 
 @dataclass(frozen=True)

@@ -76,11 +76,6 @@ def estimate_metrics(
     intervals of two groups, scaled to the Bonferroni level, by squaring and adding. All are computed over people with a
     true label.
 
-    Args:
-        metrics: Functions by name.
-        people: Columns of the functions.
-        config: Confidence level and random seed.
-
     Raises:
         OptionError: A name is reserved, or a column of a function is unknown.
     """

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.groups.cells import CellSample
+from evenhand.groups.cells import CellSample, GroupedCells
 from evenhand.groups.engine import TENTHS, GroupCounts
 from evenhand.groups.estimators import Estimator
 from evenhand.groups.label_coverage import DECISIONS, count_labels
@@ -51,7 +51,7 @@ class DecisionSample(CellSample):
         return None if self.truth is None or self.why_no_scores else self.truth >= 0
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
-        cells, selected, labels = self.in_groups(group, groups), self.decided == 1, self.truth
+        cells, selected, labels = GroupedCells(self, group, groups), self.decided == 1, self.truth
         labelled = None if labels is None else labels >= 0
         rates = {"selection_rate": (np.ones_like(selected), selected)}
         if labels is not None and labelled is not None:
@@ -70,7 +70,7 @@ class DecisionSample(CellSample):
             estimators["mean_score"] = cells.mean("mean_score", 0, 0.0, 1.0)
             if labels is not None and labelled is not None:
                 # The mean of score minus true label is the calibration error, from -1 to 1.
-                part = self.at(labelled).in_groups(group[labelled], groups)
+                part = GroupedCells(self.at(labelled), group[labelled], groups)
                 estimators["calibration_gap"] = part.mean("calibration_gap", labels[labelled], -1.0, 1.0)
         people, n = cells.size()
         needed = () if labels is None else METRIC_NAMES

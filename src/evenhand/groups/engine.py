@@ -109,12 +109,8 @@ def measure_sample(
 ) -> GroupMetrics:
     """Build the group metrics of decisions, labels or numbers.
 
-    Args:
-        sample: Decisions.
-        people: The same decisions, one entry per person or cell.
-        config, metrics: Settings, and custom metrics by name.
-        overall: Metrics that are only defined for all people.
-        fields: Further fields of the result.
+    ``people`` holds the same decisions as the sample, one entry per person or cell. ``overall`` are metrics that are
+    only defined for all people, and ``fields`` are further fields of the result.
     """
     custom, comparable = estimate_metrics(metrics or {}, people, config), "label_set" not in fields
     total = sample.count(np.zeros(len(sample), dtype=np.int64), 1)

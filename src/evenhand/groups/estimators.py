@@ -103,23 +103,18 @@ class Mean(Estimator):
     """A mean of bounded numbers.
 
     Attributes:
-        mean, variance: Sample mean and variance (divisor n - 1; 0 for one person), shape (groups,).
+        values, variance: Sample mean and variance (divisor n - 1; 0 for one person), shape (groups,).
         lower, upper: Range of a single number.
     """
 
-    mean: Floats
+    values: Floats
     variance: Floats
     lower: float
     upper: float
     method: str = field(default=ADJUSTED, kw_only=True)
 
-    @property
-    def values(self) -> Floats:
-        """Mean of each group."""
-        return self.mean
-
     def limits(self, groups: Integers, confidence: float) -> Limits:
-        moments = self.mean[groups], self.variance[groups], np.maximum(self.n[groups], 1)
+        moments = self.values[groups], self.variance[groups], np.maximum(self.n[groups], 1)
         return mean_limits(moments, confidence, lower=self.lower, upper=self.upper)
 
 

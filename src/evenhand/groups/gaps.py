@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from evenhand.groups.label_coverage import describe_selective
 from evenhand.stats.level import Interval, bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
 from evenhand.stats.proportion import RATIO_METHOD, count_pairs
-from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.stats.quantity import Observed, Unknown
 
 
 class GroupComparison(NamedTuple):
@@ -62,14 +63,8 @@ def compare_groups(
     """Compute the gap in one metric between the groups that are large enough.
 
     With a reference, the gap is the largest absolute difference of any group from it (the smallest ratio). The gap is
-    unknown if fewer than two groups can be compared, or the reference cannot.
-
-    Args:
-        name: Name of the gap.
-        estimator: Metric of the groups.
-        comparison: Settings.
-        ratio: Whether values are divided instead of subtracted.
-        comparisons: Number of gaps whose intervals are simultaneous.
+    unknown if fewer than two groups can be compared, or the reference cannot. Intervals are simultaneous over this and
+    all other of the given number of ``comparisons``.
     """
     labels, confidence, min_size, reference = comparison
     compared = np.flatnonzero(estimator.comparable(min_size))
@@ -87,35 +82,25 @@ def compare_groups(
         n = int(estimator.people[groups].sum())
         return Observed(value=value, n=n, low=ends[0], high=ends[1], confidence=confidence, method=method)
 
-    def describe(value: Quantity, best: str = "", worst: str = "", **fields: Any) -> Gap:
-        return Gap(
-            name=name,
-            metric=estimator.metric,
-            value=value,
-            best=best,
-            worst=worst,
-            reference=base_label,
-            not_assessable=left_out,
-            **fields,
-        )
-
+    describe = partial(Gap, name=name, metric=estimator.metric, reference=base_label, not_assessable=left_out)
     missing_reference = reference is not None and reference not in included
     if missing_reference or len(compared) < 2:
         place = f"the reference group {base_label}" if missing_reference else "at least two groups"
-        return describe(Unknown(reason=f"{place} must have {min_size} {estimator.denominator}{estimator.requirement}"))
+        reason = f"{place} must have {min_size} {estimator.denominator}{estimator.requirement}"
+        return describe(value=Unknown(reason=reason))
     if reference is None:
         top, bottom = int(np.argmax(limits.value)), len(compared) - 1 - int(np.argmin(limits.value[::-1]))
         highest, lowest = float(limits.value[top]), float(limits.value[bottom])
-        extremes = labels[compared[top]], labels[compared[bottom]]
+        extremes = {"best": labels[compared[top]], "worst": labels[compared[bottom]]}
         if ratio and highest == 0:
-            return describe(Unknown(reason="the highest rate is 0, so the ratio is undefined"), *extremes)
+            return describe(value=Unknown(reason="the highest rate is 0, so the ratio is undefined"), **extremes)
         value = lowest / highest if ratio else highest - lowest
         ends = limits.smallest_ratio() if ratio else limits.largest_difference()
-        return describe(observe(value, ends, compared), *extremes)
+        return describe(value=observe(value, ends, compared), **extremes)
     own = compared == reference
     base, others = limits.take(int(np.flatnonzero(own)[0])), limits.take(~own)
     if ratio and base.value == 0:
-        return describe(Unknown(reason=f"the rate of {base_label} is 0, so the ratio is undefined"))
+        return describe(value=Unknown(reason=f"the rate of {base_label} is 0, so the ratio is undefined"))
     values = others.value / base.value if ratio else others.value - base.value
     bounds: Interval = others.divided_by(base) if ratio else others.minus(base)
     columns = (array.tolist() for array in (compared[~own], values, *bounds))
@@ -129,8 +114,8 @@ def compare_groups(
     else:
         label = max(by_group, key=lambda label: abs(by_group[label].value))
         furthest = _furthest(by_group.values())
-    higher = by_group[label].value > (1 if ratio else 0)
-    return describe(furthest, *((label, base_label) if higher else (base_label, label)), by_group=by_group)
+    best, worst = (label, base_label) if by_group[label].value > (1 if ratio else 0) else (base_label, label)
+    return describe(value=furthest, best=best, worst=worst, by_group=by_group)
 
 
 def _furthest(distances: Collection[Observed]) -> Observed:

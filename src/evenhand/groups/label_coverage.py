@@ -85,12 +85,8 @@ def count_labels(
 ) -> Sequence[LabelCoverage | None]:
     """Count the people with a true label in each group, by decision; None if all or none have a true label.
 
-    Args:
-        group, decision: Codes of shape (n,).
-        groups: Number of groups.
-        decisions: Names of the decisions.
-        labelled: Whether the true label is known, shape (n,). None without true labels.
-        counts: Number of people that each entry represents, shape (n,). None means one.
+    Arrays have shape (n,). ``group`` and ``decision`` are codes; ``counts`` is the number of people that each entry
+    represents, by default one.
     """
     if labelled is None or labelled.all():
         return [None] * groups

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.typing import Integers
-from evenhand.groups.cells import CellSample
+from evenhand.groups.cells import CellSample, GroupedCells
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.engine import GroupCounts, measure_sample
 from evenhand.groups.estimators import Computed, Estimator, Rate
@@ -57,7 +57,7 @@ class LabelSample(CellSample):
     ordered: bool
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
-        cells, decided, truth = self.in_groups(group, groups), self.decided, self.truth
+        cells, decided, truth = GroupedCells(self, group, groups), self.decided, self.truth
         labelled = None if truth is None else truth >= 0
         rates: dict[str, dict[str, Rate]] = {}
         for label, name in enumerate(self.names):
@@ -85,7 +85,7 @@ class LabelSample(CellSample):
             estimators["macro_recall"] = _macro_recall(
                 estimators["label_accuracy"], [columns["label_true_positive_rate"] for columns in rates.values()]
             )
-            part, reach = self.at(labelled).in_groups(group[labelled], groups), float(len(self.names) - 1)
+            part, reach = GroupedCells(self.at(labelled), group[labelled], groups), float(len(self.names) - 1)
             if self.ordered:
                 estimators["mean_grade_error"] = part.mean("mean_grade_error", truth[labelled], -reach, reach)
             shape = (groups, len(self.names), len(self.names))
@@ -96,12 +96,7 @@ class LabelSample(CellSample):
 
 
 def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
-    """Build the mean of the true positive rates of all labels.
-
-    Args:
-        accuracy: Accuracy of each group, computed over the same people.
-        recalls: True positive rate of each label.
-    """
+    """Build the mean of the true positive rates of all labels; the accuracy is computed over the same people."""
     k, n = (np.stack([getattr(recall, field) for recall in recalls], axis=1) for field in ("k", "n"))
 
     def compute(i: int, confidence: float) -> Quantity:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -88,14 +89,30 @@ class NumberSample(Sample):
             reach = float(np.ptp(values[rows])) if size.any() else 0.0
             estimators[metric] = SkewedMean(metric, size, moments.n, moments, reach, weighting=weighting)
         n = estimators["mean"].n
-        parts = OrderedParts.of(self, group, people)
+        order, ends = np.lexsort((self.decided, group)), np.cumsum(people)[:-1]
+        ordered = np.split(self.decided[order], ends)
+        ordered_weights = None if self.weights is None else np.split(self.weights[order], ends)
+
+        def compute(share: float, i: int, confidence: float) -> Quantity:
+            weights = None if ordered_weights is None else ordered_weights[i]
+            limits = quantile_interval(ordered[i], share, confidence, weights)
+            if limits is None:
+                return Unknown(reason="too few people for an interval of this quantile")
+            return Observed(
+                value=sample_quantile(ordered[i], share, weights),
+                n=int(people[i]),
+                low=limits[0],
+                high=limits[1],
+                confidence=confidence,
+                method=ORDERED + weighting,
+            )
+
         for metric, share in QUANTILES.items():
-            compute = parts.quantile(share, people, weighting)
             estimators[metric] = Computed(
                 metric,
                 people,
                 n,
-                compute,
+                partial(compute, share),
                 weighting=weighting,
                 method=ORDERED,
                 requirement=", enough for an interval of this quantile",
@@ -103,37 +120,3 @@ class NumberSample(Sample):
         halves = (self.decided > self.median).astype(np.int64)
         coverage = count_labels(group, groups, halves, HALVES, labelled)
         return GroupCounts(people, n, self.weights is not None, estimators, coverage)
-
-
-@dataclass(frozen=True)
-class OrderedParts:
-    """Numeric decisions of each group in ascending order, with their weights."""
-
-    numbers: list[Floats]
-    weights: list[Floats] | None
-
-    @classmethod
-    def of(cls, sample: NumberSample, group: Integers, people: Integers) -> Self:
-        """Sort the numbers of each group."""
-        order, ends = np.lexsort((sample.decided, group)), np.cumsum(people)[:-1]
-        weights = None if sample.weights is None else np.split(sample.weights[order], ends)
-        return cls(np.split(sample.decided[order], ends), weights)
-
-    def quantile(self, share: float, people: Integers, weighting: str) -> Callable[[int, float], Quantity]:
-        """Build the function that computes a quantile of a group at a confidence level."""
-
-        def compute(i: int, confidence: float) -> Quantity:
-            ordered, weights = self.numbers[i], None if self.weights is None else self.weights[i]
-            ends = quantile_interval(ordered, share, confidence, weights)
-            if ends is None:
-                return Unknown(reason="too few people for an interval of this quantile")
-            return Observed(
-                value=sample_quantile(ordered, share, weights),
-                n=int(people[i]),
-                low=ends[0],
-                high=ends[1],
-                confidence=confidence,
-                method=ORDERED + weighting,
-            )
-
-        return compute

@@ -16,7 +16,7 @@ from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.groups.proxies.result import ProxyRates
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import DECISION_METRICS
-from evenhand.stats.quantity import Quantity, quantity_value
+from evenhand.stats.quantity import Quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,31 +130,19 @@ class GroupedResult(Result):
                 left_out = describe_left_out(gap.not_assessable, self.too_few)
                 yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Build a data frame with one row per group, label and metric.
-
-        Columns: by, group, size, label (of several labels), metric, kind, value, low, high.
-        """
-        import pandas as pd
-
-        columns = ("by", "group", "size", "label", "metric", "kind", "value", "low", "high")
-        rows = [
-            (
-                " x ".join(breakdown.by),
-                group.label,
-                group.size,
-                label,
-                name,
-                quantity.kind,
-                quantity_value(quantity),
-                getattr(quantity, "low", None),
-                getattr(quantity, "high", None),
-            )
-            for breakdown in self.breakdowns
-            for group in breakdown.groups
-            for label, name, quantity in group.numbers()
-        ]
-        return pd.DataFrame(rows, columns=columns)
+    def _number_rows(self, *, gaps: bool) -> list[dict[str, Any]]:
+        """List the rows of a data frame: the numbers of each group and, on request, the gaps."""
+        rows: list[dict[str, Any]] = []
+        for breakdown in self.breakdowns:
+            by = " x ".join(breakdown.by)
+            for group in breakdown.groups:
+                place = {"by": by, "group": group.label, "size": group.size}
+                rows += [{**place, "label": label, "metric": name, **dict(q)} for label, name, q in group.numbers()]
+            listed = breakdown.gaps if gaps else ()
+            rows += [
+                {"by": by, "group": "", "label": gap.label, "metric": gap.name, **dict(gap.value)} for gap in listed
+            ]
+        return rows
 
 
 class GroupMetrics(GroupedResult):
@@ -231,5 +219,8 @@ class GroupMetrics(GroupedResult):
 
         Columns: by, group, size, label, metric, kind, value, low, high.
         """
-        frame = super().to_frame()
-        return frame.drop(columns="label") if self.label_set is None else frame
+        import pandas as pd
+
+        label = () if self.label_set is None else ("label",)
+        columns = ("by", "group", "size", *label, "metric", "kind", "value", "low", "high")
+        return pd.DataFrame(self._number_rows(gaps=False), columns=columns)

@@ -213,13 +213,10 @@ class DecisionRoles:
         decision: OutcomeReading | None = None,
         true_label: OutcomeReading | None = None,
     ) -> People:
-        """Encode the rows that have a decision.
+        """Encode the rows that have a decision, given masks of the rows with a decision and with a true label.
 
-        Args:
-            table: Table of the decisions.
-            target: Entry of the decision in the schema.
-            decided, labelled: Masks of the rows with a decision and with a true label, shape (n,).
-            decision, true_label: Favourable values in ``people.reading``. Default: those of the target.
+        ``target`` is the entry of the decision in the schema. ``decision`` and ``true_label`` are the favourable values
+        in ``people.reading``, by default those of the target.
         """
         if not decided.any():
             raise DataError("no row has a decision")
@@ -363,16 +360,9 @@ def table_of_decisions(
     data: Any = None,
     **options: Any,
 ) -> tuple[Any, DecisionRoles]:
-    """Build a table of decisions and its column roles from separate columns.
+    """Build a table of decisions and its column roles from the columns of ``evenhand.audit_predictions``.
 
-    Args:
-        y_pred: Decisions, shape (n,). None if decisions are based on scores.
-        sensitive_features: Attributes that define the groups: a data frame, a mapping from names to columns, a column,
-            or an array of shape (n,) or (n, attributes).
-        y_true, y_score, sample_weight: True labels, scores and weights, shape (n,), or None.
-        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
-        data: Data frame. If passed, the other arguments are names of its columns.
-        options: Other options of ``DecisionRoles``.
+    ``options`` are other fields of ``DecisionRoles``.
 
     Raises:
         DataError: The columns differ in length, or an argument is not a column.

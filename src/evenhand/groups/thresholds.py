@@ -32,12 +32,7 @@ def trace_curves(
     The band of each curve is simultaneous over all thresholds, and those of selection rates over all groups of an
     attribute. The band of selection rates is that of Dvoretzky, Kiefer, Wolfowitz & Massart. Accuracy, gaps, and all
     curves of weighted people have bootstrap bands (``stats.rate_bands``, ``stats.gap_band``).
-
-    Args:
-        people: People with scores.
-        config: Confidence level, minimum size of a compared group, and random seed.
-        in_force: Threshold of the audit, which is included in the curves.
-        low_is_good: Whether people are selected if their score is at most the threshold.
+    The threshold of the audit, ``in_force``, is included.
     """
     assert people.scores is not None
     # If low scores are favourable, scores are negated, so that people are always selected at or above the threshold.

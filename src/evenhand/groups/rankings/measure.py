@@ -213,10 +213,8 @@ class _Numbers(NamedTuple):
         There is none if fewer than two groups are compared. The interval of the smallest ratio is simultaneous.
 
         Ratios are the lowest divided by the highest number. The gap of pairs is the largest ``P(A above B) - P(B above
-        A)`` over pairs of groups that occur in the same list.
-
-        Args:
-            ends: Interval of each gap by place. Without intervals, the range over permutations is computed.
+        A)`` over pairs of groups that occur in the same list. ``ends`` are the intervals by place; without them, the
+        range over permutations is computed.
         """
         ranked = self.ranked
         if self.measure not in GAPS or ranked.large.sum() < 2:

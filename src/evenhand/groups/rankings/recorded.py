@@ -200,13 +200,9 @@ def table_of_rankings(
     relevance: Any = None,
     **about: Any,
 ) -> tuple[Any, RankingRoles]:
-    """Build a table of rankings and its column roles from separate columns.
+    """Build a table of rankings and its column roles from the columns of ``evenhand.audit_rankings``.
 
-    Args:
-        sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
-            an array of shape (n,) or (n, attributes).
-        rank, rank_by, query, relevance: See ``RankingRoles``; each of shape (n,), or None.
-        about: ``schema`` and ``accept_proposals`` of ``RankingRoles``.
+    ``about`` are the other fields of ``RankingRoles``.
 
     Raises:
         DataError: The columns differ in length, or an argument is not a column.

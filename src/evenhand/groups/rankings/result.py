@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.document import Document
 from evenhand.core.result import ResultNumber
@@ -114,12 +114,6 @@ class RankingResult(GroupedResult):
         """
         import pandas as pd
 
-        columns = ["by", "group", "label", "metric", "kind", "value", "n", "low", "high", "random_low", "random_high"]
-        rows: list[dict[str, Any]] = []
-        for breakdown in self.breakdowns:
-            numbers = [(group.label, *number) for group in breakdown.groups for number in group.numbers()]
-            numbers += [("", gap.label, gap.name, gap.value) for gap in breakdown.gaps]
-            for group, label, name, quantity in numbers:
-                place = {"by": " x ".join(breakdown.by), "group": group, "label": label, "metric": name}
-                rows.append(place | quantity.model_dump(exclude={"reason", "confidence", "method"}))
-        return pd.DataFrame(rows, columns=[*columns, "p"])
+        ends = ("low", "high", "random_low", "random_high", "p")
+        columns = ("by", "group", "label", "metric", "kind", "value", "n", *ends)
+        return pd.DataFrame(self._number_rows(gaps=True), columns=columns)

@@ -32,7 +32,6 @@ from evenhand.groups.wording.tables import (
     left_out_notes,
     metric_columns,
     overall_table,
-    rate_column,
     reference_table,
     small_group_notes,
     unit_and_weights,
@@ -109,7 +108,7 @@ def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, interval: str,
         tables = [*gap_table(caption, [gap for gap in breakdown.gaps if gap.label])]
         for name, title in RATE_TITLES.items():
             labels = [label for label, rates in result.overall_rates.items() if name in rates]
-            columns = {label: rate_column(label, name) for label in labels}
+            columns = {label: (label, name) for label in labels}
             tables += group_table(f"Each label, {title}: {interval}", result, breakdown, columns)
         yield Fold(f"All numbers of every label by {by}", tuple(tables))
 

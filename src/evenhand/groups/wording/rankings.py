@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from evenhand.core.document import (
     Block,
@@ -25,7 +26,6 @@ from evenhand.groups.wording.tables import (
     gap_table,
     group_table,
     metric_columns,
-    rate_column,
     small_group_notes,
     title_gap,
     title_metric,
@@ -146,10 +146,7 @@ def _terms(result: RankingResult) -> str:
 def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Block]:
     by, level, sample = join_names(breakdown.by), format_level(result.confidence), breakdown.inference == "lists"
     interval = f"observed, each with its {level} {'interval' if sample else 'range in random orders and p'}"
-
-    def show(name: str, quantity: Quantity) -> ReportedNumber:
-        return _show(breakdown, name, quantity)
-
+    show = partial(_show, breakdown)
     yield Heading(f"By {by}", detail=True)
     yield Figure(
         "selection over places",
@@ -163,7 +160,7 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
     yield from gap_table(caption, _list_gaps(breakdown), show)
     relevance = "; for relevance, random orders permute groups among equally relevant candidates"
     suffix = "" if sample or result.relevance is None else relevance
-    yield from group_table(f"Attention by {by}, {interval}{suffix}", result, breakdown, metric_columns(breakdown, show))
+    yield from group_table(f"Attention by {by}, {interval}{suffix}", result, breakdown, metric_columns(breakdown), show)
     simultaneous = "" if len(result.at) == 1 else ", simultaneous over all k and groups"
     tables = (
         table
@@ -172,10 +169,8 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
             f"Selection within the first {k:,} by {by}, {interval}{simultaneous}",
             result,
             breakdown,
-            {
-                title_metric(name): rate_column(str(k), name, show)
-                for name in ("selection_rate", "representation_ratio")
-            },
+            {title_metric(name): (str(k), name) for name in ("selection_rate", "representation_ratio")},
+            show,
         )
     )
     yield Fold(f"Selection at k by {by}", tuple(tables))

@@ -216,29 +216,32 @@ def group_table(
     caption: str,
     result: GroupedResult,
     breakdown: Breakdown,
-    columns: Mapping[str, Callable[[Group], ReportedNumber | str]],
+    columns: Mapping[str, tuple[str, str]],
+    show: ShowNumber = show_metric,
 ) -> Iterator[Table]:
     """Yield a table with one row per group; nothing without columns. With weights, it has a column of effective sizes.
 
-    ``columns`` maps titles to functions that format the cell of a group.
+    ``columns`` maps titles to the label (empty for metrics over all labels) and the name of a number.
     """
     if not columns:
         return
-    cells: dict[str, Callable[[Group], ReportedNumber | str]] = dict(columns)
-    if result.weights is not None:
-        cells = {"effective size": lambda group: f"{group.effective_size or 0:,.0f}", **cells}
+    effective = () if result.weights is None else ("effective size",)
 
     def row(group: Group) -> TableRow:
         notes = f"{result.too_few}: excluded from the gaps" if group.small else "", find_caution(group.label_coverage)
-        texts = (group.label, group.size, *(show(group) for show in cells.values()))
-        return TableRow(texts, "; ".join(filter(None, notes)), faint=group.small)
+        texts: list[ReportedNumber | str | int] = [group.label, group.size]
+        texts += [f"{group.effective_size or 0:,.0f}" for _ in effective]
+        for label, name in columns.values():
+            numbers = group.rates[label] if label else group.metrics
+            texts.append(show(name, numbers[name]) if name in numbers else "")
+        return TableRow(tuple(texts), "; ".join(filter(None, notes)), faint=group.small)
 
     yield Table(
         caption,
         (
             Column(join_names(breakdown.by)),
             Column(result.members[1], numeric=True),
-            *(Column(title, numeric=True) for title in cells),
+            *(Column(title, numeric=True) for title in (*effective, *columns)),
         ),
         tuple(map(row, breakdown.listed)),
         usual="observed",
@@ -246,18 +249,7 @@ def group_table(
     )
 
 
-def metric_columns(
-    breakdown: Breakdown, show: ShowNumber = show_metric
-) -> dict[str, Callable[[Group], ReportedNumber | str]]:
-    """Build the columns of ``group_table`` for all metrics of the groups."""
-
-    def column(name: str) -> Callable[[Group], ReportedNumber | str]:
-        return lambda group: show(name, group.metrics[name]) if name in group.metrics else ""
-
+def metric_columns(breakdown: Breakdown) -> dict[str, tuple[str, str]]:
+    """Return the columns of ``group_table`` for all metrics of the groups."""
     names = order_names({name for group in breakdown.groups for name in group.metrics})
-    return {title_metric(name): column(name) for name in names}
-
-
-def rate_column(label: str, name: str, show: ShowNumber = show_metric) -> Callable[[Group], ReportedNumber | str]:
-    """Build a column of ``group_table`` for a rate of a label."""
-    return lambda group: show(name, group.rates[label][name])
+    return {title_metric(name): ("", name) for name in names}
