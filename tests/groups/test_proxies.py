@@ -10,7 +10,7 @@ from tests.support import scaled
 import evenhand
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.groups.proxies import measure_proxies
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.table import CodedTable
 

@@ -31,7 +31,7 @@ from evenhand.certification.certificate.result import Certificate, estimated_sha
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
-from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.groups.proxies import measure_proxies
 from evenhand.individual.result import IndividualResult
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.noise import NoiseCheck

@@ -31,7 +31,7 @@ from evenhand.dossier.tables import (
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.groups.proxies import measure_proxies
 from evenhand.schema.counted import is_lazy
 
 

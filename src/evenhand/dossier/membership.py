@@ -16,7 +16,7 @@ from evenhand.core.typing import Floats
 from evenhand.datasets.tables import read_words
 from evenhand.dossier.config import ProxyFields
 from evenhand.errors import DataError, DossierError
-from evenhand.groups.proxies.result import ProxyRates
+from evenhand.groups.breakdown import ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
 
 NAME = "name"

@@ -1,7 +1,6 @@
 from .analysis import measure_decisions, measure_groups
-from .breakdown import Breakdown, Gap, Group
+from .breakdown import Breakdown, Gap, Group, ProxyRates
 from .config import GroupConfig
-from .proxies.result import ProxyRates
 from .rankings.analysis import measure_rankings
 from .rankings.config import RankingConfig
 from .rankings.recorded import RankingRoles

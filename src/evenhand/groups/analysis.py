@@ -17,7 +17,7 @@ from evenhand.groups.engine import measure_sample
 from evenhand.groups.labels import measure_label_columns
 from evenhand.groups.membership import DecidedPeople, group_by_values, group_people
 from evenhand.groups.numbers import NumberSample
-from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.groups.proxies import measure_proxies
 from evenhand.groups.result import GroupMetrics, NumberOutcome
 from evenhand.groups.roles import read_scores
 from evenhand.groups.thresholds import trace_curves
@@ -51,7 +51,12 @@ def measure_groups(
     started = time.perf_counter()
     config, people = GroupConfig.of(config, settings), decisions.people
     if people.counts is not None:
-        _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
+        individual = {"thresholds": config.thresholds, "keep_decisions": config.keep_decisions, "metrics": metrics}
+        for name in (name for name, used in individual.items() if used):
+            raise OptionError(
+                f"`{name}=` requires individual rows, but these rows are counted where they are stored",
+                hint="omit it, or read a sample of the rows into memory",
+            )
     memberships = group_people(people, people.schema.protected or people.schema.names)
     target = people.schema.target
     if isinstance(decisions, RecordedLabels):
@@ -143,17 +148,3 @@ def measure_people(
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
             overall[name] = decision_inequality(benefits, n, alpha, config.confidence)
     return measure_sample(sample, people, config, metrics, overall, favourable=favourable, **fields)
-
-
-def _check_counted(**settings: bool) -> None:
-    """Check that no setting requires individual people.
-
-    Raises:
-        OptionError: A setting is used.
-    """
-    for name, used in settings.items():
-        if used:
-            raise OptionError(
-                f"`{name}=` requires individual rows, but these rows are counted where they are stored",
-                hint="omit it, or read a sample of the rows into memory",
-            )

@@ -14,6 +14,12 @@ from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
+ASSUMPTION = (
+    "The estimates assume that the probabilities are calibrated, and that among people with the same inputs of the "
+    "proxy (name, address) the decision does not depend on the group. Otherwise they are biased. The bounds only "
+    "assume calibrated probabilities."
+)
+
 
 def optional(default: Any) -> Any:
     """Build a field that is left out of the JSON if it is empty."""
@@ -27,23 +33,7 @@ class Bounds(NamedTuple):
     high: float
 
 
-class NamedGroup(ResultPart):
-    """Values of the protected attributes that define a group."""
-
-    values: dict[str, str]
-
-    @property
-    def label(self) -> str:
-        """Values of the group, joined by commas."""
-        return ", ".join(self.values.values())
-
-    @property
-    def description(self) -> str:
-        """Attributes and values that define the group: ``sex Female and race White``."""
-        return " and ".join(f"{name} {value}" for name, value in self.values.items())
-
-
-class Group(NamedGroup):
+class Group(ResultPart):
     """People with the same values of one or more protected attributes.
 
     Attributes:
@@ -69,6 +59,7 @@ class Group(NamedGroup):
             ``ProxyRates``, given the decisions and calibrated probabilities, with the sampling error.
     """
 
+    values: dict[str, str]
     size: int
     effective_size: float | None = None
     small: bool
@@ -77,6 +68,16 @@ class Group(NamedGroup):
     rates: dict[str, dict[str, Quantity]] = optional({})
     confusion: tuple[tuple[int, ...], ...] = optional(())
     bounds: Bounds | None = optional(None)
+
+    @property
+    def label(self) -> str:
+        """Values of the group, joined by commas."""
+        return ", ".join(self.values.values())
+
+    @property
+    def description(self) -> str:
+        """Attributes and values that define the group: ``sex Female and race White``."""
+        return " and ".join(f"{name} {value}" for name, value in self.values.items())
 
     def numbers(self) -> Iterator[tuple[str, str, Quantity]]:
         """Yield the label, name and value of all metrics; the label is empty for metrics over all labels."""
@@ -197,11 +198,24 @@ class Breakdown(ResultPart):
         return next((gap for gap in self.gaps if (gap.name, gap.label) == (name, label)), None)
 
 
+class ProxyRates(Breakdown):
+    """Selection rates of groups whose membership is only known as a probability, and their largest difference.
+
+    Attributes:
+        groups: Groups, with the ``selection_rate`` under the assumption and its bounds. The interval includes the
+            uncertainty of memberships. Sizes are sums of probabilities (and weights), rounded; effective sizes are
+            Kish's, of probabilities and weights.
+        gaps: ``probable_selection_rate_difference``, simultaneous over all pairs of groups, as are its bounds. Unknown
+            if fewer than two groups are large enough.
+        unknown: Number of excluded people without probabilities.
+        people: Number of people with known probabilities.
+        assumption: Assumption of the estimates.
+    """
+
+    people: int
+    assumption: str = ASSUMPTION
+
+
 def list_counts(groups: Mapping[str, int]) -> str:
     """List groups with their counts: ``B (24), C (3)``."""
     return list_some([f"{label} ({n:,})" for label, n in groups.items()])
-
-
-def describe_left_out(groups: Mapping[str, int], too_few: str) -> str:
-    """Describe the groups that are too small, or return an empty string if there are none."""
-    return f"{too_few} to count in {list_counts(groups)}" if groups else ""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.breakdown import Breakdown, describe_left_out, optional
+from evenhand.groups.breakdown import Breakdown, ProxyRates, list_counts, optional
 from evenhand.groups.config import SMALL
 from evenhand.groups.curves import ThresholdCurves
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, find_caution
-from evenhand.groups.proxies.result import ProxyRates
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.quantity import Quantity
@@ -127,7 +126,8 @@ class GroupedResult(Result):
             for gap in breakdown.gaps:
                 attribute = f"{breakdown.key}.{gap.label}" if gap.label else breakdown.key
                 note = f"{gap.best} and {gap.worst}" if gap.best and gap.worst else ""
-                left_out = describe_left_out(gap.not_assessable, self.too_few)
+                small = gap.not_assessable
+                left_out = f"{self.too_few} to count in {list_counts(small)}" if small else ""
                 yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
 
     def _number_rows(self, *, gaps: bool) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import Block, Column, Heading, Note, Table, TableRow, Text
 from evenhand.core.text import format_level
-from evenhand.groups.proxies.result import ProxyRates
+from evenhand.groups.breakdown import ProxyRates
 from evenhand.groups.wording.tables import left_out_notes
 from evenhand.stats.quantity import Estimated, Known, format_value, show_quantity
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.groups.breakdown import Bounds, Gap, Group
+from evenhand.groups.breakdown import Bounds, Gap, Group, ProxyRates
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.gaps import describe_simultaneity, largest_absolute
-from evenhand.groups.proxies.result import ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.proportion import clopper_pearson, kish_size

@@ -1,1 +1,0 @@
-"""Rates of groups whose membership is only known as a probability."""
