@@ -176,14 +176,14 @@ def _search_along_slopes(
     profiles, which = bench.space.split(seeds)
     columns, inputs = bench.space.columns, len(bench.space.schema.attributes)
 
-    def estimate(at: Floats, under: Integers, scores: Floats) -> Floats:
+    def estimate(oracle: Oracle, at: Floats, under: Integers, scores: Floats) -> Floats:
         oracle.ledger.charge(len(at) * inputs)
         return bench.network.estimate(bench.space.rows_as(at, under), h)[:, columns]
 
     plans = {
-        "ADF": SlopePlan(lambda at, under, scores: -oracle.gradient(at, under, loss=True), 1, 0.0, 1),
-        "EIDIG": SlopePlan(lambda at, under, scores: oracle.gradient(at, under), 1, DECAY, UPDATE),
-        "MAFT": SlopePlan(estimate, inputs, DECAY, UPDATE),
+        "ADF": SlopePlan(lambda oracle, at, under, scores: -oracle.gradient(at, under, loss=True), 0.0, 1),
+        "EIDIG": SlopePlan(lambda oracle, at, under, scores: oracle.gradient(at, under), DECAY, UPDATE),
+        "MAFT": SlopePlan(estimate, DECAY, UPDATE),
     }
     starts, under = move_to_boundary(oracle, profiles, which, rng, MOVES, plans[method])
     if len(starts) == 0 or local == 0:
@@ -425,8 +425,7 @@ def _summarize(similar: Floats) -> Values:
 
 def _own_estimate(bench: FairnessBenchmark) -> Callable[[Floats, Integers], Floats]:
     oracle = Oracle(bench.model, bench.space)
-    slopes = estimate_slopes(oracle)
-    return lambda at, under: slopes(at, under, oracle.scores_at(at, under))
+    return lambda at, under: estimate_slopes(oracle, at, under, oracle.scores_at(at, under))
 
 
 def _pair(slopes: Callable[[Floats, Integers], Floats]) -> Callable[[Floats, Integers, Integers], Floats]:

@@ -15,22 +15,25 @@ from evenhand.core.config import Config, setting
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
-from evenhand.individual.examples import find_clearest
 from evenhand.individual.flips import (
     MAX_CHUNK_ENTRIES,
     DistinctProfiles,
     FlipAnswers,
     FlipRate,
+    Variants,
     attribute_sets,
     build_variants,
+    confirm_flips,
+    find_real,
+    find_widest_pairs,
     merge_by_unprotected,
 )
 from evenhand.individual.noise import NoiseRecorder, rate_of
-from evenhand.individual.result import IndividualResult, Profile
+from evenhand.individual.result import IndividualResult, Profile, describe_pair
 from evenhand.individual.white_box import WhiteBoxScorer, compare_labels
 from evenhand.models.noise import CHECKED, FreshScorer, RepeatCheck, can_vary, check_noise
-from evenhand.models.replies import QuestionLedger, find_ledger
-from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.models.replies import QuestionLedger, ask_people, find_ledger
+from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -48,6 +51,12 @@ CHECK_SHARE = 0.1
 
 COUNT_SHARE = 0.75
 """Fraction of the time limit for the first answers if flips are queried again."""
+
+MAX_EXAMPLE_QUERIES = 65_536
+"""Maximum number of variants whose scores are queried to select examples."""
+
+SPARE = 4
+"""Number of candidates per example. Some are dropped: they do not repeat, or are sampled and reveal a real person."""
 
 RESERVED_ROUNDS = 2
 """Number of rounds of repeated queries per flip that a budget reserves."""
@@ -164,16 +173,8 @@ def measure_flips(
         if interrupted:
             break
         with suppress(BudgetError):  # the budget does not cover scores of examples
-            examples += find_clearest(
-                model,
-                front,
-                people,
-                protected,
-                violators,
-                source=source,
-                max_examples=config.examples - sum(set(item.better.values) == set(protected) for item in examples),
-                confidence=config.confidence,
-            )
+            shown = sum(set(item.better.values) == set(protected) for item in examples)
+            examples += meter.find_clearest(people, protected, violators, source, config.examples - shown)
     return IndividualResult(
         rates=tuple(rates),
         examples=tuple(examples),
@@ -344,3 +345,58 @@ class FlipMeter:
             noise=None if recorder is None else recorder.result(confidence, sampled_from),
         )
         return rate, distinct.individuals[flips], interrupted
+
+    def find_clearest(
+        self, people: People, protected: tuple[str, ...], violators: Floats, source: Source, max_examples: int
+    ) -> list[Profile]:
+        """Select the people with the widest gap between scores, each with different unprotected attributes.
+
+        Args:
+            people: The people in the data.
+            protected: Attributes that vary.
+            violators: Individuals whose label differs between two assignments, shape (n, attributes).
+            source: Source of the individuals. Sampled ones that reveal a person in the data are dropped.
+            max_examples: Maximum number of examples.
+        """
+        schema, model = self.schema, self.model
+        candidates = violators[: max(max_examples, MAX_EXAMPLE_QUERIES // len(schema.assignments(protected)))]
+        if len(candidates) == 0 or max_examples <= 0:
+            return []
+        variants = Variants.of(schema, protected, candidates)
+        # People who are counterparts of each other form one pair.
+        positions = merge_by_unprotected(variants.representatives, []).first
+        if isinstance(model, FreshScorer):
+            positions = positions[: SPARE * max_examples]
+        variants = variants[positions]
+        plausible, counterparts = variants.plausible, variants.counterparts
+        scores = np.full(plausible.shape, np.nan)
+        labels = np.zeros(scores.shape, dtype=np.int64)
+        varies = self.front is None and can_vary(model)
+        if varies:
+            reply = ask_people(model, counterparts[plausible])
+            labels[plausible], scores[plausible] = reply.labels, reply.scores[:, model.favourable]
+        else:
+            labels[plausible] = predict_labels(self.front or model, counterparts[plausible])
+            scores[plausible] = favourable_score(model, counterparts[plausible])
+        pairs, gaps, differs = find_widest_pairs(labels, scores, plausible)
+        order = np.argsort(-gaps, kind="stable")
+        order = order[differs[order]][: SPARE * max_examples]
+        at = order[:, None], pairs[order]
+        sides, values, decisions = counterparts[at], scores[at], labels[at]
+        kept = np.ones(len(order), dtype=np.bool_)
+        if varies:
+            kept, values, _ = confirm_flips(model, sides, decisions, confidence=self.confidence)
+        if source == "population":
+            kept &= ~find_real(people, protected, counterparts[order], plausible[order])
+        widest = np.argsort(values[:, 0] - values[:, 1], kind="stable")
+        return [
+            describe_pair(
+                schema,
+                protected,
+                sides[row],
+                [model.classes[label] for label in decisions[row]],
+                values[row],
+                real=source == "data",
+            )
+            for row in widest[kept[widest]][:max_examples]
+        ]

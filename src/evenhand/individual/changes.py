@@ -24,7 +24,7 @@ from evenhand.individual.analysis import VariationConfig
 from evenhand.individual.flips import FlipRate, Variants, attribute_sets, merge_by_unprotected, repeat_pairs
 from evenhand.individual.noise import rate_of
 from evenhand.individual.result import Profile, describe_pair
-from evenhand.models.noise import RepeatCheck, can_vary
+from evenhand.models.noise import can_vary
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
@@ -144,10 +144,10 @@ def measure_changes(
     examples: list[Profile] = []
     for step, protected in enumerate(sets):
         progress(f"changes with {' x '.join(protected)}", step / len(sets))
-        numbers = AssignedNumbers(regressor, schema, protected, people.individuals, config)
-        changes.append(numbers.summarize(None))
-        examples += numbers.most_affected(config.examples)
-        changes.append(AssignedNumbers(regressor, schema, protected, sampled, config).summarize(population.name))
+        change, profiles = _measure_one(regressor, schema, protected, people.individuals, config)
+        sampled_change, _ = _measure_one(regressor, schema, protected, sampled, config, population.name)
+        changes += [change, sampled_change]
+        examples += profiles
     return ChangeResult(
         tolerance=config.tolerance,
         unit=schema.target.unit,
@@ -158,100 +158,74 @@ def measure_changes(
     )
 
 
-class AssignedNumbers:
-    """The model's numbers for people under every joint value of the protected attributes.
+def _measure_one(
+    regressor: Regressor,
+    schema: Schema,
+    protected: tuple[str, ...],
+    individuals: Floats,
+    config: ChangeConfig,
+    population: str | None = None,
+) -> tuple[NumberChange, list[Profile]]:
+    """Measure the changes of the people in the data (population None) or of a population, with the largest of them.
 
     If the model's answers vary, both ends of each change are queried again, and changes that do not repeat are set to
     0. A change repeats if it has the same direction, and exceeds the tolerance if it did before. It is replaced by the
     mean of the new answers, which unlike a maximum is not biased towards large changes.
-
-    Attributes:
-        schema: Schema of the people.
-        protected: Attributes that vary.
-        config: Settings.
-        compared: Whether each person obeys the rules and has a counterpart, shape (n,).
-        means: Mean first answer for each assignment over the people compared. NaN for assignments that are
-            not possible for everyone.
-        sides: Variants with the lowest and the highest number of each person, shape (n, 2, attributes).
-        ends: Their numbers, shape (n, 2).
-        change: Difference of these numbers for each person compared, otherwise 0, shape (n,).
-        repeats: Number of changes that repeat. None for a deterministic model.
     """
-
-    def __init__(
-        self,
-        regressor: Regressor,
-        schema: Schema,
-        protected: tuple[str, ...],
-        individuals: Floats,
-        config: ChangeConfig,
-    ) -> None:
-        """Query a model for people (n, attributes)."""
-        self.schema, self.protected, self.config = schema, protected, config
-        variants = Variants.of(schema, protected, individuals)
-        counterparts, plausible = variants.counterparts, variants.plausible
-        numbers = np.full(plausible.shape, np.nan)
-        rows = np.argwhere(plausible)
-        for at in range(0, len(rows), CHUNK):
-            check_time()
-            row, assignment = rows[at : at + CHUNK].T
-            numbers[row, assignment] = ask_numbers(regressor, counterparts[row, assignment])
-        self.compared = np.asarray((plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals))
-        self.means = numbers[self.compared].mean(axis=0) if self.compared.any() else np.full(plausible.shape[1], np.nan)
-        lowest = np.argmin(np.where(plausible, numbers, np.inf), axis=1)
-        highest = np.argmax(np.where(plausible, numbers, -np.inf), axis=1)
-        ends = np.arange(len(numbers))[:, None], np.stack([lowest, highest], axis=1)
-        self.sides, self.ends = counterparts[ends], numbers[ends]
-        self.change = np.where(self.compared, self.ends[:, 1] - self.ends[:, 0], 0.0)
-        self.repeats = self._confirm(regressor) if can_vary(regressor) else None
-
-    def _confirm(self, regressor: Regressor) -> RepeatCheck:
-        """Query both ends of each change again."""
-        rows, tolerance = np.flatnonzero(self.change > 0), self.config.tolerance
-        exceeded = np.where(self.change[rows] > tolerance, tolerance, 0.0)
-        confirmed, self.ends[rows], check = repeat_pairs(
-            self.sides[rows],
-            lambda individuals: ask_numbers(regressor, individuals)[:, None],
+    variants = Variants.of(schema, protected, individuals)
+    counterparts, plausible = variants.counterparts, variants.plausible
+    numbers = np.full(plausible.shape, np.nan)
+    rows = np.argwhere(plausible)
+    for at in range(0, len(rows), CHUNK):
+        check_time()
+        row, assignment = rows[at : at + CHUNK].T
+        numbers[row, assignment] = ask_numbers(regressor, counterparts[row, assignment])
+    compared = (plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals)
+    lowest = np.argmin(np.where(plausible, numbers, np.inf), axis=1)
+    highest = np.argmax(np.where(plausible, numbers, -np.inf), axis=1)
+    at_ends = np.arange(len(numbers))[:, None], np.stack([lowest, highest], axis=1)
+    sides, ends = counterparts[at_ends], numbers[at_ends]
+    changes = np.where(compared, ends[:, 1] - ends[:, 0], 0.0)
+    repeats = None
+    if can_vary(regressor):
+        rows = np.flatnonzero(changes > 0)
+        exceeded = np.where(changes[rows] > config.tolerance, config.tolerance, 0.0)
+        confirmed, ends[rows], repeats = repeat_pairs(
+            sides[rows],
+            lambda people: ask_numbers(regressor, people)[:, None],
             lambda pairs, answers: np.asarray(answers[:, 1, 0] - answers[:, 0, 0] > exceeded[pairs]),
             cost=2,
             chance=SAME_DIRECTION,
-            confidence=self.config.confidence,
+            confidence=config.confidence,
         )
-        self.change[rows] = np.where(confirmed, self.ends[rows, 1] - self.ends[rows, 0], 0.0)
-        return check
-
-    def summarize(self, population: str | None) -> NumberChange:
-        """Summarise the changes of the people in the data (population None) or of a population."""
-        change = self.change[self.compared]
-        n, flips = len(change), int((change > self.config.tolerance).sum())
-        means: dict[str, float] = {}
-        if n and not np.isnan(self.means).any():
-            attributes = [self.schema[name] for name in self.protected]
-            for row, mean in zip(self.schema.assignments(self.protected), self.means.tolist(), strict=True):
-                value = " and ".join(attribute.text(entry) for attribute, entry in zip(attributes, row, strict=True))
-                means[value] = mean
-        return NumberChange(
-            over="data" if population is None else "population",
-            population=population or "the people in the data",
-            protected=self.protected,
-            rate=rate_of(flips, n, self.config.confidence, population),
-            flips=flips,
-            n=n,
-            without=len(self.change) - n,
-            mean=float(change.mean()) if n else 0.0,
-            largest=float(change.max()) if n else 0.0,
-            quantiles={f"{100 * level:g}": float(np.quantile(change, level)) if n else 0.0 for level in QUANTILES},
-            means=means,
-            repeats=self.repeats,
-        )
-
-    def most_affected(self, max_profiles: int) -> list[Profile]:
-        """Select the profiles with the largest changes, without duplicate pairs."""
-        rows = np.argsort(-self.change, kind="stable")
-        rows = rows[self.change[rows] > 0]
-        sides, values = self.sides[rows], self.ends[rows]
-        distinct = merge_by_unprotected(sides.reshape(len(sides), 2 * sides.shape[2]), [])
-        return [
-            describe_pair(self.schema, self.protected, sides[row], values[row].tolist(), values[row])
-            for row in distinct.first[:max_profiles]
-        ]
+        changes[rows] = np.where(confirmed, ends[rows, 1] - ends[rows, 0], 0.0)
+    n = int(compared.sum())
+    flips = int((changes > config.tolerance).sum())
+    known = changes[compared] if n else np.zeros(1)
+    # Means of the first answers, if all assignments are possible for everyone.
+    averages = numbers[compared].mean(axis=0) if n else np.full(plausible.shape[1], np.nan)
+    means: dict[str, float] = {}
+    if not np.isnan(averages).any():
+        attributes = [schema[name] for name in protected]
+        for entries, average in zip(schema.assignments(protected), averages.tolist(), strict=True):
+            texts = (attribute.text(entry) for attribute, entry in zip(attributes, entries, strict=True))
+            means[" and ".join(texts)] = average
+    change = NumberChange(
+        over="data" if population is None else "population",
+        population=population or "the people in the data",
+        protected=protected,
+        rate=rate_of(flips, n, config.confidence, population),
+        flips=flips,
+        n=n,
+        without=len(compared) - n,
+        mean=float(known.mean()),
+        largest=float(known.max()),
+        quantiles={f"{100 * level:g}": float(np.quantile(known, level)) for level in QUANTILES},
+        means=means,
+        repeats=repeats,
+    )
+    rows = np.argsort(-changes, kind="stable")
+    rows = rows[changes[rows] > 0]
+    # Each pair of people is listed once.
+    rows = rows[merge_by_unprotected(sides[rows].reshape(len(rows), 2 * sides.shape[2]), []).first[: config.examples]]
+    return change, [describe_pair(schema, protected, sides[row], ends[row].tolist(), ends[row]) for row in rows]

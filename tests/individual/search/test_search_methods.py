@@ -130,7 +130,7 @@ def test_attributes_on_which_both_assignments_disagree_stay():
     space = ProfileSpace(HAND)
     oracle = Oracle(model, space)
 
-    def slopes(rows, which, scores):
+    def slopes(oracle, rows, which, scores):
         found = oracle.gradient(rows, which)
         assert np.sign(found).tolist() == [[1, 1], [-1, 1]]
         return found
@@ -141,7 +141,7 @@ def test_attributes_on_which_both_assignments_disagree_stay():
         np.array([0]),
         np.random.default_rng(0),
         1,
-        SlopePlan(slopes, cost=1, decay=0.5, update=5),
+        SlopePlan(slopes, decay=0.5, update=5),
     )
     assert oracle.queries == 2 + 2 + 2
     later = oracle.ask(np.array([[5.0, 4.0]]))
@@ -160,7 +160,7 @@ def test_momentum_keeps_half_of_former_slopes():
         np.array([0]),
         np.random.default_rng(0),
         2,
-        SlopePlan(lambda rows, which, scores: next(given_slopes), cost=1, decay=0.5, update=5),
+        SlopePlan(lambda oracle, rows, which, scores: next(given_slopes), decay=0.5, update=5),
     )
     # 0.5 * 1 - 0.4 > 0 still goes down, 0.5 * 1 - 0.6 < 0 turns up again.
     assert visited == [[[5, 5]], [[4, 4]], [[3, 5]]]
@@ -192,7 +192,7 @@ def test_slopes_from_answers_never_leave_the_domain():
     which = np.zeros(3, dtype=np.int64)
     oracle = Noting(model, space, questions)
     scores = oracle.ask(rows).scores[:, 0]
-    slopes = estimate_slopes(oracle)(rows, which, scores)
+    slopes = estimate_slopes(oracle, rows, which, scores)
     assert (questions[-1] >= 0).all()
     assert (questions[-1] <= 9).all()
     assert np.sign(slopes).tolist() == np.sign(oracle.gradient(rows, which)).tolist()

@@ -30,8 +30,8 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 
-Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
-"""Function from profiles (n, U), their assignments (n,) and scores (n, classes) to slopes of the attributes (n, U)."""
+Slopes: TypeAlias = Callable[[Oracle, Floats, Integers, Floats], Floats]
+"""Function from an oracle, profiles (n, U), their assignments (n,) and scores (n, classes) to slopes, shape (n, U)."""
 
 MAX_MOVES = 10
 """Maximum number of moves of the global phase per seed."""
@@ -55,23 +55,24 @@ class SlopePlan:
 
     Attributes:
         slopes: Slopes of the predicted label's probability. Slopes of its loss have the opposite sign.
-        cost: Queries for the slopes of one profile under one assignment.
         decay: Fraction of the sum of earlier slopes kept in the global phase (momentum).
         update: Number of consecutive successes after which the local weights are recomputed. None if they never are.
     """
 
     slopes: Slopes
-    cost: int
     decay: float
     update: int | None
+
+    def cost(self, oracle: Oracle) -> int:
+        """Return the number of queries for the slopes of one profile under one assignment."""
+        return oracle.space.width if self.slopes is estimate_slopes else 1
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Run both phases of ``config.method`` from seeds (n, attributes), wave by wave."""
-    slopes, decay, update = SCHEDULES[config.method]
-    plan = SlopePlan(slopes(oracle), oracle.space.width if slopes is estimate_slopes else 1, decay=decay, update=update)
+    plan = PLANS[config.method]
     profiles, which = oracle.space.split(seeds)
-    cost = MAX_MOVES * (len(oracle.space.assignments) + 2 * plan.cost)
+    cost = MAX_MOVES * (len(oracle.space.assignments) + 2 * plan.cost(oracle))
     for wave in oracle.waves(len(profiles), cost):
         starts, assignments = move_to_boundary(oracle, profiles[wave], which[wave], rng, MAX_MOVES, plan)
         move_along_boundary(oracle, starts, assignments, rng, config.local, plan)
@@ -105,7 +106,7 @@ def move_to_boundary(
         profiles, which, momentum = profiles[undecided], which[undecided], momentum[:, undecided]
         scores = answers.scores[undecided]
         partner = farthest_assignment(scores, which)
-        momentum = plan.decay * momentum + _pair_slopes(plan, profiles, which, partner, scores)
+        momentum = plan.decay * momentum + _pair_slopes(oracle, plan, profiles, which, partner, scores)
         signs = np.sign(momentum)
         directions = np.where(signs[0] == signs[1], -signs[0], 0.0)
         moved = space.move(profiles, directions, rng)
@@ -131,7 +132,7 @@ def move_along_boundary(
     starts, which = starts[:affordable], which[:affordable]
     n = len(starts)
     rows, current, answers = np.arange(n), starts.copy(), oracle.ask(starts)
-    start_weights = _attribute_weights(plan, starts, which, answers, rows)
+    start_weights = _attribute_weights(oracle, plan, starts, which, answers, rows)
     weights = start_weights.copy()
     successes = np.zeros(n, dtype=np.int64)
     for _ in range(moves):
@@ -139,7 +140,7 @@ def move_along_boundary(
         required = np.inf if plan.update is None else plan.update
         outdated = np.flatnonzero(successes >= required)[: _affordable_pairs(oracle, plan)]
         if len(outdated):
-            weights[outdated] = _attribute_weights(plan, current, which, answers, outdated)
+            weights[outdated] = _attribute_weights(oracle, plan, current, which, answers, outdated)
             successes[outdated] = 0
         draw = rng.random((2, n))
         # Weights are cumulative, so that a uniform number selects each attribute with probability proportional to its
@@ -181,13 +182,16 @@ def random_step(n: int, width: int, rng: np.random.Generator) -> Floats:
 
 def _affordable_pairs(oracle: Oracle, plan: SlopePlan) -> int:
     """Return the number of profiles for which the budget covers the slopes under both assignments."""
-    return int(min(oracle.queries_left / (2 * plan.cost), np.iinfo(np.int64).max))
+    return int(min(oracle.queries_left / (2 * plan.cost(oracle)), np.iinfo(np.int64).max))
 
 
-def _pair_slopes(plan: SlopePlan, profiles: Floats, which: Integers, partner: Integers, scores: Floats) -> Floats:
+def _pair_slopes(
+    oracle: Oracle, plan: SlopePlan, profiles: Floats, which: Integers, partner: Integers, scores: Floats
+) -> Floats:
     """Compute the slopes of the profiles under both assignments, shape (2, n, U)."""
     rows = np.arange(len(profiles))
     slopes = plan.slopes(
+        oracle,
         np.concatenate([profiles, profiles]),
         np.concatenate([which, partner]),
         np.concatenate([scores[rows, which], scores[rows, partner]]),
@@ -196,63 +200,53 @@ def _pair_slopes(plan: SlopePlan, profiles: Floats, which: Integers, partner: In
 
 
 def _attribute_weights(
-    plan: SlopePlan, profiles: Floats, which: Integers, answers: ModelAnswers, rows: Integers
+    oracle: Oracle, plan: SlopePlan, profiles: Floats, which: Integers, answers: ModelAnswers, rows: Integers
 ) -> Floats:
     """Compute cumulative attribute weights for the local phase, for the profiles in these rows (n,), shape (n, U)."""
     partner = flipping_assignment(answers.labels[rows], which[rows])
-    slopes = _pair_slopes(plan, profiles[rows], which[rows], partner, answers.scores[rows])
+    slopes = _pair_slopes(oracle, plan, profiles[rows], which[rows], partner, answers.scores[rows])
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))
 
 
-def estimate_slopes(oracle: Oracle) -> Slopes:
+def estimate_slopes(oracle: Oracle, profiles: Floats, which: Integers, scores: Floats) -> Floats:
     """Estimate slopes by difference quotients of the predicted label's score over one step, one query per attribute.
 
     Quotients are forward, backward at the domain's upper end, and never leave the domain.
     """
     space = oracle.space
-    batch = max(1, MAX_ENTRIES // space.width**2)
-
-    def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
-        parts = [
-            estimate(profiles[i : i + batch], which[i : i + batch], scores[i : i + batch])
-            for i in range(0, len(profiles), batch)
-        ]
-        return np.concatenate(parts)
-
-    def estimate(profiles: Floats, which: Integers, scores: Floats) -> Floats:
-        n, u = profiles.shape
-        forward = np.minimum(profiles + space.step, space.upper)
-        # At the upper end of an attribute, the quotient is backward.
-        shifted = np.where(forward > profiles, forward, np.maximum(profiles - space.step, space.lower))
-        queries = np.repeat(profiles, u, axis=0).reshape(n, u, u)
-        diagonal = np.arange(u)
-        queries[:, diagonal, diagonal] = shifted
-        answers = oracle.scores_at(queries.reshape(n * u, u), np.repeat(which, u))
-        predicted = np.argmax(scores, axis=1)
-        rise = answers[np.arange(n * u), np.repeat(predicted, u)].reshape(n, u)
-        rise -= scores[np.arange(n), predicted][:, None]
-        run = shifted - profiles
-        return np.asarray(np.divide(rise, run, out=np.zeros_like(rise), where=run != 0))
-
-    return slopes
+    u = space.width
+    forward = np.minimum(profiles + space.step, space.upper)
+    # At the upper end of an attribute, the quotient is backward.
+    shifted = np.where(forward > profiles, forward, np.maximum(profiles - space.step, space.lower))
+    run, rise = shifted - profiles, np.empty(profiles.shape)
+    predicted, diagonal = np.argmax(scores, axis=1)[:, None], np.arange(u)
+    batch = max(1, MAX_ENTRIES // u**2)
+    for at in range(0, len(profiles), batch):
+        part = slice(at, at + batch)
+        queries = np.repeat(profiles[part], u, axis=0).reshape(-1, u, u)
+        queries[:, diagonal, diagonal] = shifted[part]
+        answers = oracle.scores_at(queries.reshape(-1, u), np.repeat(which[part], u)).reshape(len(queries), u, -1)
+        rise[part] = np.take_along_axis(answers, predicted[part, None], axis=2)[..., 0]
+    rise -= np.take_along_axis(scores, predicted, axis=1)
+    return np.asarray(np.divide(rise, run, out=np.zeros_like(rise), where=run != 0))
 
 
-def _output_slopes(oracle: Oracle) -> Slopes:
-    return lambda profiles, which, scores: oracle.gradient(profiles, which)
+def _output_slopes(oracle: Oracle, profiles: Floats, which: Integers, scores: Floats) -> Floats:
+    return oracle.gradient(profiles, which)
 
 
-def _loss_slopes(oracle: Oracle) -> Slopes:
-    return lambda profiles, which, scores: -oracle.gradient(profiles, which, loss=True)
+def _loss_slopes(oracle: Oracle, profiles: Floats, which: Integers, scores: Floats) -> Floats:
+    return -oracle.gradient(profiles, which, loss=True)
 
 
-SCHEDULES: dict[str, tuple[Callable[[Oracle], Slopes], float, int | None]] = {
-    "adf": (_loss_slopes, 0.0, 1),
-    "eidig": (_output_slopes, DECAY, UPDATE),
-    "eidig-inf": (_output_slopes, DECAY, None),
-    "maft": (estimate_slopes, DECAY, UPDATE),
-    "maft-inf": (estimate_slopes, DECAY, None),
+PLANS = {
+    "adf": SlopePlan(_loss_slopes, 0.0, 1),
+    "eidig": SlopePlan(_output_slopes, DECAY, UPDATE),
+    "eidig-inf": SlopePlan(_output_slopes, DECAY, None),
+    "maft": SlopePlan(estimate_slopes, DECAY, UPDATE),
+    "maft-inf": SlopePlan(estimate_slopes, DECAY, None),
 }
-"""Slopes of each method, with ``decay`` and ``update`` of its ``SlopePlan``.
+"""Plan of each method.
 
 ADF uses the loss, without momentum, and new local weights after every success. MAFT is EIDIG with slopes estimated from
 answers alone. MAFT-INF, MAFT with the schedule of EIDIG-INF, is better with a budget, since every new weight costs
