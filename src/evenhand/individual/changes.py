@@ -175,10 +175,10 @@ def _measure_one(
     variants = Variants.of(schema, protected, individuals)
     counterparts, plausible = variants.counterparts, variants.plausible
     numbers = np.full(plausible.shape, np.nan)
-    rows = np.argwhere(plausible)
-    for at in range(0, len(rows), CHUNK):
+    queries = np.argwhere(plausible)
+    for at in range(0, len(queries), CHUNK):
         check_time()
-        row, assignment = rows[at : at + CHUNK].T
+        row, assignment = queries[at : at + CHUNK].T
         numbers[row, assignment] = ask_numbers(regressor, counterparts[row, assignment])
     compared = (plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals)
     lowest = np.argmin(np.where(plausible, numbers, np.inf), axis=1)

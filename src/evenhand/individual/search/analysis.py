@@ -17,7 +17,7 @@ from evenhand.individual.flips import FlipRate, find_real
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.confirmation import confirm_against_noise, confirm_findings
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.methods.choice import find_method
+from evenhand.individual.search.methods.choice import SearchMethod, find_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
@@ -101,193 +101,155 @@ def search(
     Raises:
         EvenhandError: The options are inconsistent, or the model cannot be queried.
     """
+    started = time.perf_counter()
     config = SearchConfig.of(config, settings)
-    return _Search(model, source, config, white_box, noise, progress or ignore_progress).run()
-
-
-class _Search:
-    """State of a search: its model, space, budget and findings."""
-
-    def __init__(
-        self,
-        model: Any,
-        source: People | Schema,
-        config: SearchConfig,
-        white_box: Scorer | None,
-        noise: NoiseCheck | None,
-        progress: Progress,
-    ) -> None:
-        self.started = time.perf_counter()
-        self.limit = TimeLimit.after(config.time_limit)
-        self.source, self.config, self.noise, self.progress = source, config, noise, progress
-        self.method = find_method(config.method)
-        self.space = space = ProfileSpace(
-            source,
-            config.protected,
-            constraints=config.constraints,
-            allow_infeasible=config.allow_infeasible,
-            as_published=config.as_published,
-        )
-        ledger = QuestionLedger(config.budget)
-        self.scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
-        # A model loaded earlier has its own ledger, which includes the queries during loading.
-        self.ledger = find_ledger(self.scorer) or ledger
-        streams = np.random.default_rng(config.seed).spawn(5)
-        self.rng, self.rate_rng, _, compared_rng, self.noise_rng = streams
-        self.compared: Floats | None = None
-        with suppress(LimitError), self.limit.enforced():
-            self.compared = _some_variants(space, compared_rng)
-        self.front: Scorer | None = None
-        if white_box is not None and self.compared is not None and len(self.compared) <= self.ledger.left:
-            self.front = compare_scores(self.scorer, white_box, self.compared)
-        # Queries to the white box have their own ledger: they cost nothing.
-        self.account = self.ledger if self.front is None else QuestionLedger(config.budget)
-        self.rates: tuple[FlipRate, ...] = ()
-
-    def run(self) -> SearchResult:
-        """Run all phases of the search."""
-        config, scorer, front, varies = self.config, self.scorer, self.front, can_vary(self.scorer)
-        test: RepeatCheck | None = None
-        with self.account.within(config.budget):
-            if self.noise is None and front is None:
-                # Without data, individuals are drawn from the domain.
-                if isinstance(self.source, People):
-                    people = self.source.individuals[self.noise_rng.permutation(len(self.source))]
-                else:
-                    people = uniform_population(self.space.schema).sample(CHECKED, self.noise_rng)
-                most = CHECKED if config.budget is None else min(CHECKED, int(CHECK_SHARE * config.budget))
-                self.noise = check_noise(scorer, people, most=most)
-            noisy = self.noise is not None and self.noise.noisy
-            reserved = NOISY_SHARE if noisy else QUIET_SHARE
-            table, stopped_by = self._explore(
-                self.limit.share(SEARCH_SHARE) if varies else self.limit, reserved if varies and front is None else 0.0
-            )
-            self.progress("verifying", 1.0)
-            if front is not None:
-                table = replace(table, scores=np.full_like(table.scores, np.nan))
-            table, interrupted = confirm_findings(scorer, table, self.ledger)
-            try:
-                if varies:
-                    table, test = confirm_against_noise(
-                        scorer,
-                        table,
-                        noisy=noisy,
-                        confidence=config.confidence,
-                        ledger=self.ledger,
-                        limit=self.limit,
-                        rng=self.noise_rng,
-                    )
-            except BudgetError:
-                table = table[:0]
-            except KeyboardInterrupt:
-                table, interrupted = table[:0], True
-        return self._build_result(_mark_real(table, self.source), test, "interrupt" if interrupted else stopped_by)
-
-    def _explore(self, limit: TimeLimit, reserved: float) -> tuple[ProfileTable, StoppedBy]:
-        """Estimate the flip rates and run the method in rounds.
-
-        Args:
-            limit: Time limit.
-            reserved: Fraction of the budget reserved for repeated queries of findings.
-
-        Returns:
-            The findings, and the reason why the search ended.
-        """
-        config, account = self.config, self.account
-        reserve = int(reserved * max(0.0, account.left)) if reserved and account.budget is not None else 0
-        if account.budget is not None:
-            account.budget -= reserve
-        most = account.budget
+    progress = progress or ignore_progress
+    limit = TimeLimit.after(config.time_limit)
+    method = find_method(config.method)
+    space = ProfileSpace(
+        source,
+        config.protected,
+        constraints=config.constraints,
+        allow_infeasible=config.allow_infeasible,
+        as_published=config.as_published,
+    )
+    ledger = QuestionLedger(config.budget)
+    scorer: Scorer = models.load_model(model, space.schema, ledger=ledger)
+    # A model loaded earlier has its own ledger, which includes the queries during loading.
+    ledger = find_ledger(scorer) or ledger
+    rng, rate_rng, _, compared_rng, noise_rng = np.random.default_rng(config.seed).spawn(5)
+    compared: Floats | None = None
+    with suppress(LimitError), limit.enforced():
+        compared = _some_variants(space, compared_rng)
+    front: Scorer | None = None
+    if white_box is not None and compared is not None and len(compared) <= ledger.left:
+        front = compare_scores(scorer, white_box, compared)
+    # Queries to the white box have their own ledger: they cost nothing.
+    account = ledger if front is None else QuestionLedger(config.budget)
+    varies = can_vary(scorer)
+    rates: tuple[FlipRate, ...] = ()
+    stopped_by: StoppedBy = "plan"
+    test: RepeatCheck | None = None
+    with account.within(config.budget):
+        if noise is None and front is None:
+            # Without data, individuals are drawn from the domain.
+            if isinstance(source, People):
+                people = source.individuals[noise_rng.permutation(len(source))]
+            else:
+                people = uniform_population(space.schema).sample(CHECKED, noise_rng)
+            most = CHECKED if config.budget is None else min(CHECKED, int(CHECK_SHARE * config.budget))
+            noise = check_noise(scorer, people, most=most)
+        noisy = noise is not None and noise.noisy
+        budget, end = account.budget, limit.share(SEARCH_SHARE) if varies else limit
+        if budget is not None and varies and front is None:  # for repeated queries of findings
+            account.budget = budget - int((NOISY_SHARE if noisy else QUIET_SHARE) * max(0.0, account.left))
+        available = account.budget
         oracle = Oracle(
-            self.front or self.scorer,
-            self.space,
+            front or scorer,
+            space,
             ledger=account,
             budget=config.budget,
-            limit=limit,
-            progress=lambda queries: self.progress(
-                f"{config.method}: {queries:,} queries", 0.1 if most is None else queries / most
+            limit=end,
+            progress=lambda queries: progress(
+                f"{config.method}: {queries:,} queries", 0.1 if available is None else queries / available
             ),
         )
-        stopped_by: StoppedBy = "plan"
         try:
-            self.progress("estimating flip rates", 0.0)
-            if self.compared is None:
+            progress("estimating flip rates", 0.0)
+            if compared is None:
                 raise BudgetExhausted
             if config.samples:
-                self.rates = estimate_flip_rates(
+                rates = estimate_flip_rates(
                     oracle.scorer,
-                    self.space,
-                    self.rate_rng,
+                    space,
+                    rate_rng,
                     samples=config.samples,
                     confidence=config.confidence,
                     ledger=account,
-                    limit=limit,
+                    limit=end,
                 )
-            self._run_rounds(oracle, limit)
+            _run_rounds(oracle, method, rng, config, end)
         except (BudgetExhausted, LimitError):
-            stopped_by = "time" if limit.passed() else "budget"
+            stopped_by = "time" if end.passed() else "budget"
         except KeyboardInterrupt:
             stopped_by = "interrupt"
         finally:
-            if account.budget is not None:
-                account.budget += reserve
-        return oracle.findings.reportable(), stopped_by
-
-    def _run_rounds(self, oracle: Oracle, limit: TimeLimit) -> None:
-        """Run the method from new seeds until it can find no more profiles, or repeatedly makes no new query."""
-        config, space = self.config, self.space
-        count, idle = config.seeds or SEEDS, 0
-        while True:
-            seeds = space.seeds(count, self.rng)
-            if len(seeds) == 0:
-                raise OptionError(
-                    "found no individual that satisfies the constraints",
-                    hint="relax the constraints, or provide people who satisfy them",
+            account.budget = budget
+        table = oracle.findings.reportable()
+        progress("verifying", 1.0)
+        if front is not None:
+            table = replace(table, scores=np.full_like(table.scores, np.nan))
+        table, interrupted = confirm_findings(scorer, table, ledger)
+        try:
+            if varies:
+                table, test = confirm_against_noise(
+                    scorer,
+                    table,
+                    noisy=noisy,
+                    confidence=config.confidence,
+                    ledger=ledger,
+                    limit=limit,
+                    rng=noise_rng,
                 )
-            queries = oracle.queries
-            with limit.enforced():
-                exhausted = self.method(oracle, seeds, self.rng, config) is False
-            cost = oracle.queries - queries
-            idle = 0 if cost else idle + 1
-            if exhausted or config.budget is None or config.seeds is not None or idle == MAX_IDLE_ROUNDS:
-                return
-            # At most twice as many seeds, if the budget is likely to cover them.
-            payable = int(count * oracle.queries_left / cost) if cost else count
-            count = max(SEEDS, min(2 * count, payable, MAX_SEEDS))
-
-    def _build_result(self, table: ProfileTable, test: RepeatCheck | None, stopped_by: StoppedBy) -> SearchResult:
-        config, space = self.config, self.space
-        cautions = [find_caution(self.scorer)]
-        if names := ", ".join(space.schema.passthrough):
-            cautions.append(
-                f"All individuals of this search have the passthrough columns ({names}) of the first row of the data."
-            )
-        return SearchResult(
-            caution=" ".join(filter(None, cautions)),
-            method=config.method,
-            protected=space.protected,
-            counterparts=space.schema.constrains_people,
-            profiles=len(table),
-            valid=None if space.people is None else int(table.valid.sum()),
-            queries=self.account.settle(),
-            rates=self.rates,
-            examples=build_examples(table, table.by_gap[: config.most_examples]),
-            gaps=tuple(np.histogram(np.clip(table.pairs.gaps, 0, 1), GAP_BINS, (0, 1))[0].tolist())
-            if len(table)
-            else (),
-            favoured=table.favoured,
-            interrupted=stopped_by == "interrupt",
-            stopped_by=stopped_by,
-            noise=self.noise,
-            noise_test=test,
-            asked="model" if self.front is None else "white box",
-            table_reading=self.source.reading if isinstance(self.source, People) else None,
-            settings={"seeds": config.seeds or SEEDS} | config.model_dump(mode="json", include=SHOWN_SETTINGS),
-            table=table,
-            seed=config.seed,
-            time_limited=self.limit.decided,
-            seconds=time.perf_counter() - self.started,
+        except BudgetError:
+            table = table[:0]
+        except KeyboardInterrupt:
+            table, interrupted = table[:0], True
+    table = _mark_real(table, source)
+    cautions = [find_caution(scorer)]
+    if names := ", ".join(space.schema.passthrough):
+        cautions.append(
+            f"All individuals of this search have the passthrough columns ({names}) of the first row of the data."
         )
+    gaps = np.histogram(np.clip(table.pairs.gaps, 0, 1), GAP_BINS, (0, 1))[0].tolist() if len(table) else ()
+    return SearchResult(
+        caution=" ".join(filter(None, cautions)),
+        method=config.method,
+        protected=space.protected,
+        counterparts=space.schema.constrains_people,
+        profiles=len(table),
+        valid=None if space.people is None else int(table.valid.sum()),
+        queries=account.settle(),
+        rates=rates,
+        examples=build_examples(table, table.by_gap[: config.most_examples]),
+        gaps=tuple(gaps),
+        favoured=table.favoured,
+        interrupted=interrupted or stopped_by == "interrupt",
+        stopped_by="interrupt" if interrupted else stopped_by,
+        noise=noise,
+        noise_test=test,
+        asked="model" if front is None else "white box",
+        table_reading=source.reading if isinstance(source, People) else None,
+        settings={"seeds": config.seeds or SEEDS} | config.model_dump(mode="json", include=SHOWN_SETTINGS),
+        table=table,
+        seed=config.seed,
+        time_limited=limit.decided,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _run_rounds(
+    oracle: Oracle, method: SearchMethod, rng: np.random.Generator, config: SearchConfig, limit: TimeLimit
+) -> None:
+    """Run a method from new seeds until it can find no more profiles, or repeatedly makes no new query."""
+    count, idle = config.seeds or SEEDS, 0
+    while True:
+        seeds = oracle.space.seeds(count, rng)
+        if len(seeds) == 0:
+            raise OptionError(
+                "found no individual that satisfies the constraints",
+                hint="relax the constraints, or provide people who satisfy them",
+            )
+        queries = oracle.queries
+        with limit.enforced():
+            exhausted = method(oracle, seeds, rng, config) is False
+        cost = oracle.queries - queries
+        idle = 0 if cost else idle + 1
+        if exhausted or config.budget is None or config.seeds is not None or idle == MAX_IDLE_ROUNDS:
+            return
+        # At most twice as many seeds, if the budget is likely to cover them.
+        payable = int(count * oracle.queries_left / cost) if cost else count
+        count = max(SEEDS, min(2 * count, payable, MAX_SEEDS))
 
 
 def _mark_real(table: ProfileTable, source: People | Schema) -> ProfileTable:
