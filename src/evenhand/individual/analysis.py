@@ -217,9 +217,6 @@ class FlipMeter:
     Attributes:
         model: The model. If its answers are known to vary, a wrapper without a cache.
         front: White box that is queried instead of the model. None if the model itself is queried.
-        schema: Schema of the people.
-        confidence: Confidence level of the intervals.
-        rng: Source of randomness.
         ledger: Ledger that is charged if the model has none.
     """
 
@@ -241,14 +238,6 @@ class FlipMeter:
         left: Callable[[], float],
     ) -> tuple[FlipRate | None, Floats, bool]:
         """Count the flips of individuals (n, attributes) in random order, within a time limit and a budget.
-
-        Args:
-            individuals: The individuals.
-            protected: Attributes that vary jointly.
-            over: Whether the individuals are rows of the data or a sample.
-            population: Name of the population.
-            limit: Time limit.
-            left: Function that returns the remaining number of individuals.
 
         Returns:
             The rate (None if a limit or an interrupt stopped the count before the first person), one individual
@@ -349,14 +338,9 @@ class FlipMeter:
     def find_clearest(
         self, people: People, protected: tuple[str, ...], violators: Floats, source: Source, max_examples: int
     ) -> list[Profile]:
-        """Select the people with the widest gap between scores, each with different unprotected attributes.
+        """Select the violators (n, attributes) with the widest gap between scores, once per unprotected attributes.
 
-        Args:
-            people: The people in the data.
-            protected: Attributes that vary.
-            violators: Individuals whose label differs between two assignments, shape (n, attributes).
-            source: Source of the individuals. Sampled ones that reveal a person in the data are dropped.
-            max_examples: Maximum number of examples.
+        Sampled violators that reveal a person in the data are dropped.
         """
         schema, model = self.schema, self.model
         candidates = violators[: max(max_examples, MAX_EXAMPLE_QUERIES // len(schema.assignments(protected)))]

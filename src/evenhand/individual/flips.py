@@ -84,12 +84,7 @@ def attribute_sets(protected: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
-    """Find the individuals whose label differs between assignments, shape (n,).
-
-    Args:
-        labels: Labels by assignment, shape (n, assignments).
-        compared: Mask of the assignments that are compared, same shape. Default: all.
-    """
+    """Find the individuals whose label (n, assignments) differs between the compared assignments, shape (n,)."""
     if compared is None:
         return np.asarray((labels != labels[:, :1]).any(axis=1))
     reference = np.take_along_axis(labels, np.argmax(compared, axis=1)[:, None], axis=1)
@@ -119,14 +114,10 @@ class WidestPairs(NamedTuple):
 
 
 def find_widest_pairs(labels: Integers, scores: Floats, compared: Booleans) -> WidestPairs:
-    """Find the best and the worst treated assignment of each individual.
+    """Find the best and the worst treated of the compared assignments from labels and favourable scores.
 
     A lower score with the same label is not a flip, so the worst assignment is chosen among those with another label.
-
-    Args:
-        labels: Labels by assignment, shape (n, assignments).
-        scores: Favourable scores, same shape.
-        compared: Mask of the assignments that are compared, same shape.
+    All arguments have shape (n, assignments).
     """
     rows = np.arange(len(labels))
     better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
@@ -216,9 +207,7 @@ class FlipAnswers:
     ) -> tuple[int, int]:
         """Query both sides of each flip again, and drop the flips that do not repeat (see ``confirm_flips``).
 
-        Returns:
-            The number of queries, and the position of the first person whose flip was not tested because of a limit,
-            or n.
+        Return the number of queries, and the position of the first person whose flip was not tested, or n.
         """
         flipping = np.flatnonzero(self.flips)
         people = Variants.of(self._schema, self._protected, self._individuals[flipping]).counterparts
@@ -277,8 +266,7 @@ def confirm_flips(
         labels: Their labels, which differ, shape (n, 2).
         confidence: 1 minus the false discovery rate.
         ledger: Ledger that is charged if the model has none.
-        left: Function that returns the remaining number of individuals.
-        limit: Time limit.
+        left, limit: Remaining number of individuals, and time limit.
     """
     fresh = scorer if isinstance(scorer, FreshScorer) else FreshScorer(scorer)
     cost = 2 * fresh.answers

@@ -70,13 +70,9 @@ class NoiseRecorder:
         self._own = [np.zeros(0, dtype=np.bool_)]
 
     def add(self, variants: Floats, labels: Integers, plausible: Booleans, flips: Booleans) -> None:
-        """Record the answers for people, who are in random order and each have a plausible counterpart.
+        """Record the labels (n, m) of variants (n, m, attributes) of people in random order, and their flips (n,).
 
-        Args:
-            variants: Variants of each person, shape (n, m, attributes).
-            labels: Labels of the variants, shape (n, m).
-            plausible: Variants that are compared, shape (n, m).
-            flips: Whether the labels of the compared variants differ, shape (n,).
+        Each person has at least two plausible variants.
         """
         n = max(0, MAX_REPEATED - sum(map(len, self._own)))
         self._own.append(self._repeat_queries(variants[:n], labels[:n], plausible[:n]))
@@ -100,9 +96,7 @@ class NoiseRecorder:
     def result(self, confidence: float, population: str | None) -> FlipNoise | None:
         """Compare the recorded answers with the noise. None if no person was compared.
 
-        Args:
-            confidence: Confidence level of all intervals.
-            population: Population that the people were drawn from. None for the people in the data.
+        If the people are those in the data, ``population`` is None.
         """
         flips, own = np.concatenate(self._flips), np.concatenate(self._own)
         if len(own) == 0:

@@ -137,11 +137,8 @@ class FindingCollector:
     def add(self, unprotected: Floats, labels: Integers, scores: Floats, which: Integers | None = None) -> Booleans:
         """Add the answers for profiles (n, U) and return a mask of the profiles whose label changes, shape (n,).
 
-        Args:
-            unprotected: The profiles.
-            labels: Labels, shape (n, k).
-            scores: Scores, shape (n, k, classes).
-            which: The k assignments of each profile, shape (n, k). Others are marked as not queried. Default: all A.
+        Labels (n, k) and scores (n, k, classes) are those under the assignments ``which`` (n, k). Others are marked as
+        not queried. Default: all A.
         """
         flips = find_flips(labels)
         rows, new = np.flatnonzero(flips), []

@@ -35,14 +35,7 @@ def find_gradients(scorer: Scorer, space: ProfileSpace) -> ProfileNetwork:
 
 
 def _central_difference(attribute: Attribute, term: AttributeTerm, step: float, entries: Floats) -> Floats:
-    """Compute central differences over one move at entries (n,), one-sided at the ends of the domain, shape (n, width).
-
-    Args:
-        attribute: The attribute.
-        term: Contributions of the attribute to a network.
-        step: Size of a move.
-        entries: The entries.
-    """
+    """Compute central differences over one move at entries (n,), one-sided at the domain's ends, shape (n, width)."""
     above = np.minimum(entries + step, attribute.last)
     below = np.maximum(entries - step, attribute.first)
     return np.asarray((term.at(above) - term.at(below)) / np.maximum(above - below, 1e-300)[:, None])
@@ -99,10 +92,7 @@ class ProfileNetwork:
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
         """Compute the gradients of profiles (n, U) under assignments (n,), shape (n, U).
 
-        Args:
-            unprotected: The profiles.
-            which: Assignment of each.
-            loss: Whether to differentiate the cross-entropy of the predicted label instead of its probability.
+        ``loss`` selects the cross-entropy of the predicted label instead of its probability.
         """
         values = self._assigned_units(unprotected, which)
         active = []

@@ -72,15 +72,9 @@ class Oracle:
         limit: TimeLimit = NEVER,
         progress: Callable[[int], None] = lambda queries: None,
     ) -> None:
-        """Create an oracle.
+        """Create an oracle. Its default ledger is that of the model, or a new one without a budget.
 
-        Args:
-            scorer: The model.
-            space: Space of the profiles.
-            ledger: Ledger. Default: that of the model, or a new one without a budget.
-            budget: See ``Oracle``.
-            limit: Time limit.
-            progress: Called with the number of queried rows after every call to the model.
+        ``progress`` is called with the number of queried rows after every call to the model.
         """
         self.scorer, self.space, self.budget = scorer, space, budget
         self.findings = FindingCollector(space, scorer)
@@ -167,15 +161,10 @@ class Oracle:
         return scores
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool = False) -> Floats:
-        """Compute the gradient of the predicted label's probability with respect to the unprotected attributes, shape
-        (n, U).
+        """Compute the gradient of the predicted label's probability (or of its cross-entropy) at profiles (n, U), each
+        under one assignment (n,), with respect to the unprotected attributes, shape (n, U).
 
         Costs n.
-
-        Args:
-            unprotected: Profiles, shape (n, U).
-            which: Assignment of each, shape (n,).
-            loss: Whether to compute the gradient of its cross-entropy instead.
 
         Raises:
             OptionError: The model has no gradients.
@@ -191,11 +180,7 @@ class Oracle:
         """Yield n seeds in waves. Without a budget, all seeds form one wave.
 
         The published programs complete the global phase of all seeds first. With a budget, this could exhaust it
-        before the local phase.
-
-        Args:
-            n: Number of seeds.
-            cost: Maximum number of queries of the global phase per seed.
+        before the local phase. ``cost`` is the maximum number of queries of the global phase per seed.
         """
         size = n if self.budget is None else max(1, int(WAVE_SHARE * self.budget / cost))
         for first in range(0, n, max(1, size)):

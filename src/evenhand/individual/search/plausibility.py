@@ -147,12 +147,7 @@ class ValuePairs:
         return _local_cells(people, self.first, self.cuts) + self.start
 
     def all_pairs_occur(self, people: Floats, columns: Sequence[int] | None = None) -> Booleans:
-        """Compute a mask of the people (n, d) whose values all occur together in pairs, shape (n,).
-
-        Args:
-            people: The people.
-            columns: Positions of the attributes to check. Default: all.
-        """
+        """Compute a mask (n,) of the people (n, d) whose values in some columns (default: all) all occur in pairs."""
         cells = np.ascontiguousarray(self.cells(people).T)
         checked = list(range(len(cells)) if columns is None else columns)
         occur = np.asarray(self.occurs[cells[checked]].all(axis=0))
@@ -193,10 +188,9 @@ class ValuePairs:
 
     def always_occur(self, columns: Sequence[int]) -> bool:
         """Return whether the values of these attributes occur with every other value."""
-        cells = np.concatenate([self.start[i] + np.arange(self.sizes[i]) for i in columns])
         every = np.arange(len(self.group))
-        parts = (cells[(cells >= self.start[i]) & (cells < self.start[i] + self.sizes[i])] for i in columns)
-        return bool(self.occurs[cells].all() and all(self.occur_together(part, every).all() for part in parts))
+        parts = (self.start[i] + np.arange(self.sizes[i]) for i in columns)
+        return all(self.occurs[cells].all() and self.occur_together(cells, every).all() for cells in parts)
 
 
 @dataclass(frozen=True)
@@ -239,13 +233,7 @@ class _GroupedPeople:
         """Find the first cell that occurs with each group, ignoring errors, shape (groups,).
 
         Below the cell of a group's s-th person (from 0), s people are observed. Cells below it are absent if far more
-        people are expected there.
-
-        Args:
-            order: The people in ascending order of their cells, shape (n,).
-            cells: Their cells, shape (n,).
-            counts: Number of people in each cell.
-            unseen: Whether cells without people are included, unless many people were expected, shape (groups,).
+        people are expected there. Groups marked as ``unseen`` include cells without people, unless many were expected.
         """
         limits, n = self.limits[:-1, None], len(order)
         positions = self._find_first_people(order, len(limits))

@@ -37,16 +37,8 @@ def estimate_flip_rates(
 
     With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
     the domain. Without data, only the uniform distribution is used. Individuals are drawn independently. People
-    with missing values, with a broken rule or without a plausible counterpart are omitted.
-
-    Args:
-        scorer: The model, or its white box.
-        space: Space of the search.
-        rng: Source of randomness.
-        samples: Number of individuals per rate. Fewer if a tenth of the budget does not cover them.
-        confidence: Confidence level of the intervals.
-        ledger: Ledger that is charged if the model has none.
-        limit: Time limit.
+    with missing values, with a broken rule or without a plausible counterpart are omitted. There are fewer samples if a
+    tenth of the budget does not cover them.
     """
     source = space.source
     populations: list[Population] = [uniform_population(space.schema)]

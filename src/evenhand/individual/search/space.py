@@ -181,14 +181,6 @@ class ProfileSpace:
             comparable[comparable] = (self._normalize_profiles(profiles) == profiles).all(axis=1)
         return comparable
 
-    def normalize(self, individuals: Floats) -> Floats:
-        """Replace the unprotected part of each individual (n, attributes) by the first profile with the same people."""
-        if not self.moved:
-            return individuals
-        normal = individuals.copy()
-        normal[:, self.columns] = self._normalize_profiles(individuals[:, self.columns])
-        return normal
-
     def _normalize_profiles(self, unprotected: Floats) -> Floats:
         """Replace profiles (n, U) by the first profile with the same people, (n, U)."""
         if not self.moved:
@@ -197,13 +189,10 @@ class ProfileSpace:
         return np.asarray(people[np.arange(len(people)), np.argmax(plausible, axis=1)][:, self.columns])
 
     def compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Compute a mask of the assignments under which profiles inside the domain (n, U) are a plausible person, shape
-        (n, A).
+        """Compute a mask (n, A) of the assignments under which profiles (n, U) in the domain are a plausible person.
 
-        Args:
-            unprotected: The profiles.
-            by_data: Whether values must occur together in the data. Default: True unless infeasible profiles are
-                allowed.
+        ``by_data`` requires values that occur together in the data. Default: True unless infeasible profiles are
+        allowed.
         """
         plausible = np.ones((len(unprotected), len(self.assignments)), dtype=np.bool_)
         pairs = self.pairs if (not self.allow_infeasible if by_data is None else by_data) else None
@@ -318,13 +307,7 @@ class ProfileSpace:
         return rows
 
     def draw_near(self, n: int, rng: np.random.Generator, *, changes: int) -> Floats:
-        """Draw up to n admissible profiles near people in the data, shape (m, U).
-
-        Args:
-            n: Number of profiles.
-            rng: Source of randomness.
-            changes: Number of attributes that are redrawn.
-        """
+        """Draw up to n admissible profiles (m, U) near people in the data, with up to ``changes`` other values."""
         assert self.people is not None
         people, marginals = self.people, self._marginals
 
@@ -355,7 +338,7 @@ class ProfileSpace:
         # Clusters are fitted once on many people, although later seeds come from few.
         size = max(MAX_CLUSTERED if self._kmeans is None else 10 * n, 10 * n)
         people = self._complete[rng.choice(len(self._complete), size=min(len(self._complete), size), replace=False)]
-        people = self.normalize(people)
+        people[:, self.columns] = self._normalize_profiles(people[:, self.columns])
         if self.constraints or self.schema.constrains_people:
             people = people[self.is_legal(people[:, self.columns])]
         if len(people) == 0:
@@ -399,11 +382,7 @@ class ProfileSpace:
     def _draw_admissible(self, draw: Sampler, n: int, rng: np.random.Generator, *, walk: bool) -> Floats:
         """Draw up to n admissible profiles from a product of distributions, shape (m, U).
 
-        Args:
-            draw: Draws profiles.
-            n: Number of profiles.
-            rng: Source of randomness.
-            walk: Whether to use random walks if fewer than one in a thousand profiles are admissible.
+        ``walk`` permits random walks if fewer than one in a thousand profiles are admissible.
         """
         if self.free:
             return draw(n)

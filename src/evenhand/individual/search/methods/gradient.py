@@ -81,18 +81,9 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
 def move_to_boundary(
     oracle: Oracle, profiles: Floats, which: Integers, rng: np.random.Generator, max_moves: int, plan: SlopePlan
 ) -> tuple[Floats, Integers]:
-    """Run the global phase.
+    """Run the global phase from profiles (n, U) and their assignments (n,), at most ``max_moves`` per seed.
 
-    Args:
-        oracle: Oracle that queries the model.
-        profiles: Seeds, shape (n, U).
-        which: Assignment of each, shape (n,).
-        rng: Source of randomness.
-        max_moves: Maximum number of moves per seed.
-        plan: Slopes of the method.
-
-    Returns:
-        The distinct profiles found, and the assignment of each.
+    Return the distinct profiles found, and the assignment of each.
     """
     space = oracle.space
     momentum = np.zeros((2, *profiles.shape))
