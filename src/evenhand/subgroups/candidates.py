@@ -67,7 +67,13 @@ class CandidateFamily:
         expected, above, below = (factor.astype(np.float32) for factor in (tails.expected, tails.above, -tails.below))
         if scales is None and self.family.size > COMPILED:
             return self._compiled_gap(np.array([expected, above, below]))
-        stratum, parts = self.table.cells.codes[:, -1], list(self._parts())
+        parts: list[tuple[Integers, int, CellSums]] = []
+        for rows, axes in self._patterns():
+            conjunctions = ConjunctionSums(self.family, axes, self.table.cells)
+            columns = np.ravel_multi_index(tuple(self.chosen[rows][:, axes].T - 1), conjunctions.shape)
+            parts.append((rows, conjunctions.size, partial(conjunctions, columns=columns)))
+        queries, stratum = self.queries.astype(np.float32), self.table.cells.codes[:, -1]
+        parts.append((np.arange(len(self.chosen), len(self)), len(queries), lambda sums: (queries @ sums).T))
 
         def standardise(rows: Integers, add_up: CellSums, sums: NDArray[np.float32]) -> NDArray[Any]:
             if scales is None:
@@ -121,19 +127,6 @@ class CandidateFamily:
             return maxima.astype(np.float64)
 
         return largest
-
-    def _parts(self) -> Iterator[tuple[Integers, int, CellSums]]:
-        """Yield the rule sets over the same attributes, then the requested ones.
-
-        Each part consists of positions of rule sets, the number of sums that are computed for them, and the function
-        that computes them.
-        """
-        for rows, axes in self._patterns():
-            conjunctions = ConjunctionSums(self.family, axes, self.table.cells)
-            columns = np.ravel_multi_index(tuple(self.chosen[rows][:, axes].T - 1), conjunctions.shape)
-            yield rows, conjunctions.size, partial(conjunctions, columns=columns)
-        queries = self.queries.astype(np.float32)
-        yield np.arange(len(self.chosen), len(self)), len(queries), lambda sums: (queries @ sums).T
 
     def _patterns(self) -> Iterator[tuple[Integers, list[int]]]:
         """Yield the candidates over the same attributes, and these attributes."""

@@ -182,17 +182,12 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> Strat
     starts = np.searchsorted(parts[order], np.arange(parts.max(initial=-1) + 1))
     moments = table.cell_moments[:, order]
     rows = max(1, MOST_ENTRIES // max(len(order), 1))
-
-    def add_up(members: Booleans) -> Floats:
-        blocks = [members[start : start + rows, order] for start in range(0, max(len(members), 1), rows)]
-        return np.array(
-            [
-                np.concatenate([np.add.reduceat(np.where(block, moment, 0.0), starts, axis=1) for block in blocks])
-                for moment in moments
-            ]
-        )
-
-    return compare_groups(table, add_up(inside), add_up(np.ones((1, len(parts)), dtype=bool)))
+    blocks = [inside[start : start + rows, order] for start in range(0, max(len(inside), 1), rows)]
+    sums = [
+        np.concatenate([np.add.reduceat(np.where(block, moment, 0.0), starts, axis=1) for block in blocks])
+        for moment in moments
+    ]
+    return compare_groups(table, np.array(sums), np.add.reduceat(moments, starts, axis=1)[:, None])
 
 
 # Requested rule sets: conditions on any attributes, independent of the cells.

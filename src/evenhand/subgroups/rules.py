@@ -6,7 +6,7 @@ different attributes (Zhang et al., "TestSGD", ACM TOSEM 2023, section 4.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -81,13 +81,11 @@ def _describe_rule(rule: Rule, values: tuple[str, ...]) -> str:
     if isinstance(rule, Range):
         return rule.words()
     excluded = [value for value in values if value not in rule]
+    names, prefix, conjunction = list(rule), "", "or"
     if len(rule) > MOST_NAMED and 0 < len(excluded) < len(rule):
-        return f"all but {_join(excluded, 'and')}"
-    return _join(rule, "or")
-
-
-def _join(values: Sequence[str], conjunction: str) -> str:
-    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {conjunction} {values[-1]}"
+        names, prefix, conjunction = excluded, "all but ", "and"
+    *others, last = names
+    return f"{prefix}{', '.join(others)} {conjunction} {last}" if others else f"{prefix}{last}"
 
 
 def find_members(people: People, rules: Mapping[str, Rule]) -> Booleans:
