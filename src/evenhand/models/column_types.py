@@ -97,11 +97,7 @@ class ColumnConversion:
         return {"words": "a word", "numbers": "a number", "booleans": "True or False"}[self.input.type]
 
     def _convert_value(self, value: Any) -> Any:
-        """Convert one value.
-
-        Raises:
-            ValueError: The value has no equivalent in the expected type.
-        """
+        """Convert one value."""
         if self.input.type == "words":
             word = value if isinstance(value, str) else self._spell(value)
             learnt = self.input.values is not None and word in self.input.values

@@ -91,11 +91,7 @@ def open_model(source: Any, request: LoadRequest) -> Any:
 
 
 def _check_guess(scorer: Scorer, like: Any) -> Scorer:
-    """Check the mapping of a model's numbers to labels against the true labels of the data.
-
-    Raises:
-        ModelError: As ``describe_guess``.
-    """
+    """Check the mapping of a model's numbers to labels against the true labels of the data."""
     people = reference_people(scorer.schema, like, domain_rows=0)
     labelled = people.truth >= 0
     caution = describe_guess(
@@ -251,11 +247,7 @@ def _with_fields(scorer: Any, **changes: Any) -> Any:
 
 
 def _adopt_schema(scorer: Any, schema: Schema) -> Any:
-    """Give a loaded model a schema's protected attributes and favourable label, if there are labels.
-
-    Raises:
-        ModelError: The model's attributes differ, so the same row would describe another person.
-    """
+    """Give a loaded model a schema's protected attributes and favourable label, if there are labels."""
     if scorer.schema == schema:
         return scorer
     for own, other in zip(scorer.schema.attributes, schema.attributes, strict=False):

@@ -249,11 +249,7 @@ def read_labels(reply: Any, n: int, classes: Sequence[Value], favourable: int, *
 
 
 def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable: int, location: str) -> Integers:
-    """Return the positions of distinct labels. With two labels, ``True`` may mean the favourable one.
-
-    Raises:
-        ModelError: A value is not a label.
-    """
+    """Return the positions of distinct labels. With two labels, ``True`` may mean the favourable one."""
     positions = [next((i for i, label in enumerate(classes) if same_label(kind, label)), None) for kind in kinds]
     if len(classes) == 2:
         positions = [

@@ -444,9 +444,6 @@ def _check_same_people(model: RowModel) -> None:
     If the schema normalises spaces, case or missing-value markers that the model distinguishes, its answers change.
     Binning changes the input by design, so the comparison is skipped. Only rows that the schema changes are compared.
     The decisions of a noisy model may differ as often as its answers to identical rows do.
-
-    Raises:
-        ModelError: Some decisions differ.
     """
     import narwhals as nw
 

@@ -272,11 +272,7 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
 
 
 def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputForm]:
-    """List the forms that an estimator without named columns may accept, most likely first.
-
-    Raises:
-        ModelError: The schema does not yield the number of columns that it was fitted on.
-    """
+    """List the forms that an estimator without named columns may accept, most likely first."""
     schema, width = model.schema, getattr(model.model, "n_features_in_", None)
     if width is None:
         return ["frame", "numbers"]

@@ -65,11 +65,7 @@ def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
 
 
 def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsemble:
-    """Parse a model in CatBoost's JSON format.
-
-    Raises:
-        NotAdditiveError, ModelError: as ``read_catboost``.
-    """
+    """Parse a model in CatBoost's JSON format."""
     try:
         return _parse_document(Fields(json.loads(data), location, SAVE_AGAIN_HINT), schema)
     except (ValueError, IndexError, TypeError, OverflowError, KeyError, AttributeError, RecursionError) as error:
@@ -81,11 +77,7 @@ def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsembl
 
 
 def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeEnsemble:
-    """Convert a CatBoost model in memory.
-
-    Raises:
-        NotAdditiveError, ModelError: as ``read_catboost``.
-    """
+    """Convert a CatBoost model in memory."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.json")
         catboost_json.write_json(model, str(path), _list_words(schema))

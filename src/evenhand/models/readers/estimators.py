@@ -129,11 +129,7 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
 
 
 def _check_same_answers(white_box: AdditiveNetwork | TreeEnsemble, box: EstimatorModel | NumberModel) -> None:
-    """Check that a white box and its estimator agree on rows drawn from the domain.
-
-    Raises:
-        NotAdditiveError: they differ.
-    """
+    """Check that a white box and its estimator agree on rows drawn from the domain."""
     people = uniform_population(box.schema).sample(256, np.random.default_rng(0))
     if isinstance(box, NumberModel):
         numbers = box.predict_numbers(people)

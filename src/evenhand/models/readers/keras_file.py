@@ -138,11 +138,7 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
 
 
 def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the key and the columns of each input of the model.
-
-    Raises:
-        ModelError: the inputs do not fit the schema.
-    """
+    """Yield the key and the columns of each input of the model."""
     inputs = [layer for layer in layers if not layer.before]
     columns = linear.input_units(plain_inputs(schema, np.float32))
     attributes = [attribute_for_input(layer.name, schema) for layer in inputs]

@@ -75,9 +75,6 @@ def parse_lightgbm(text: str, schema: Schema, *, location: str, answers: Sequenc
         schema: Schema of the inputs.
         location: Name of the model.
         answers: Labels of the outputs. Default: 0, 1, ...
-
-    Raises:
-        ModelError: as ``read_lightgbm``.
     """
     head, sections, tail = _split_sections(text, location)
     if head.text("version") not in VERSIONS:

@@ -361,9 +361,6 @@ def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
         step: Fitted FunctionTransformer with a supported function, QuantileTransformer or PowerTransformer.
         j: Position of the column.
         entries, values: Inputs and outputs at the ends of the domain, shape (2,).
-
-    Raises:
-        NotAdditiveError: the function is not monotone on the domain.
     """
     largest = float(np.abs(values).max())
     if is_kind(step, {"FunctionTransformer"}):
@@ -396,11 +393,7 @@ def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
 
 
 def _column_owners(step: Any, inputs: int) -> list[int]:
-    """Find the input column of each output column of a fitted step.
-
-    Raises:
-        NotAdditiveError: the step mixes columns or is not supported.
-    """
+    """Find the input column of each output column of a fitted step."""
     if is_kind(step, {"FunctionTransformer"}):
         elementwise = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
         if not elementwise or getattr(np, step.func.__name__, None) is not step.func or step.kw_args:

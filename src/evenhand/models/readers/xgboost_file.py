@@ -83,9 +83,6 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
         schema: Schema of the inputs.
         location: Name of the model.
         stop_early: Whether to drop trees after the best iteration. If None, drop them if a classifier saved the file.
-
-    Raises:
-        ModelError: as ``read_xgboost``.
     """
     try:
         decoded = json.loads(data)

@@ -50,9 +50,6 @@ def match_features(
         names: Names of the features, if any.
         categories: Categories with the codes 0, 1, ... of a feature.
         location: Name of the model.
-
-    Raises:
-        ModelError: as ``match_columns`` and ``category_codes``.
     """
     positions = match_columns(schema, features, names, location=location, named_categories=list(categories))
     codes = {
@@ -115,11 +112,7 @@ def match_columns(
 
 
 def _check_encodings(schema: Schema, columns: Integers, named_categories: set[int], location: str) -> None:
-    """Check that attribute entries (positions) are the numbers in the model's training data.
-
-    Raises:
-        ModelError: they may differ.
-    """
+    """Check that attribute entries (positions) are the numbers in the model's training data."""
     for feature, column in enumerate(columns):
         attribute = column_attribute(schema, int(column))
         if attribute.encoding not in (None, "code") or feature in named_categories:
@@ -184,11 +177,7 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
 
 
 def category_texts(schema: Schema, column: int, location: str) -> list[str]:
-    """List all strings that may represent a category of an input column: values and input numbers.
-
-    Raises:
-        ModelError: as ``category_codes``.
-    """
+    """List all strings that may represent a category of an input column: values and input numbers."""
     numbers, values = _numbers_and_values(column_attribute(schema, column), location)
     return [str(value) for value in values] + [word_of(value) for value in (*values, *numbers)]
 
