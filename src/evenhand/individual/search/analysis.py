@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -13,13 +14,13 @@ from evenhand import models
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
+from evenhand.individual.analysis import FlipMeter
 from evenhand.individual.flips import FlipRate, find_real
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.confirmation import confirm_against_noise, confirm_findings
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.methods.choice import SearchMethod, find_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
-from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import compare_scores
@@ -27,7 +28,7 @@ from evenhand.models.noise import CHECKED, NoiseCheck, RepeatCheck, can_vary, ch
 from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.replies import QuestionLedger, find_ledger
 from evenhand.models.scorer import Scorer, find_caution
-from evenhand.population.independent import uniform_population
+from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
@@ -56,6 +57,12 @@ MAX_VARIANTS = 1_000_000
 
 GAP_BINS = 20
 """Number of bins of the distribution of gaps."""
+
+RATE_SHARE = 0.1
+"""Maximum fraction of the budget for the rates."""
+
+SAMPLE_BATCH = 4096
+"""Number of individuals drawn at a time."""
 
 SHOWN_SETTINGS = {
     "local",
@@ -159,15 +166,7 @@ def search(
             if compared is None:
                 raise BudgetExhausted
             if config.samples:
-                rates = estimate_flip_rates(
-                    oracle.scorer,
-                    space,
-                    rate_rng,
-                    samples=config.samples,
-                    confidence=config.confidence,
-                    ledger=account,
-                    limit=end,
-                )
+                rates = _estimate_flip_rates(oracle, rate_rng, config, end)
             _run_rounds(oracle, method, rng, config, end)
         except (BudgetExhausted, LimitError):
             stopped_by = "time" if end.passed() else "budget"
@@ -226,6 +225,58 @@ def search(
         time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
+
+
+def _estimate_flip_rates(
+    oracle: Oracle, rng: np.random.Generator, config: SearchConfig, limit: TimeLimit
+) -> tuple[FlipRate, ...]:
+    """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
+
+    With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
+    the domain. Without data, only the uniform distribution is used. Individuals are drawn independently. People
+    with missing values, with a broken rule or without a plausible counterpart are omitted. There are fewer samples if a
+    tenth of the budget does not cover them.
+    """
+    space, ledger, samples = oracle.space, oracle.ledger, config.samples
+    source = space.source
+    populations: list[Population] = [uniform_population(space.schema)]
+    if isinstance(source, People):
+        # In a search, people do not keep the passthrough values of their own row, so the data are not a population.
+        own = [] if source.schema.carries_rows else [DataPopulation(source)]
+        populations = [product_of_marginals(source), *own, *populations]
+    if ledger.budget is not None:
+        samples = min(samples, math.floor(RATE_SHARE * ledger.budget / len(space.assignments) / len(populations)))
+    meter = FlipMeter(oracle.scorer, None, space.schema, config.confidence, rng, ledger)
+    rates: list[FlipRate] = []
+    for population in populations:
+        rate, _, interrupted = meter.count(
+            _draw_complete(population, samples, rng),
+            space.protected,
+            over="population",
+            population=population.name,
+            limit=limit,
+            left=lambda: ledger.left,
+        )
+        if interrupted:
+            raise KeyboardInterrupt
+        if rate is None or rate.n == 0:
+            break
+        rates.append(rate)
+    return tuple(rates)
+
+
+def _draw_complete(population: Population, n: int, rng: np.random.Generator) -> Floats:
+    """Draw up to n individuals without missing values, shape (m, attributes)."""
+    parts = [population.sample(0, rng)]
+    count = 0
+    while count < n:
+        individuals = population.sample(min(SAMPLE_BATCH, n - count), rng)
+        individuals = individuals[~np.isnan(individuals).any(axis=1)]
+        if len(individuals) == 0:
+            break
+        parts.append(individuals)
+        count += len(individuals)
+    return np.concatenate(parts)
 
 
 def _run_rounds(
