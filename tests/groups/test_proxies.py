@@ -22,7 +22,7 @@ def measure(selected, probabilities, weights=None, **settings):
     return measure_proxies(np.asarray(selected) == 1, [groups], config, weights)[0]
 
 
-def rate(found, label="a"):
+def estimate_of(found, label="a"):
     """Return the estimated rate of a group and its bounds."""
     group = next(group for group in found.groups if group.label == label)
     return group.metrics["selection_rate"], *group.bounds
@@ -34,7 +34,7 @@ FOUR = {"a": [0.8, 0.6, 0.4, 0.2], "b": [0.2, 0.4, 0.6, 0.8]}
 def test_the_estimate_by_hand():
     """(.8 + .6) / 2 against (.2 + .4) / 2; the bounds of one cell with half selected: nothing to all of it."""
     found = measure([1, 1, 0, 0], FOUR, min_group_size=1)
-    (a, low, high), (b, *_) = rate(found, "a"), rate(found, "b")
+    (a, low, high), (b, *_) = estimate_of(found, "a"), estimate_of(found, "b")
     assert (a.value, b.value) == pytest.approx((0.7, 0.3))
     assert (found.groups[0].size, found.groups[0].effective_size) == (2, pytest.approx(4 / 1.2))
     assert (low, high) == (0.0, 1.0)
@@ -55,7 +55,7 @@ def test_certain_memberships_are_plain_rates_and_the_bounds_meet():
     selected = rng.random(4000) < np.where(member, 0.2, 0.5)
     found = measure(selected, pd.DataFrame({"a": member * 1.0, "b": 1.0 - member}))
     for group, who in (("a", member), ("b", ~member)):
-        estimate, low, high = rate(found, group)
+        estimate, low, high = estimate_of(found, group)
         assert estimate.value == pytest.approx(selected[who].mean())
         assert low <= estimate.value <= high
         assert high - low < 0.1
@@ -67,11 +67,11 @@ def test_a_weight_of_two_is_two_people_for_the_estimate_and_equal_weights_are_no
     twice = np.repeat(np.arange(200), weights)
     weighted = measure(selected, {"a": p, "b": 1 - p}, weights=weights)
     repeated = measure(selected[twice], {"a": p[twice], "b": 1 - p[twice]})
-    assert rate(weighted)[0].value == pytest.approx(rate(repeated)[0].value)
+    assert estimate_of(weighted)[0].value == pytest.approx(estimate_of(repeated)[0].value)
     assert weighted.groups[0].effective_size < repeated.groups[0].effective_size
     equal = measure(selected, {"a": p, "b": 1 - p}, weights=np.full(200, 3.0))
     plain = measure(selected, {"a": p, "b": 1 - p})
-    assert rate(equal)[0].low == pytest.approx(rate(plain)[0].low)
+    assert estimate_of(equal)[0].low == pytest.approx(estimate_of(plain)[0].low)
 
 
 @settings(max_examples=scaled(15))
@@ -80,7 +80,7 @@ def test_bounds_are_those_found_by_trying_every_way_to_fill_a_cell(counts, q):
     """One cell with selected and other people; members fill it in every way that gives their share."""
     selected = np.repeat([1, 0], np.array(counts) * 4000)
     found = measure(selected, {"a": np.full(len(selected), q), "b": np.full(len(selected), 1 - q)})
-    _, low, high = rate(found)
+    _, low, high = estimate_of(found)
     above, below = np.array(counts) / sum(counts)
     ways = np.linspace(0, above, 401)
     rates = ways[(q - ways > -2e-3) & (q - ways < below + 2e-3)] / q
@@ -103,7 +103,7 @@ def test_what_are_not_probabilities_is_refused(probabilities, error, words):
 
 
 def test_a_group_that_no_one_belongs_to_is_unknown_and_may_be_anything():
-    estimate, *bounds = rate(measure([1, 0], {"a": [0.0, 0.0], "b": [1.0, 1.0]}))
+    estimate, *bounds = estimate_of(measure([1, 0], {"a": [0.0, 0.0], "b": [1.0, 1.0]}))
     assert (estimate.kind, *bounds) == ("unknown", 0.0, 1.0)
 
 
@@ -135,7 +135,7 @@ def test_an_audit_never_shows_an_estimate_without_bounds_and_assumption(applican
         {group: applicants[column] for group, column in columns.items()},
         weights=applicants.wt.to_numpy(),
     )
-    estimates = [rate(one, "black")[0].value for one in (direct, found)]
+    estimates = [estimate_of(one, "black")[0].value for one in (direct, found)]
     assert estimates[0] == pytest.approx(estimates[1], abs=0.02)
     assert estimates[0] != estimates[1]
     said = result.to_markdown()
@@ -163,7 +163,7 @@ def test_estimates_hold_where_decisions_depend_on_the_proxy_alone():
     for _ in range(runs):
         p, _, selected = draw(rng, 0.0)
         found = measure(selected, {"a": p, "b": 1 - p})
-        one, *_ = rate(found)
+        one, *_ = estimate_of(found)
         inside += one.low <= a <= one.high
         difference = found.gaps[0].value
         apart += difference.low <= abs(a - b) <= difference.high
@@ -177,7 +177,7 @@ def test_bounds_hold_where_the_assumption_fails_and_the_estimate_does_not():
     a = (p * (0.6 - 0.3 * p - 0.2)).sum() / p.sum()
     for _ in range(runs):
         p, _, selected = draw(rng, 0.2)
-        one, low, high = rate(measure(selected, {"a": p, "b": 1 - p}))
+        one, low, high = estimate_of(measure(selected, {"a": p, "b": 1 - p}))
         bounded += low <= a <= high
         inside += one.low <= a <= one.high
     assert bounded == runs
