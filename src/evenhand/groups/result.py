@@ -130,19 +130,19 @@ class GroupedResult(Result):
                 left_out = f"{self.too_few} to count in {list_counts(small)}" if small else ""
                 yield ResultNumber(gap.name, attribute, "", gap.value, note, gap.caution, left_out)
 
-    def _number_rows(self, *, gaps: bool) -> list[dict[str, Any]]:
-        """List the rows of a data frame: the numbers of each group and, on request, the gaps."""
-        rows: list[dict[str, Any]] = []
+    def _build_frame(self, columns: tuple[str, ...], *, gaps: bool = False) -> pd.DataFrame:
+        """Build a data frame of the numbers of each group and, on request, the gaps, with an empty group."""
+        import pandas as pd
+
+        rows: list[list[Any]] = []
         for breakdown in self.breakdowns:
-            by = " x ".join(breakdown.by)
-            for group in breakdown.groups:
-                place = {"by": by, "group": group.label, "size": group.size}
-                rows += [{**place, "label": label, "metric": name, **dict(q)} for label, name, q in group.numbers()]
-            listed = breakdown.gaps if gaps else ()
-            rows += [
-                {"by": by, "group": "", "label": gap.label, "metric": gap.name, **dict(gap.value)} for gap in listed
-            ]
-        return rows
+            numbers = [(group.label, group.size, *number) for group in breakdown.groups for number in group.numbers()]
+            numbers += [("", 0, gap.label, gap.name, gap.value) for gap in breakdown.gaps if gaps]
+            for group, size, label, name, quantity in numbers:
+                place = {"by": " x ".join(breakdown.by), "group": group, "size": size, "label": label, "metric": name}
+                cells = place | vars(quantity)
+                rows.append([cells.get(column) for column in columns])
+        return pd.DataFrame(rows, columns=columns)
 
 
 class GroupMetrics(GroupedResult):
@@ -219,8 +219,5 @@ class GroupMetrics(GroupedResult):
 
         Columns: by, group, size, label, metric, kind, value, low, high.
         """
-        import pandas as pd
-
         label = () if self.label_set is None else ("label",)
-        columns = ("by", "group", "size", *label, "metric", "kind", "value", "low", "high")
-        return pd.DataFrame(self._number_rows(gaps=False), columns=columns)
+        return self._build_frame(("by", "group", "size", *label, "metric", "kind", "value", "low", "high"))

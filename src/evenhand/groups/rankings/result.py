@@ -112,8 +112,5 @@ class RankingResult(GroupedResult):
 
         Columns: by, group, label (k of a selection), metric, kind, value, n, low, high, random_low, random_high, p.
         """
-        import pandas as pd
-
         ends = ("low", "high", "random_low", "random_high", "p")
-        columns = ("by", "group", "label", "metric", "kind", "value", "n", *ends)
-        return pd.DataFrame(self._number_rows(gaps=True), columns=columns)
+        return self._build_frame(("by", "group", "label", "metric", "kind", "value", "n", *ends), gaps=True)
