@@ -377,13 +377,8 @@ def find_real(people: People, protected: Sequence[str], variants: Floats, compar
     """Find profiles that reveal a person in the data, shape (n,). All others are synthetic.
 
     A profile reveals a person if one of its variants equals a row of the data except for protected attributes, or if it
-    has a value that only one person in the data has.
-
-    Args:
-        people: The people in the data.
-        protected: Attributes that vary, in addition to the protected ones of the schema.
-        variants: Variants of each profile, shape (n, m, attributes).
-        compared: Variants that are compared, shape (n, m).
+    has a value that only one person in the data has. The attributes ``protected`` vary, in addition to those of the
+    schema. Only the compared (n, m) of the variants (n, m, attributes) count.
     """
     ignored = {*people.schema.protected, *protected}
     columns = [i for i, name in enumerate(people.schema.names) if name not in ignored]

@@ -85,12 +85,8 @@ class ValuePairs:
     ) -> ValuePairs:
         """Determine the pairs that occur among people (n, d) without missing values.
 
-        Args:
-            attributes: The attributes.
-            people: The people.
-            protected: Positions of the protected attributes.
-            as_published: Whether one person is enough for a pair, numbers are compared in 16 bins, and protected
-                attributes are not compared.
+        If ``as_published``, one person is enough for a pair, numbers are compared in 16 bins, and the attributes at the
+        protected positions are not compared.
         """
         max_cells = BINS if as_published else CELLS
         cuts = tuple(_cell_starts(attribute, people[:, i], max_cells) for i, attribute in enumerate(attributes))

@@ -86,14 +86,9 @@ class ProfileSpace:
     ) -> None:
         """Build a space.
 
-        Args:
-            source: People, whose values determine the plausible profiles, or only their schema.
-            protected: Protected attributes. Default: those of the schema.
-            constraints: Constraints (see ``parse_constraint``).
-            allow_infeasible: Whether implausible profiles are admissible.
-            as_published: Whether only the protected attributes change: the rules of the schema are ignored, constraints
-                must not name protected attributes, and the data only determine the unprotected values that occur
-                together.
+        By default, the protected attributes are those of the schema. If ``as_published``, only they change: the rules of
+        the schema are ignored, constraints must not name protected attributes, and the data only determine the
+        unprotected values that occur together.
 
         Raises:
             OptionError: No attribute or every attribute is protected, an attribute is unknown, or a constraint is
