@@ -86,8 +86,8 @@ class ProfileSpace:
     ) -> None:
         """Build a space.
 
-        By default, the protected attributes are those of the schema. If ``as_published``, only they change: the rules of
-        the schema are ignored, constraints must not name protected attributes, and the data only determine the
+        By default, the protected attributes are those of the schema. If ``as_published``, only they change: the rules
+        of the schema are ignored, constraints must not name protected attributes, and the data only determine the
         unprotected values that occur together.
 
         Raises:
