@@ -288,10 +288,6 @@ def _measure_groups(
         reply: Answers of the model for all people.
         parts: Parts of the audit.
         several: Whether the model has several labels, none of which is favourable.
-
-    Raises:
-        EvenhandError: The settings do not match the data, or a custom metric fails.
-        KeyboardInterrupt: The audit was interrupted before the first result.
     """
     scorer, people, weights = subject.scorer, subject.people, subject.weights
     try:

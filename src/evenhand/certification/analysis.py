@@ -162,11 +162,7 @@ def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort:
 def _require_independent(
     network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig, certificate: Path | str | None
 ) -> None:
-    """Check that the model and the options are supported for plausible counterparts.
-
-    Raises:
-        OptionError: The model or an option is not supported.
-    """
+    """Check that the model and the options are supported for plausible counterparts."""
     if not isinstance(network, AdditiveNetwork):
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     if config.as_published:

@@ -181,11 +181,7 @@ def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _split(text: str, delimiter: str, names: Sequence[str] | None, location: str) -> tuple[list[str], list[Any]]:
-    """Split a text into column names and the cells of each column. Empty cells are None.
-
-    Raises:
-        DataError: A row is longer or shorter than the header, or its quotes do not match.
-    """
+    """Split a text into column names and the cells of each column. Empty cells are None."""
     header = list(names) if names is not None else None
     rows: list[list[str]] = []
     line = 0

@@ -98,11 +98,7 @@ def estimate_metrics(
 
 
 def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[NDArray[Any]]:
-    """Select the columns for the first two parameters of a function from their names; by default, labels come first.
-
-    Raises:
-        OptionError: Labels or scores are unknown, or people have weights but the function has no parameter for them.
-    """
+    """Select the columns for the first two parameters of a function from their names; by default, labels come first."""
     if not callable(function):
         raise OptionError(f"expected a function as metric {name!r}, got {function!r}", location=LOCATION)
     signature = inspect.signature(function).parameters

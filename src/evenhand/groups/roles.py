@@ -173,11 +173,7 @@ class DecisionRoles:
     def _read_each(
         self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole
     ) -> RecordedNumbers | RecordedLabels:
-        """Read numeric decisions, or decisions with several labels, without rows that have no decision.
-
-        Raises:
-            OptionError: An option requires a favourable decision.
-        """
+        """Read numeric decisions, or decisions with several labels, without rows that have no decision."""
         numeric = outcome.kind == "number"
         truth = None if self.target is None else table[self.target]
         true_labels = None if truth is None or numeric else OutcomeColumn.read(truth)
@@ -237,11 +233,7 @@ class DecisionRoles:
         return SampleRoles(self.weight, self.membership)
 
     def _threshold(self) -> Threshold | None:
-        """Parse the threshold of the scores. Return None if decisions are recorded.
-
-        Raises:
-            OptionError: There are neither decisions nor a threshold, or both, or no scores.
-        """
+        """Parse the threshold of the scores. Return None if decisions are recorded."""
         hint = "name their column: `y_score=...`"
         if self.low_is_good and self.score is None:
             hint += "; for decided numbers, use `favourable=lower`"
@@ -315,11 +307,7 @@ class DecisionRoles:
 
 
 def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> None:
-    """Reject decisions that are recorded only if they are favourable, so that every rate would be 1.
-
-    Raises:
-        DataError: Most cells are empty, and all others contain the favourable decision.
-    """
+    """Reject decisions that are recorded only if they are favourable, so that every rate would be 1."""
     counts = np.ones(len(decisions.labelled)) if column.coded.counts is None else column.coded.counts
     recorded, people = counts[decisions.labelled].sum(), counts.sum()
     if recorded and decisions.favourable[decisions.labelled].all() and recorded < people / 2:

@@ -143,11 +143,7 @@ def _parse_results(content: Any, location: str) -> Iterator[Result]:
 
 
 def _list_findings(result: Result, schema: Schema, location: str) -> Iterator[FoundProfiles | Finding]:
-    """Yield the profiles and the significant subgroups of a result.
-
-    Raises:
-        DataError: The result has no findings about people, or does not match the schema.
-    """
+    """Yield the profiles and the significant subgroups of a result."""
     if isinstance(result, TextSubgroupResult | TextSearchResult):
         raise _texts_error(location)
     if isinstance(result, SearchResult) and isinstance(result.table, ProfileTable):

@@ -574,12 +574,7 @@ class ColumnRoles:
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
     def _add_labels(self, frame: Any, columns: Sequence[str], target: str | None) -> tuple[Any, str]:
-        """Add labels that are not a column of the data under a new name.
-
-        Raises:
-            DataError: The labels and the data differ in their index or length.
-            OptionError: The data already contain the labels as a column.
-        """
+        """Add labels that are not a column of the data under a new name."""
         import narwhals as nw
 
         labels = read_column("y", self.y)

@@ -245,11 +245,7 @@ class Schema(BaseModel):
 
 
 def _move_passthrough(data: Any, location: str | None) -> Any:
-    """Move attributes of kind passthrough to the field ``passthrough``.
-
-    Raises:
-        SchemaError: A passthrough attribute has fields other than name and kind.
-    """
+    """Move attributes of kind passthrough to the field ``passthrough``."""
     entries = data.get("attributes") if isinstance(data, dict) else None
     if not isinstance(entries, list | tuple):
         return data

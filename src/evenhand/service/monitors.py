@@ -149,11 +149,7 @@ class ServedMonitor:
         return figures
 
     def _post_alarms(self) -> None:
-        """Post new alarms. An alarm may be posted twice with the same ID but is never skipped.
-
-        Raises:
-            EvenhandError: The address refused an alarm, which is posted again later.
-        """
+        """Post new alarms. An alarm may be posted twice with the same ID but is never skipped."""
         if self.config.webhook is None:
             return
         machine = self._follow()

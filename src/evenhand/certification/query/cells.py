@@ -292,11 +292,7 @@ def _list_inside(marginal: Marginal, runs: Runs) -> Floats:
 
 
 def _list_wide(attribute: Attribute, part: AttributeTerm, marginal: Marginal, runs: Runs | None) -> Floats | None:
-    """List the values with mass of an attribute whose domain is too wide for one cell each. Bins need no list.
-
-    Raises:
-        OptionError: No value in these ranges has mass.
-    """
+    """List the values with mass of an attribute whose domain is too wide for one cell each. Bins need no list."""
     if isinstance(part, StepTerm | CurveTerm) and len(runs or ()) < 2:
         return None
     entries = _list_inside(marginal, runs or ((attribute.first, attribute.last),))

@@ -203,11 +203,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return bool(self.classes_[1] == self.schema_.target.favourable)
 
     def _check_parameters(self) -> None:
-        """Check all parameters.
-
-        Raises:
-            OptionError: A parameter is missing, has the wrong type or is out of range.
-        """
+        """Check all parameters."""
         names = isinstance(self.protected, Sequence | np.ndarray) and not isinstance(self.protected, str)
         layers = isinstance(self.hidden, Sequence | np.ndarray) and all(_is_integer(units, 1) for units in self.hidden)
         strength, batch = self.strength, self.batch_size

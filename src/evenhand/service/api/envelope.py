@@ -226,10 +226,6 @@ class _Exchange:
 
         Routes check the scopes of the caller. A service without keys accepts requests to local names only, and none
         from web pages of other sites, including sites whose name points to this machine.
-
-        Raises:
-            AccessError: The key is missing or invalid, or the page of another site sent the request.
-            StoreError: The key cannot be checked.
         """
         service = self.context.settings.service
         key = cookie = None
@@ -254,11 +250,7 @@ class _Exchange:
         return await self.context.keys.caller(key)
 
     def _admit(self) -> None:
-        """Count the request.
-
-        Raises:
-            AccessError: The caller is sending too many requests.
-        """
+        """Count the request."""
         envelope = self.envelope
         # Callers without a key are distinguished by their address.
         name = (self.caller and self.caller.id) or f"@{address_of(self.scope)}"
@@ -282,11 +274,7 @@ class _Exchange:
         self.name = name
 
     async def _read_body(self) -> bytes:
-        """Read the body of the request.
-
-        Raises:
-            AccessError: The body is too large, or the caller disconnected.
-        """
+        """Read the body of the request."""
         limits = self.envelope.limits
         max_bytes = limits.body_bytes if self.caller else MAX_ANONYMOUS_BYTES
         claimed = self.headers.get("content-length", "")

@@ -228,11 +228,7 @@ class GuardedRequest:
                 report(StoreError("the service is stopping", hint="use another replica, or retry later"))
 
     async def _answer(self) -> ServedAnswer:
-        """Return the next item.
-
-        Raises:
-            StoreError: The store failed, and the configuration does not permit answers without it.
-        """
+        """Return the next item."""
         start, busy = time.perf_counter(), self._series.supply.busy_seconds
         guard, enforcer = self._guard, self._enforcer
         enforcer.call, enforcer.number, self._notes.attempt = "", None, None

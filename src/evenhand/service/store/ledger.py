@@ -360,11 +360,7 @@ class Ledger:
         return pages
 
     def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
-        """Return whether an unconfirmed commit took effect, according to the store.
-
-        Raises:
-            StoreError: The store did not answer.
-        """
+        """Return whether an unconfirmed commit took effect, according to the store."""
         last_entries = [(stream, page.rows[-1]) for stream, page in pages.items() if page.rows]
         if not last_entries:
             return False

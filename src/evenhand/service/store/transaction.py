@@ -372,11 +372,7 @@ def is_written(connection: Connection, stream: str, entry: Mapping[str, Any]) ->
 
 
 def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> None:
-    """Check that the row and the log of a stream end in the same entry.
-
-    Raises:
-        StoreError: They do not.
-    """
+    """Check that the row and the log of a stream end in the same entry."""
     log = select(entries.c.number, entries.c.hash).where(entries.c.stream == stream)
     last_entry = connection.execute(log.order_by(entries.c.number.desc()).limit(1)).first()
     if row is None and last_entry is None:

@@ -187,9 +187,6 @@ class ShieldState:
 
         Returns:
             Code of the decision. Its two lowest bits are recommendation and decision; its label needs the whole code.
-
-        Raises:
-            DecisionError: The horizon has been reached; nothing changed.
         """
         step = self.step
         if step == self.horizon:
@@ -401,11 +398,7 @@ class ShieldState:
         }
 
     def _restore_counts(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `counts` returned.
-
-        Raises:
-            DecisionError: It is invalid; nothing changed.
-        """
+        """Load a state that `counts` returned."""
         groups = len(self.groups)
         counters, past, planned = (_read_counts(state, name, 2 * groups) for name in ("counters", "past", "planned"))
         recommended, past_recommended = (

@@ -135,11 +135,7 @@ def _user_text_positions(payload: GuardrailRequest, texts: list[str]) -> list[in
 
 
 def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
-    """Return the item in the response: one text or one picture.
-
-    Raises:
-        HttpError: There are several items, of which only one was admitted, or the picture is not in the response.
-    """
+    """Return the item in the response: one text or one picture."""
     answers = [text for text in texts if text.strip()]
     images = payload.images or []
     if len(answers) + len(images) > 1:
