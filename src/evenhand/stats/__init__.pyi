@@ -8,7 +8,7 @@ from .permutation import holm
 from .proportion import clopper_pearson, difference_interval, ratio_interval
 from .quantity import Estimated, Known, Observed, Proved, Quantity, Unknown, format_quantity
 from .score_difference import stratified_difference
-from .sequential.betting import betting_bounds, sequential_rate
+from .sequential.betting import betting_bounds
 
 __all__ = [
     "Estimated",
@@ -32,7 +32,6 @@ __all__ = [
     "paired_difference",
     "quantile_interval",
     "ratio_interval",
-    "sequential_rate",
     "stratified_difference",
     "student_interval",
 ]

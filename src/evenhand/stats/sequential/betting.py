@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.stats.level import as_counts, bisect_edge, tail_probability
+from evenhand.stats.level import as_counts, bisect_edge
 
 STAKES = 2.0 ** (-np.arange(0.0, 12.5, 0.5))
 """Stakes as shares of the largest possible bet, from 1 to 1/4096."""
@@ -21,30 +21,6 @@ STAKE_WEIGHTS = (1 / np.arange(1, len(STAKES) + 1)) / (1 / np.arange(1, len(STAK
 """Share of the wealth that is bet at each stake. Larger stakes, which can reject sooner, have larger shares."""
 HALVINGS = 50
 """Number of bisection steps for each end of an interval."""
-
-
-def sequential_rate(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute an interval for a rate after n observations that is valid for all n simultaneously.
-
-    It contains all p for which the likelihood exceeds ``1 - confidence`` times its mean over rates from Jeffreys'
-    Beta(1/2, 1/2) distribution, because the likelihood ratio is a fair bet against p (Robbins, "Statistical methods
-    related to the law of the iterated logarithm", Annals of Mathematical Statistics 1970). Observations are assumed to
-    be independent.
-
-    Raises:
-        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
-    """
-    from scipy.special import betaln, xlog1py, xlogy
-
-    as_counts(k, n)
-    mixture = float(betaln(k + 0.5, n - k + 0.5) - betaln(0.5, 0.5))
-    threshold = -float(np.log(2 * tail_probability(confidence)))
-
-    def inside(p: float) -> bool:
-        return mixture - float(xlogy(k, p) + xlog1py(n - k, -p)) < threshold
-
-    share = k / n if n else 0.5
-    return bisect_edge(inside, share, 0.0, HALVINGS), bisect_edge(inside, share, 1.0, HALVINGS)
 
 
 def betting_martingales(k: int, n: int, rate: float) -> tuple[float, float]:
