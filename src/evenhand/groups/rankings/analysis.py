@@ -87,7 +87,7 @@ def measure_rankings(
 
 
 def _choose_positions(rankings: RecordedRankings, config: RankingConfig) -> tuple[int, ...]:
-    """Choose the numbers of positions that count as selected: those of the settings, or a ladder that fits the lists."""
+    """Choose the numbers of selected positions: those of the settings, or a ladder that fits the lists."""
     if config.at:
         longest = int(rankings.positions.max())
         if max(config.at) >= longest:
