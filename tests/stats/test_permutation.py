@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from gaps import permutation_moments, standardised_gap
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare, hypergeom, norm, poisson
@@ -16,10 +17,8 @@ from evenhand.stats.permutation import (
     adjusted_p,
     critical_value,
     normal_p_value,
-    permutation_moments,
     permute_counts,
     permute_sums,
-    standardised_gap,
 )
 from evenhand.stats.score_difference import FAR, group_skewness, tail_scales
 

@@ -5,6 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from gaps import permutation_moments, standardised_gap
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -12,7 +13,6 @@ from scipy.stats import binom
 
 from evenhand.errors import OptionError
 from evenhand.stats import difference_interval, stratified_difference
-from evenhand.stats.permutation import permutation_moments, standardised_gap
 from evenhand.stats.score_difference import _constrained_estimate
 from support import scaled
 

@@ -25,8 +25,8 @@ def stratified_difference(
 
     In a single stratum, the interval contains all d with ``|k1/n1 - k2/n2 - d| <= z sqrt(V(d))``, where V is the
     variance at the most likely proportions that differ by d, times N/(N - 1) (Miettinen & Nurminen, "Comparative
-    analysis of two rates", Statistics in Medicine 1985). At d = 0 the statistic is the z of the permutation test
-    (``standardised_gap``), so with a critical z from permutations, the interval excludes 0 if and only if that test
+    analysis of two rates", Statistics in Medicine 1985). At d = 0 the statistic is the z of the permutation test,
+    so with a critical z from permutations, the interval excludes 0 if and only if that test
     rejects. It assumes independent binomial counts.
 
     Several strata have the Mantel-Haenszel weights ``n1 n2 / (n1 + n2)``, as in the same source. The interval contains
