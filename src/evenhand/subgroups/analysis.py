@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.replies import QuestionLedger, find_ledger
-from evenhand.models.scorer import Regressor, Scorer, WrappedScorer, ask_numbers, find_caution
+from evenhand.models.scorer import Regressor, Scorer, ask_numbers, find_caution
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
@@ -65,10 +65,10 @@ def find_subgroups(
             hint="leave the weights out",
         )
     ledger = find_ledger(scorer) or QuestionLedger()
-    repeats = 1
+    repeats, sent = 1, 0
 
     def prepare_scorer(complete: People) -> Scorer:
-        """Check by queries whether the answers vary, and wrap the model so that all queries are counted."""
+        """Check by queries whether the answers vary, and if so, wrap the model to query it afresh for each row."""
         nonlocal noise, repeats
         if noise is None:
             shuffled = complete.individuals[np.random.default_rng(config.seed).permutation(len(complete))]
@@ -77,15 +77,13 @@ def find_subgroups(
             noise = check_noise(scorer, shuffled[:affordable], confidence=config.confidence, limit=limit)
         varies = noise is not None and (noise.noisy or config.repeats > 1)
         repeats = config.repeats if varies else 1
-        counted_scorer: Scorer = FreshScorer(scorer, repeats) if varies else scorer
-        if find_ledger(counted_scorer) is None:
-            counted_scorer = _CountedScorer(counted_scorer, ledger, repeats)
-        return counted_scorer
+        return FreshScorer(scorer, repeats) if varies else scorer
 
     def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
+        nonlocal sent
         (progress or ignore_progress)("querying the model", 0.0)
-        concerned = len(find_concerned(complete, config.measure))
-        _check_budget(ledger, concerned, config.repeats if can_vary(scorer) else 1)
+        sent = len(find_concerned(complete, config.measure))
+        _check_budget(ledger, sent, config.repeats if can_vary(scorer) else 1)
         return measure_outcomes(prepare_scorer(complete), complete, config.measure)
 
     with ledger.within(config.budget):
@@ -95,35 +93,14 @@ def find_subgroups(
             from evenhand.subgroups.methods.sampled import search_sampled
 
             result = search_sampled(prepare_scorer, people, config, progress or ignore_progress, limit)
+            sent = result.queries
     fields = {
         "noise": noise,
         "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
         "repeats": repeats,
-        "queries": ledger.settle(),
+        "queries": repeats * sent if find_ledger(scorer) is None else ledger.settle(),
     }
     return result.model_copy(update=fields)
-
-
-class _CountedScorer(WrappedScorer):
-    """Model wrapper that charges a ledger for each answer of a model without one."""
-
-    def __init__(self, model: Scorer, ledger: QuestionLedger, answers: int) -> None:
-        self.model, self._ledger, self._answers = model, ledger, answers
-
-    @property
-    def ledger(self) -> QuestionLedger:
-        """Ledger of the queries."""
-        return self._ledger
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Query the model's scores, shape (n, classes), and charge the ledger."""
-        self._ledger.charge(self._answers * len(individuals))
-        return self.model.scores(individuals)
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Query the model's labels, shape (n,), and charge the ledger."""
-        self._ledger.charge(self._answers * len(individuals))
-        return self.model.predict(individuals)
 
 
 def find_subgroups_of_decisions(

@@ -126,6 +126,7 @@ def search_sampled(
             "There is no minimum number of people outside a rule set.",
         ),
         table_reading=people.reading,
+        queries=rates.queries + n,
         seed=config.seed,
         time_limited=limit.decided,
         seconds=time.perf_counter() - started,
