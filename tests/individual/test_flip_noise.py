@@ -233,9 +233,9 @@ def test_only_flips_beyond_noise_are_confirmed():
 
 
 def test_first_difference_by_hand():
-    labels = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 1]])
-    compared = np.array([[True, True, True], [False, True, True], [True, True, False]])
-    assert first_difference(labels, compared).tolist() == [[0, 2], [1, 2], [0, 1]]
+    labels = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 1], [0, 1, 1]])
+    compared = np.array([[True, True, True], [False, True, True], [True, True, False], [False, True, True]])
+    assert first_difference(labels, compared).tolist() == [[0, 2], [1, 2], [0, 1], [1, 1]]
 
 
 def test_excess_of_single_answers_is_never_below_zero_on_average():

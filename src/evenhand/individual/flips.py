@@ -83,19 +83,19 @@ def attribute_sets(protected: Sequence[str]) -> list[tuple[str, ...]]:
     return [*singles, tuple(protected)] if len(singles) > 1 else singles
 
 
-def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
-    """Find the individuals whose label (n, assignments) differs between the compared assignments, shape (n,)."""
-    if compared is None:
-        return np.asarray((labels != labels[:, :1]).any(axis=1))
-    reference = np.take_along_axis(labels, np.argmax(compared, axis=1)[:, None], axis=1)
-    return np.asarray(((labels != reference) & compared).any(axis=1))
+def find_flips(labels: Integers) -> Booleans:
+    """Find the individuals whose label (n, assignments) differs between assignments, shape (n,)."""
+    return np.asarray((labels != labels[:, :1]).any(axis=1))
 
 
 def first_difference(labels: Integers, compared: Booleans) -> Integers:
-    """Return the first compared assignment of each row and the first with another label, shape (n, 2)."""
+    """Return the first compared assignment of each row and the first with another label, shape (n, 2).
+
+    Without another label, both are the first compared assignment.
+    """
     reference = np.argmax(compared, axis=1)
     other = compared & (labels != np.take_along_axis(labels, reference[:, None], axis=1))
-    return np.stack([reference, np.argmax(other, axis=1)], axis=1)
+    return np.stack([reference, np.argmax(2 * other + compared, axis=1)], axis=1)
 
 
 class WidestPairs(NamedTuple):
@@ -192,7 +192,7 @@ class FlipAnswers:
         compared = obeying & (variants.plausible.sum(axis=1) > 1)
         self._pairs[part] = first_difference(labels, variants.plausible)
         self._labels[part] = np.take_along_axis(labels, self._pairs[part], axis=1)
-        self.flips[part] = compared & find_flips(labels, variants.plausible)
+        self.flips[part] = compared & find_flips(self._labels[part])
         self.compared[part], self.breaking[part] = compared, ~obeying
         return variants, labels
 
