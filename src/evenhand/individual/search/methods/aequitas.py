@@ -26,20 +26,24 @@ LEARNING_RATE = 0.001
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Draw one random profile per seed and walk from each one that discriminates."""
     space = oracle.space
-    chances = StepChances(space.width)
+    chance, down = np.full(space.width, 1 / space.width), np.full(space.width, 0.5)
     for wave in oracle.waves(len(seeds), len(space.assignments)):
         profiles = space.uniform(wave.stop - wave.start, rng)
         starts = profiles[oracle.ask(profiles).flips]
         _, positions = np.unique(space.keys(starts), return_index=True)
-        _walk(oracle, starts[np.sort(positions)], rng, config.local, chances)
+        _walk(oracle, starts[np.sort(positions)], rng, config.local, chance, down)
 
 
-def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, chances: StepChances) -> None:
-    """Walk from profiles that discriminate (n, U), all in parallel."""
+def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, chance: Floats, down: Floats) -> None:
+    """Walk from profiles that discriminate (n, U), all in parallel.
+
+    Update the probability of each attribute, ``chance`` (U,), and that it decreases, ``down`` (U,), in place.
+    """
     space, rows = oracle.space, np.arange(len(starts))
     current = starts
     for _ in range(moves if len(starts) else 0):
-        attribute, downwards = chances.draw(len(starts), rng)
+        attribute = rng.choice(space.width, size=len(starts), p=chance)
+        downwards = rng.random(len(starts)) < down[attribute]
         # At the ends of the domain, both directions are equally likely, as in the published program.
         entries = current[rows, attribute]
         ends = (entries == space.lower[attribute]) | (entries == space.upper[attribute])
@@ -49,30 +53,15 @@ def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, 
         moved = space.move(current, steps, rng)
         flips = oracle.ask(moved).flips
         changed = (moved != current).any(axis=1)
-        chances.learn(attribute[changed], downwards[changed], flips[changed])
+        _learn(chance, down, attribute[changed], downwards[changed], flips[changed])
         current = np.where(flips[:, None], moved, starts)
 
 
-class StepChances:
-    """Probability of each attribute, and of each direction along it, learned from all walks."""
-
-    def __init__(self, width: int) -> None:
-        """Start with equal probabilities."""
-        self._down = np.full(width, 0.5)
-        self._chance = np.full(width, 1 / width)
-
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[Integers, Booleans]:
-        """Draw attributes (n,) and whether they decrease (n,)."""
-        attribute = rng.choice(len(self._chance), size=n, p=self._chance)
-        return attribute, rng.random(n) < self._down[attribute]
-
-    def learn(self, attribute: Integers, downwards: Booleans, flips: Booleans) -> None:
-        """Update the probabilities from steps (n,) as if these had been taken in sequence."""
-        width = len(self._chance)
-        outcomes = np.where(flips == downwards, 1.0, -1.0)
-        self._down += LEARNING_RATE * np.bincount(attribute, outcomes, minlength=width)
-        np.clip(self._down, 0.0, 1.0, out=self._down)
-        self._chance += LEARNING_RATE * np.bincount(attribute, np.where(flips, 1.0, -1.0), minlength=width)
-        np.maximum(self._chance, 0.0, out=self._chance)
-        total = self._chance.sum()
-        self._chance = self._chance / total if total > 0 else np.full(width, 1 / width)
+def _learn(chance: Floats, down: Floats, attribute: Integers, downwards: Booleans, flips: Booleans) -> None:
+    """Update the probabilities from steps (n,) as if these had been taken in sequence."""
+    for probability, success in ((down, flips == downwards), (chance, flips)):
+        probability += LEARNING_RATE * np.bincount(attribute, np.where(success, 1.0, -1.0), minlength=len(probability))
+        np.maximum(probability, 0.0, out=probability)
+    np.minimum(down, 1.0, out=down)
+    total = chance.sum()
+    chance[:] = chance / total if total > 0 else 1 / len(chance)
