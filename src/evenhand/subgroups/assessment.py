@@ -38,6 +38,7 @@ class CandidateStatistics:
     Attributes:
         groups: Sizes and sums of the rule sets and of the groups they are compared with.
         z, p: Standardised gaps and adjusted p-values.
+        scores: Scores that the rule sets are ranked by, by default ``|z|``.
         low, high: Adjusted intervals.
         plain_low, plain_high: Unadjusted intervals.
         found: Whether each gap is significant.
@@ -49,6 +50,7 @@ class CandidateStatistics:
     groups: StratifiedGroups
     z: Floats
     p: Floats
+    scores: Floats
     low: Floats
     high: Floats
     plain_low: Floats
@@ -144,6 +146,7 @@ def summarise_tests(
         groups=groups,
         z=z,
         p=p,
+        scores=np.abs(z),
         low=low,
         high=high,
         plain_low=plain_low,

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Booleans, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.proportion import count_needed, kish_size
 from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates, describe_finding
 from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
+from evenhand.subgroups.control import MaxTCorrection
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells, select_known
 from evenhand.subgroups.family import RuleSetFamily, build_family
-from evenhand.subgroups.findings import GroupDescriptions, QueriedRuleSet, list_findings, parse_rule_sets
+from evenhand.subgroups.findings import QueriedRuleSet, list_findings, parse_rule_sets
 from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.result import RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
@@ -34,24 +35,6 @@ DEFAULT_MARGIN = 0.05
 """Default margin, in units of the spread of the outcome."""
 
 STOPPED = {"time": "The time limit was reached", "user": "It was stopped"}
-
-
-@dataclass(frozen=True)
-class ExaminedFamily:
-    """Result of testing a family.
-
-    Attributes:
-        tested, statistics: Rule sets and their statistics.
-        requested: Statistics whose last rows are the requested rule sets, if any.
-        scores: Score that the rule sets are ranked by.
-        starts: Number of starts of a scan. None if every rule set was tested.
-    """
-
-    tested: CandidateFamily
-    statistics: CandidateStatistics
-    requested: CandidateStatistics
-    scores: Floats
-    starts: int | None = None
 
 
 def search_exactly(
@@ -112,19 +95,16 @@ def search_exactly(
     min_size = max(count_needed(config.support, sample_size), config.min_size)
     refused = _refuse_queries(table, queries, config.min_size)
     accepted = table.match_queries()[[i for i in range(len(queries)) if i not in refused]]
-    examined = _examine(family, table, accepted, min_size, config, margin, progress or ignore_progress, limit)
-    tested, statistics = examined.tested, examined.statistics
-    descriptions = GroupDescriptions(
-        inside=lambda rows: cells_of_rule_sets(tested.family, table.cells, tested.chosen[rows]),
-        lengths=(tested.chosen > 0).sum(axis=1),
-        scores=examined.scores,
-        copies=tested.copies,
-        describe=lambda i: tested.family.describe(tested.chosen[i]),
+    tested, statistics, requested, starts = _examine(
+        family, table, accepted, min_size, config, margin, progress or ignore_progress, limit
     )
     findings = list_findings(
         table,
-        descriptions,
         statistics,
+        (tested.chosen > 0).sum(axis=1),
+        tested.copies,
+        inside_of=lambda rows: cells_of_rule_sets(tested.family, table.cells, tested.chosen[rows]),
+        describe=lambda i: tested.family.describe(tested.chosen[i]),
         max_findings=config.most,
         margin=margin,
         better=outcome.better,
@@ -132,7 +112,7 @@ def search_exactly(
     )
     places = iter(range(-len(accepted), 0))
     judged = [
-        refused.get(i) or describe_finding(examined.requested, next(places), query.rules, query.words, outcome.unit)
+        refused.get(i) or describe_finding(requested, next(places), query.rules, query.words, outcome.unit)
         for i, query in enumerate(queries)
     ]
     number = outcome.number
@@ -153,7 +133,7 @@ def search_exactly(
         rule_sets=family.size,
         tested=len(tested.chosen),
         found=int(statistics.found[: len(tested.chosen)].sum()),
-        starts=examined.starts,
+        starts=starts,
         attributes=tuple(cut.cells for cut in cuts),
         findings=findings,
         judged=tuple(judged),
@@ -161,7 +141,7 @@ def search_exactly(
         interrupted=statistics.correction.stopped is not None,
         notes=(
             *describe_large_cells(cuts, codes, people.counts),
-            *_result_notes(examined, family, config),
+            *_result_notes(tested, statistics.correction, starts, family, config),
         ),
         table_reading=people.reading,
         seed=config.seed,
@@ -179,26 +159,32 @@ def _examine(
     margin: float,
     progress: Progress,
     limit: TimeLimit,
-) -> ExaminedFamily:
-    """Test every rule set of the family, or scan it, and the requested ones (queries, occupied cells)."""
+) -> tuple[CandidateFamily, CandidateStatistics, CandidateStatistics, int | None]:
+    """Test every rule set of the family, or scan it, and the requested ones (queries, occupied cells).
+
+    Returns:
+        The tested rule sets; their statistics; statistics whose last rows are the requested rule sets, if any; and the
+        number of starts of a scan, or None if every rule set was tested.
+    """
     rng = np.random.default_rng(config.seed)
     permuting = partial(progress, "permuting")
     if family.size <= MAX_TESTED or table.weights is not None:
         progress("counting", 0.0)
         tested = count_family(family, table, min_size, queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
-        return ExaminedFamily(tested, statistics, statistics, np.abs(statistics.z))
+        return tested, statistics, statistics, None
     from evenhand.subgroups.scan import SubsetScan, scan_family  # imports numba
 
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
     scan = SubsetScan(family, table, min_size, rng)
     tested, scores, correction = scan_family(scan, config, rng, limit=limit, progress=permuting)
-    statistics = assess_candidates(tested, config, rng, margin=margin, correction=correction)
-    requested = statistics
+    statistics = requested = replace(
+        assess_candidates(tested, config, rng, margin=margin, correction=correction), scores=scores
+    )
     if len(queries):
         # A climb may miss a larger gap than the one it ends at, so requested rule sets are tested as a separate family.
         requested = assess_candidates(CandidateFamily.of_groups(table, queries), config, rng, margin=margin)
-    return ExaminedFamily(tested, statistics, requested, scores, scan.starts)
+    return tested, statistics, requested, scan.starts
 
 
 def _control_strata(
@@ -235,20 +221,24 @@ def _refuse_queries(table: CellTable, queries: Sequence[QueriedRuleSet], min_siz
 
 
 def _result_notes(
-    examined: ExaminedFamily, family: RuleSetFamily, config: SubgroupConfig | NumberSubgroupConfig
+    tested: CandidateFamily,
+    correction: MaxTCorrection,
+    starts: int | None,
+    family: RuleSetFamily,
+    config: SubgroupConfig | NumberSubgroupConfig,
 ) -> list[str]:
-    correction, notes = examined.statistics.correction, []
+    notes = []
     if correction.stopped is not None:
         notes.append(
             f"{STOPPED[correction.stopped]} after {len(correction.maxima):,} of {config.permutations:,} permutations; "
             "the results hold for those."
         )
-    if examined.starts is not None:
+    if starts is not None:
         notes.append(
-            f"{family.size:,} rule sets are too many to test each. The search climbed from {examined.starts} starts; a "
+            f"{family.size:,} rule sets are too many to test each. The search climbed from {starts} starts; a "
             "stronger group may exist."
         )
-    if not len(examined.tested.chosen):
+    if not len(tested.chosen):
         notes.append(
             f"No rule set contains {100 * config.support:.0f} % of the people and at least {config.min_size} people on "
             "both sides, so nothing was tested."

@@ -20,30 +20,14 @@ from evenhand.subgroups.rules import Range, Rule, Rules, describe_rules
 from evenhand.subgroups.tabulate import CellTable
 
 
-@dataclass(frozen=True)
-class GroupDescriptions:
-    """Descriptions of tested groups.
-
-    Attributes:
-        inside: Function that determines which occupied cells groups contain, by position, shape (groups, cells).
-        lengths: Number of rules of each group.
-        scores: Score that the groups are ranked by.
-        copies: Number of rule sets with the same members as each group.
-        describe: Function that returns the rules of a group and their description.
-    """
-
-    inside: Callable[[Integers], Booleans]
-    lengths: Integers
-    scores: Floats
-    copies: Integers
-    describe: Callable[[int], tuple[Rules, str]]
-
-
 def list_findings(
     table: CellTable,
-    descriptions: GroupDescriptions,
     statistics: CandidateStatistics,
+    lengths: Integers,
+    copies: Integers,
     *,
+    inside_of: Callable[[Integers], Booleans],
+    describe: Callable[[int], tuple[Rules, str]],
     max_findings: int,
     margin: float,
     better: int = 1,
@@ -53,20 +37,23 @@ def list_findings(
 
     Args:
         table: People by cell.
-        descriptions: Tested groups. Any further statistics belong to requested rule sets.
-        statistics: Statistics of the groups.
+        statistics: Statistics of the tested groups, then of any requested rule sets.
+        lengths: Number of rules of each tested group.
+        copies: Number of rule sets with the same members as each tested group.
+        inside_of: Function that determines which occupied cells groups contain, by position, shape (groups, cells).
+        describe: Function that returns the rules of a group and their description.
         max_findings: Maximum number of findings.
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
         unit: Center and spread of the values, see ``describe_finding``.
     """
-    rows = statistics.exact_rows[statistics.exact_rows < len(descriptions.lengths)]
+    rows = statistics.exact_rows[statistics.exact_rows < len(lengths)]
     # A group and its complement have the same |z| up to rounding. The shorter description comes first, then the group
     # that is worse off.
-    scores = np.round(descriptions.scores, 9)
-    order = rows[np.lexsort((better * statistics.groups.gap[rows] > 0, descriptions.lengths[rows], -scores[rows]))]
+    scores = np.round(statistics.scores, 9)
+    order = rows[np.lexsort((better * statistics.groups.gap[rows] > 0, lengths[rows], -scores[rows]))]
     significant = order[statistics.found[order]]
-    inside = descriptions.inside(significant)
+    inside = inside_of(significant)
     unexplained, explained_by = explain_findings(
         table, statistics, significant, inside, scores[significant], margin=margin, better=better
     )
@@ -83,11 +70,11 @@ def list_findings(
         describe_finding(
             statistics,
             i,
-            *descriptions.describe(i),
+            *describe(i),
             unit,
             under=places.get(int(explained_by[i])),
             explains=counts[i],
-            others=int(descriptions.copies[i]) - 1,
+            others=int(copies[i]) - 1,
         )
         for i in reading_order
     )

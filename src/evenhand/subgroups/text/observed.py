@@ -13,7 +13,7 @@ from evenhand.subgroups.assessment import CandidateStatistics, describe_finding,
 from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
-from evenhand.subgroups.findings import GroupDescriptions, list_findings
+from evenhand.subgroups.findings import list_findings
 from evenhand.subgroups.gaps import StratifiedGroups, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet
 from evenhand.subgroups.rules import Rules, describe_rules
@@ -63,13 +63,6 @@ def measure_observed_gaps(
         rules = mentions.rules(family[tested[i]])
         return rules, describe_rules(rules)
 
-    descriptions = GroupDescriptions(
-        inside=lambda rows: inside[tested[rows]],
-        lengths=np.array([len(family[i]) for i in tested]),
-        scores=np.abs(statistics.z),
-        copies=copies,
-        describe=describe,
-    )
     return {
         "rule_sets": count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
         "tested": len(tested),
@@ -77,8 +70,11 @@ def measure_observed_gaps(
         "found": int(statistics.found.sum()),
         "findings": list_findings(
             texts.table,
-            descriptions,
             statistics,
+            np.array([len(family[i]) for i in tested]),
+            copies,
+            inside_of=lambda rows: inside[tested[rows]],
+            describe=describe,
             max_findings=config.most,
             margin=config.margin,
             better=-1 if config.measure == "false-negative" else 1,
