@@ -29,7 +29,7 @@ SELECTION = "representation_ratio"
 ABOVE = "above_rate"
 TREATMENT = "exposure_per_relevance"
 """Measures of a group: a sum over lists, divided by a reference sum (see ``RankedLists.denominators`` and
-``RankedLists.relevance_denominators``)."""
+``RankedLists.treatment``)."""
 
 PAIRS = "pairs"
 """Share of pairs with a member of one group ranked above one of another, for each pair of compared groups."""
@@ -154,12 +154,12 @@ class RankedLists:
         return np.asarray((np.bincount(self.ties, weights=values) / sizes)[self.ties])
 
     def add_up(self, codes: Integers, values: Floats, rows: Any = slice(None)) -> Floats:
-        """Sum a value of candidates by batch and group, shape (batches, groups)."""
+        """Sum a value of candidates by batch and group, shape (batches, groups, 1)."""
         codes, lists, width = codes[rows], self.lists[rows], self.groups + 1  # the last column is for unknown groups
         places = codes if self.count == 1 else self.batches[lists] * width + codes
         places = np.where(codes < 0, places + width, places)
         table = np.bincount(places, weights=values, minlength=self.count * width)
-        return np.asarray(table.reshape(self.count, width)[:, : self.groups])
+        return np.asarray(table.reshape(self.count, width)[:, : self.groups, None])
 
     def numerators(self, codes: Integers) -> dict[str, Floats]:
         """Sum the attention, the selected positions and the wins in pairs.
@@ -183,28 +183,21 @@ class RankedLists:
 
     def _collect(self, columns: list[Floats], pairs: Floats) -> dict[str, Floats]:
         return {
-            EXPOSURE: columns[0][..., None],
-            SELECTION: np.stack(columns[1:], axis=2),
+            EXPOSURE: columns[0],
+            SELECTION: np.concatenate(columns[1:], axis=2),
             ABOVE: pairs.sum(axis=2)[..., None],
             PAIRS: pairs[:, *self.pairs][..., None],
         }
 
-    @cached_property
-    def merit(self) -> Floats:
-        """Share of each candidate in the relevance of its list, NaN in lists without any relevance, shape (n,)."""
+    def treatment(self) -> tuple[Floats, Floats]:
+        """Compute the attention of each candidate, and the attention in proportion to relevance.
+
+        Both are 0 in lists without any relevance.
+        """
         assert self.relevance is not None
         total = np.bincount(self.lists, weights=self.relevance)[self.lists]
-        return np.asarray(np.divide(self.relevance, total, out=np.full(len(total), np.nan), where=total > 0))
-
-    def relevance_numerators(self, codes: Integers) -> dict[str, Floats]:
-        """Sum the attention in lists with any relevance."""
-        weights = np.where(np.isnan(self.merit), 0.0, self.columns[0][1])
-        return {TREATMENT: self.add_up(codes, weights)[..., None]}
-
-    def relevance_denominators(self) -> dict[str, Floats]:
-        """Compute the attention in proportion to relevance."""
-        expected = self.totals[0][self.lists] * np.nan_to_num(self.merit)
-        return {TREATMENT: self.add_up(self.codes, expected)[..., None]}
+        merit = np.divide(self.relevance, total, out=np.zeros(len(total)), where=total > 0)
+        return np.where(total > 0, self.columns[0][1], 0.0), self.totals[0][self.lists] * merit
 
     def shuffle_lists(self, rng: np.random.Generator) -> Shuffle:
         """Build a function that permutes the groups of the candidates within each list."""

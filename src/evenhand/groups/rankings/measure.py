@@ -57,7 +57,10 @@ def measure_lists(
     if ranked.relevance is not None:
         fewer = min(ranked.config.draws, MAX_RELEVANCE_WORK // n)
         count = fewer if draws and fewer >= MIN_DRAWS else 0
-        parts.append((ranked.relevance_numerators, ranked.relevance_denominators(), ranked.shuffle_equals(rng), count))
+        received, deserved = ranked.treatment()
+        expected = {TREATMENT: ranked.add_up(ranked.codes, deserved)}
+        shuffle = ranked.shuffle_equals(rng)
+        parts.append((lambda codes: {TREATMENT: ranked.add_up(codes, received)}, expected, shuffle, count))
     attention = parts[0][1][EXPOSURE]
     groups: list[dict[str, dict[str, Any]]] = [
         {"metrics": {}, "rates": {str(k): {} for k in ranked.at}} for _ in ranked.labels
