@@ -97,25 +97,23 @@ class ProfileTable:
         """
         import pandas as pd
 
-        space, rows = self.space, np.arange(len(self))
-        sides = dict(zip(("worse", "better"), self.pairs.sides.T, strict=True))
-        people = {side: space.rows_as(self.unprotected, which) for side, which in sides.items()}
+        space, pairs, sides = self.space, self.pairs.sides, ("worse", "better")
+        people = space.sides(self.unprotected, pairs)
+        labels, scores = (np.take_along_axis(each, pairs, axis=1) for each in (self.labels, self.favourable_scores))
 
-        def values(name: str, side: str) -> Any:
+        def values(name: str, side: int) -> Any:
             """Return categories and bins by name, and whole numbers as integers."""
-            attribute, entries = space.schema[name], people[side][:, space.schema.position(name)]
-            if attribute.values is None and attribute.kind == "real":
+            attribute, entries = space.schema[name], people[:, side, space.schema.position(name)]
+            if attribute.kind == "real":
                 return entries
             whole = entries.astype(np.int64)
             return whole if attribute.values is None else [attribute.values[entry] for entry in whole]
 
-        moved = [space.attributes[i].name for i in space.moved]
-        columns = {attribute.name: values(attribute.name, "worse") for attribute in space.attributes}
-        columns |= {f"{name} (better)": values(name, "better") for name in moved}
-        columns |= {f"{name} ({side})": values(name, side) for side in sides for name in space.protected}
-        for side, which in sides.items():
-            columns[f"label ({side})"] = [self.classes[label] for label in self.labels[rows, which]]
-        columns |= {f"score ({side})": self.favourable_scores[rows, which] for side, which in sides.items()}
+        columns = {attribute.name: values(attribute.name, 0) for attribute in space.attributes}
+        columns |= {f"{space.attributes[i].name} (better)": values(space.attributes[i].name, 1) for i in space.moved}
+        columns |= {f"{name} ({side})": values(name, i) for i, side in enumerate(sides) for name in space.protected}
+        columns |= {f"label ({side})": [self.classes[k] for k in labels[:, i]] for i, side in enumerate(sides)}
+        columns |= {f"score ({side})": scores[:, i] for i, side in enumerate(sides)}
         columns["gap"] = self.pairs.gaps
         columns["valid"] = np.full(len(self), None) if space.people is None else self.valid
         return pd.DataFrame(columns)
