@@ -29,7 +29,6 @@ from evenhand.subgroups.measures import TextOutcomes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, sampled_finding
 from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
 from evenhand.subgroups.result import Finding, RefusedRuleSet
-from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
 
 
@@ -120,7 +119,7 @@ def sample_text_gaps(
         size = int(mentions.members(terms)[rows].sum())
         sides, margin, samples = tuple(rates.rates[i].tolist()), float(rates.margins[i]), int(rates.n[i])
         findings[terms] = sampled_finding(
-            mentions.rules(terms), sides, margin, size=size, rest_size=len(rows) - size, samples=samples
+            mentions.describe(terms)[0], sides, margin, size=size, rest_size=len(rows) - size, samples=samples
         )
     return SampledGaps(
         rule_sets=count_rule_sets(groups, config.depth),
@@ -133,12 +132,12 @@ def sample_text_gaps(
 
 def _refuse(terms: Terms, mentions: Mentions, min_texts: int) -> RefusedRuleSet:
     """Describe why a rule set has no samples: too few texts have words that its terms can replace."""
-    rules, axes = mentions.rules(terms), [axis for axis, _ in terms]
+    (rules, words), axes = mentions.describe(terms), [axis for axis, _ in terms]
     rows = np.flatnonzero(mentions.any[:, axes].all(axis=1))
     size = int(mentions.members(terms).sum())
     reason = f"{len(rows):,} texts mention all of {', '.join(mentions.names[axis] for axis in axes)}: "
     reason += f"fewer than {min_texts:,}" if len(rows) < min_texts else "none has a place for these terms"
-    return RefusedRuleSet(rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason)
+    return RefusedRuleSet(rules=rules, words=words, size=size, rest=len(rows) - size, reason=reason)
 
 
 class _TermSubstitution:

@@ -17,7 +17,7 @@ from evenhand.datasets.identity.swapping import TermSwapper, words_of
 from evenhand.errors import DataError, OptionError
 from evenhand.subgroups.config import Compared
 from evenhand.subgroups.gaps import StratifiedGroups, compare_groups
-from evenhand.subgroups.rules import Rules
+from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.tabulate import CellTable, OccupiedCells
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
@@ -67,9 +67,10 @@ class Mentions:
             terms.append((axis, groups.index(group.casefold())))
         return tuple(sorted(terms))
 
-    def rules(self, terms: Terms) -> Rules:
-        """Convert positions to a rule set, category -> group or term."""
-        return {self.names[axis]: (self.swappers[axis].category.groups[group],) for axis, group in terms}
+    def describe(self, terms: Terms) -> tuple[Rules, str]:
+        """Convert positions to a rule set, category -> group or term, and describe it in words."""
+        rules: Rules = {self.names[axis]: (self.swappers[axis].category.groups[group],) for axis, group in terms}
+        return rules, describe_rules(rules)
 
     def members(self, terms: Terms) -> Booleans:
         """Determine which texts mention all groups of a rule set, shape (texts,)."""

@@ -16,7 +16,6 @@ from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.findings import list_findings
 from evenhand.subgroups.gaps import StratifiedGroups, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet
-from evenhand.subgroups.rules import Rules, describe_rules
 from evenhand.subgroups.text.mentions import Mentions, TextTable, count_rule_sets
 
 
@@ -58,11 +57,6 @@ def measure_observed_gaps(
     if len(tested):
         correction = permute_outcomes(texts.table, largest, len(tested), config, np.random.default_rng(config.seed))
     statistics = _summarise(groups, correction, config)
-
-    def describe(i: int) -> tuple[Rules, str]:
-        rules = mentions.rules(family[tested[i]])
-        return rules, describe_rules(rules)
-
     return {
         "rule_sets": count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
         "tested": len(tested),
@@ -74,7 +68,7 @@ def measure_observed_gaps(
             np.array([len(family[i]) for i in tested]),
             copies,
             inside_of=lambda rows: inside[tested[rows]],
-            describe=describe,
+            describe=lambda i: mentions.describe(family[tested[i]]),
             max_findings=config.most,
             margin=config.margin,
             better=-1 if config.measure == "false-negative" else 1,
@@ -92,20 +86,21 @@ def _summarise(groups: StratifiedGroups, correction: MaxTCorrection, config: Tex
 def _judge(
     mentions: Mentions,
     texts: TextTable,
-    rules: Mapping[str, str],
+    requested: Mapping[str, str],
     correction: MaxTCorrection,
     min_texts: int,
     config: TextSubgroupConfig,
 ) -> Finding | RefusedRuleSet:
     """Test a requested rule set with the correction of the tested family."""
-    terms = mentions.parse_rules(rules)
+    terms = mentions.parse_rules(requested)
+    rules, words = mentions.describe(terms)
     groups = texts.compare(*texts.sides([terms]))
-    size, rest_size, words = int(groups.size[0, 0]), int(groups.rest[0, 0]), describe_rules(mentions.rules(terms))
+    size, rest_size = int(groups.size[0, 0]), int(groups.rest[0, 0])
     for count, minimum, role in (
         (size, min_texts, "contain it"),
         (rest_size, config.min_texts, "are compared with those that contain it"),
     ):
         if count < minimum:
             reason = f"{count:,} texts {role}: fewer than {minimum:,}"
-            return RefusedRuleSet(rules=mentions.rules(terms), words=words, size=size, rest=rest_size, reason=reason)
-    return describe_finding(_summarise(groups, correction, config), 0, mentions.rules(terms), words)
+            return RefusedRuleSet(rules=rules, words=words, size=size, rest=rest_size, reason=reason)
+    return describe_finding(_summarise(groups, correction, config), 0, rules, words)
