@@ -8,11 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+import evenhand
 from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import ModelError
+from evenhand.mitigation.training.blind import BlindModel
 from evenhand.models import load_model, predict_labels
 from evenhand.models.additive.network import network_from_dense
-from evenhand.models.noise import CHECKED, FreshScorer, check_noise, majority, repeat_questions
+from evenhand.models.blackbox.function import remember_answers
+from evenhand.models.noise import CHECKED, FreshScorer, ask_again, check_noise, majority, repeat_questions
+from evenhand.models.thresholds import ThresholdScorer
+from evenhand.schema.thresholds import Threshold
 from serving import serving
 
 
@@ -94,6 +99,51 @@ def test_scores_of_several_answers_are_averaged():
     reply = repeat_questions(model, PEOPLE[:2], 3)
     np.testing.assert_allclose(reply.scores[:, 1], [0.5, 0.5])
     assert reply.labels.tolist() == FreshScorer(model, answers=3).predict(PEOPLE[:2]).tolist() == [0, 1]
+
+
+def test_repeated_queries_keep_the_threshold():
+    """The scores are 0.4, 0.9 and 0.9: at 0.5, the majority is favourable about both people."""
+    scores = [0.4, 0.9, 0.9, 0.6, 0.7, 0.8]
+    model = load_model(lambda people: np.resize(scores, len(people)), WORDS)
+    strict = ThresholdScorer(model, Threshold(value=0.85))
+    assert repeat_questions(model, PEOPLE[:2], 3).labels.tolist() == [1, 1]
+    assert repeat_questions(strict, PEOPLE[:2], 3).labels.tolist() == [1, 0]
+    assert repeat_questions(remember_answers(strict), PEOPLE[:2], 3).labels.tolist() == [1, 0]
+    assert FreshScorer(strict, answers=3).predict(PEOPLE[:2]).tolist() == [1, 0]
+    remembering = ThresholdScorer(remember_answers(model), Threshold(value=0.85))
+    remembering.predict(PEOPLE[:6])
+    scores[:] = [0.1] * 6
+    assert ask_again(remembering, PEOPLE[:6]).labels.tolist() == [0] * 6, "answered without the cache"
+
+
+def test_repeated_queries_of_a_blind_model_are_blind():
+    own = load_model(lambda people: np.where(people["sex"] == "Male", "yes", "no"), WORDS, like=FRAME[NAMES])
+    blind = BlindModel(own, (NAMES.index("sex"),), np.zeros(1))
+    assert set(own.predict(PEOPLE)) == {0, 1}
+    assert FreshScorer(blind, answers=2).predict(PEOPLE).tolist() == [0] * len(PEOPLE)
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.3, 0.8])
+def test_a_deterministic_model_with_a_threshold_is_not_noisy(threshold):
+    people = FRAME.assign(income=FRAME["income"].round())
+    fitted = pipeline(LogisticRegression())
+    own = load_model(lambda rows: fitted.predict_proba(rows)[:, 1], WORDS, like=people[NAMES], output="probability")
+    assert not check_noise(ThresholdScorer(own, Threshold(value=threshold)), PEOPLE).noisy
+    audit = evenhand.audit(
+        lambda rows: fitted.predict_proba(rows)[:, 1],
+        FRAME,
+        target="granted",
+        protected=["sex"],
+        output="probability",
+        threshold=threshold,
+        searched=100,
+    )
+    found = fitted.predict_proba(FRAME[NAMES])[:, 1] >= threshold
+    other = FRAME[NAMES].assign(sex=FRAME["sex"].map({"Female": "Male", "Male": "Female"}))
+    flips = np.mean(found != (fitted.predict_proba(other)[:, 1] >= threshold))
+    numbers = {number.name: number.quantity for number in audit.numbers()}
+    assert not audit.individual.noise.noisy
+    assert numbers["flip_rate"].low <= flips <= numbers["flip_rate"].high
 
 
 def test_a_noisy_function_of_a_frame_is_accepted_and_a_misread_one_is_not():

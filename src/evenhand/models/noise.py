@@ -8,6 +8,7 @@ without a cache and in reversed order, since a generator seeded per call would r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import partial
 
 import numpy as np
@@ -168,14 +169,21 @@ def can_vary(model: Scorer | Regressor) -> bool:
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
     """Query a model with individuals (n, attributes) without a cache or deduplication of rows.
 
+    Wrappers that change the decisions, such as thresholds, are applied to the new answers.
+
     Args:
         scorer: The model.
         individuals: The individuals.
         ledger: Ledger that is charged if the model has none.
     """
-    scorer = unwrap_scorer(scorer)
+    batch = int(getattr(unwrap_scorer(scorer), "batch", BATCH_ROWS))
+    while isinstance(scorer, WrappedScorer) and not scorer.decides:
+        scorer = scorer.model
+    if isinstance(scorer, WrappedScorer):
+        fresh = FreshScorer(scorer.model)
+        scorer = copy(scorer)
+        object.__setattr__(scorer, "model", fresh)  # some wrappers are frozen dataclasses
     again = getattr(scorer, "reply_again", None) or partial(ask_model, scorer, ledger=ledger)
-    batch = int(getattr(scorer, "batch", BATCH_ROWS))
     return join_replies(scorer, map(again, split_batches(individuals, batch)))
 
 

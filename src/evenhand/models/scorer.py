@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -84,7 +84,10 @@ class WrappedScorer:
 
     Attributes:
         model: The wrapped scorer.
+        decides: Whether the wrapper changes decisions. Otherwise it only saves queries.
     """
+
+    decides: ClassVar[bool] = False
 
     model: Scorer
 

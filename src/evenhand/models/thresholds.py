@@ -19,6 +19,8 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         threshold: Threshold of the favourable score.
     """
 
+    decides = True
+
     def __init__(self, model: Scorer, threshold: Threshold) -> None:
         """Wrap a model.
 

@@ -397,6 +397,7 @@ class AlternativeModel(WrappedScorer):
     membership: MembershipModel | None
     label: str
 
+    decides = True
     label_only = False
 
     @property

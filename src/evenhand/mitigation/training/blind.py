@@ -38,6 +38,8 @@ class BlindModel(WrappedScorer):
         entries: Their fixed values, shape (columns,).
     """
 
+    decides = True
+
     model: Scorer
     columns: tuple[int, ...]
     entries: Floats
