@@ -47,7 +47,7 @@ def result(people):
 
 
 def test_the_worst_subgroup_is_found(people, result):
-    worst = result.worst_subgroup
+    worst = result.subgroups.widest
     assert worst.rules == {"sex": ("f",), "region": ("west",)}
     inside = (people["sex"] == "f") & (people["region"] == "west")
     assert worst.size == inside.sum()
@@ -58,8 +58,8 @@ def test_the_worst_subgroup_is_found(people, result):
 
 
 def test_a_gate_asks_about_it(people, result):
-    gap = -result.worst_subgroup.gap
-    low, high = -result.worst_subgroup.high, -result.worst_subgroup.low
+    gap = -result.subgroups.widest.gap
+    low, high = -result.subgroups.widest.high, -result.subgroups.widest.low
     for name, value in (
         ("worst_subgroup_gap", gap),
         ("worst_subgroup_gap.low", low),

@@ -116,10 +116,11 @@ def test_counting_conditions_is_exact_up_to_rounding(seed: int) -> None:
     true = weights[(values > 0).all(axis=0)].sum()
     for steps, listed in LEVELS:
         d = count_arrays(len(widths), functions, (2, functions), 1 + int(widths.sum()), (steps, listed))
-        d.at[:] = np.concatenate([[0], np.cumsum(widths)])
+        ends = np.cumsum(widths)
+        d.at[:] = ends - widths
         d.constant[:] = d.least[:] = d.most[:] = constants
         for i, (term, chance) in enumerate(zip(terms, chances, strict=True)):
-            here = slice(d.at[i], d.at[i + 1])
+            here = slice(d.at[i], ends[i])
             d.runs[i], d.chance[here], d.term[:, here] = len(chance), chance, term
             d.low[:, i], d.high[:, i] = term.min(axis=1), term.max(axis=1)
         d.least[:] += d.low.sum(axis=1)

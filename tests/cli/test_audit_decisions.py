@@ -90,8 +90,10 @@ def test_groups_known_by_probability_stand_in_the_report_with_bounds(evenhand, a
     ran = evenhand("audit-decisions", applicants, *about, "--json", place)
     assert ran.code == 0, ran.err
     (found,) = json.loads(place.read_text())["groups"]["proxies"]
-    assert [one["group"] for one in found["rates"]] == ["white", "black"]
-    assert all(one["low"] <= one["estimate"]["value"] <= one["high"] for one in found["rates"])
+    assert [group["values"]["race"] for group in found["groups"]] == ["white", "black"]
+    for group in found["groups"]:
+        low, high = group["bounds"]
+        assert low <= group["metrics"]["selection_rate"]["value"] <= high
 
 
 @pytest.mark.parametrize(

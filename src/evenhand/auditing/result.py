@@ -17,7 +17,7 @@ from evenhand.individual.changes import ChangeResult
 from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.result import SearchResult
 from evenhand.schema.schema import Schema
-from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.result import SubgroupResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,15 +131,6 @@ class AuditResult(Result):
     flip_rate: float | None = None
     queries: int = 0
     interrupted: bool = False
-
-    @property
-    def worst_subgroup(self) -> Finding | None:
-        """Subgroup that is most clearly disadvantaged. None if there is no such subgroup.
-
-        For labels, the subgroup whose favourable rate is most clearly below that of the others. For numbers without a
-        favourable direction, the subgroup whose mean differs most clearly.
-        """
-        return None if self.subgroups is None else self.subgroups.widest
 
     @property
     def further(self) -> tuple[Result, ...]:

@@ -35,12 +35,10 @@ def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.D
     if not names:
         raise DataError("there are no columns", location=location)
     header = read_header(names, location)
-    columns = {title: [_to_cell(row.get(name)) for row in rows] for title, name in zip(header, names, strict=True)}
+    columns = {title: [row.get(name) for row in rows] for title, name in zip(header, names, strict=True)}
+    for cells in columns.values():
+        cells[:] = [json.dumps(cell, ensure_ascii=False) if isinstance(cell, dict | list) else cell for cell in cells]
     return build_frame(columns, location, words=words)
-
-
-def _to_cell(entry: Any) -> Any:
-    return json.dumps(entry, ensure_ascii=False) if isinstance(entry, dict | list) else entry
 
 
 def _parse_line(line: str, location: str) -> dict[str, Any]:

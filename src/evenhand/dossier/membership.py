@@ -83,7 +83,8 @@ def read_memberships(
         words = [_fold(word) for word in people.get_column(column).to_list()]
         factor = np.array([values[word][order] if word in values else missing for word in words])
         product = factor if product is None else product * factor
-        read.append(ProxyTable(column=column, file=str(file), sha256=_hash_file(file)))
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        read.append(ProxyTable(column=column, file=str(file), sha256=digest))
     assert product is not None  # a surname is required
     total = product.sum(axis=1, keepdims=True)
     # People who are missing in a table have no probabilities, and neither do names with probability 0 for all groups.
@@ -122,7 +123,3 @@ def _fold(word: Any) -> str:
         return ""
     plain = unicodedata.normalize("NFKD", str(word)).upper()
     return "".join(letter for letter in plain if letter.isalnum())
-
-
-def _hash_file(file: str) -> str:
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

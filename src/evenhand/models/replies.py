@@ -398,11 +398,7 @@ def to_array(answer: Any, dtype: Any = None) -> NDArray[Any]:
 
 
 def check_finite(outputs: Floats, *, location: str) -> None:
-    """Check that all outputs (n, k) are finite numbers.
-
-    Raises:
-        ModelError: An output is NaN or infinite.
-    """
+    """Raise a ModelError if one of the outputs (n, k) is NaN or infinite."""
     wrong = ~np.isfinite(outputs).all(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))

@@ -177,11 +177,7 @@ def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH
 
 
 def refuse_missing(individuals: Floats, model: str) -> None:
-    """Check that no value of individuals (n, attributes) is missing.
-
-    Raises:
-        ModelError: A value is missing.
-    """
+    """Raise a ModelError if a value of individuals (n, attributes) is missing."""
     if np.isnan(individuals).any():
         raise ModelError(
             "an individual has a missing value, which the model does not accept",

@@ -42,11 +42,7 @@ def load_white_box(source: Any, schema: Schema, **options: Unpack[LoadOptions]) 
 
 
 def refuse_opaque(source: Any) -> None:
-    """Check that a source is not an endpoint or a function, without a query that may cost money.
-
-    Raises:
-        NotAdditiveError: the source is an endpoint or a function.
-    """
+    """Reject endpoints and functions with a NotAdditiveError, without a query that may cost money."""
     name = str(source if isinstance(source, str) else getattr(source, "__name__", "model"))
     if isinstance(source, str) and is_url(source):
         name, kind = redact_url(source), "an HTTP endpoint"

@@ -91,7 +91,8 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
         rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
         if gap.alarm is not None:
             counts += f"; alarm at {gap.alarm:,}"
-        rows.append(TableRow((_name_row(gap), *rates, number, format_gap(gap.recent, form)), detail=counts))
+        name = f"{gap.by}: {gap.first}" if gap.second == EVERYONE_ELSE else _name_gap(gap)
+        rows.append(TableRow((name, *rates, number, format_gap(gap.recent, form)), detail=counts))
     headings = ("observed", "score") if paired else ("first", "second")
     has_rest = any(gap.second == EVERYONE_ELSE for gap in gaps)
     counted = "labels" if measure != "selection_rate" else "decisions"
@@ -135,10 +136,6 @@ def _explain(level: float) -> list[Block]:
 
 def _name_gap(gap: MonitoredGap) -> str:
     return f"{gap.by}: {gap.first}, {gap.second}"
-
-
-def _name_row(gap: MonitoredGap) -> str:
-    return f"{gap.by}: {gap.first}" if gap.second == EVERYONE_ELSE else _name_gap(gap)
 
 
 def _rate(value: float | None) -> str:

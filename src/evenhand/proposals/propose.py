@@ -146,7 +146,8 @@ def find_dependencies(columns: CodedColumns, rng: np.random.Generator) -> list[P
     training[rng.permutation(len(training))[: len(training) // 2]] = True
     proposals: dict[tuple[int, int], Proposal] = {}
     for i, j in permutations(range(len(columns.attributes)), 2):
-        if _may_determine(columns.attributes[i]):
+        attribute = columns.attributes[i]
+        if attribute.is_discrete or (attribute.size is not None and attribute.size <= MAX_VALUES):
             evidence = _test_dependency(columns, (i, j), training)
             if evidence is not None:
                 proposals[i, j] = Proposal(_learn_map(columns, i, j), evidence, accepted=True)
@@ -154,10 +155,6 @@ def find_dependencies(columns: CodedColumns, rng: np.random.Generator) -> list[P
         worse = _count_errors(columns, i, j) > _count_errors(columns, j, i)
         del proposals[(i, j) if worse else (j, i)]
     return list(proposals.values())
-
-
-def _may_determine(attribute: Attribute) -> bool:
-    return attribute.is_discrete or (attribute.size is not None and attribute.size <= MAX_VALUES)
 
 
 def _test_dependency(columns: CodedColumns, pair: tuple[int, int], training: Booleans) -> str | None:

@@ -135,7 +135,11 @@ class KeyMachine(StateMachine):
 
     def _add(self, operation: Operation) -> dict[str, Any]:
         # Ended sessions are deleted, because new ones begin every day.
-        self._keys = {name: about for name, about in self._keys.items() if not _is_over(about, operation["at"])}
+        self._keys = {
+            name: about
+            for name, about in self._keys.items()
+            if "session" not in about or (about["revoked"] is None and about["expires"] > operation["at"])
+        }
         key = key_identifier(operation["hash"])
         if key in self._keys:
             raise DecisionError(f"the key {key} already exists", code="repeated")
@@ -148,11 +152,6 @@ class KeyMachine(StateMachine):
         if operation["key"] not in self._keys:
             raise DecisionError(f"there is no key {operation['key']}", code="unknown-id")
         return self._keys[operation["key"]]
-
-
-def _is_over(about: Mapping[str, Any], at: float) -> bool:
-    """Return whether a key belongs to a session that has ended."""
-    return "session" in about and (about["revoked"] is not None or about["expires"] <= at)
 
 
 def key_identifier(digest: str) -> str:

@@ -85,11 +85,7 @@ def _label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> Mea
 
 
 def check_truth(people: People, config: NumberSubgroupConfig) -> None:
-    """Check that the true values are known if errors are compared.
-
-    Raises:
-        DataError: The true values are not known.
-    """
+    """Raise a DataError if errors are compared and the true values are not known."""
     if config.measure != "mean" and people.numbers is None:
         raise DataError(
             f"the true values are not known, so there is no {config.measure}",

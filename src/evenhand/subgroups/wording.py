@@ -140,10 +140,6 @@ def _report_gap(result: SubgroupResult, finding: Finding) -> ReportedNumber:
     )
 
 
-def _interval_name(result: SubgroupResult) -> str:
-    return f"{'adjusted' if result.control != 'none' else 'unadjusted'} {format_level(result.confidence)} interval"
-
-
 # Sentences.
 
 
@@ -233,7 +229,8 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
         level: Level of the headings.
     """
     rate, kind, members, unit = describe_rate(result), estimate_kind(result), member_noun(result), gap_unit(result)
-    interval, comparison = _interval_name(result), comparison_group(result)
+    interval = f"{'adjusted' if result.control != 'none' else 'unadjusted'} {format_level(result.confidence)} interval"
+    comparison = comparison_group(result)
     if result.findings:
         yield Heading("Subgroups" if level == 2 else "Gaps", level, "findings")
         undirected = isinstance(result, TextSubgroupResult) or result.is_undirected

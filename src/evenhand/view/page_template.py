@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand import __version__
-from evenhand.core.document import Block, Document, Figure, Heading, Metric, Table, Text
+from evenhand.core.document import Block, Document, Figure, Metric, Table, Text
 from evenhand.core.text import format_count, format_level, strip_unprintable
 from evenhand.view.charts import DrawnFigure, draw
 from evenhand.view.drawing.axis import NARROW_PERCENT
@@ -162,15 +162,18 @@ def _context(document: Document) -> dict[str, Any]:
         "document": document,
         "lead": document.opening_lines,
         "opening": opening,
-        "sections": [(_anchor(heading), heading.text, blocks) for heading, blocks in sections],
+        "sections": [
+            (
+                heading.anchor or re.sub(r"[^a-z0-9]+", "-", heading.text.lower()).strip("-") or "section",
+                heading.text,
+                blocks,
+            )
+            for heading, blocks in sections
+        ],
         "kinds": [(kind, meaning) for kind, meaning in KINDS.items() if kind in used],
         "draw": draw_figure,
         "version": __version__,
     }
-
-
-def _anchor(heading: Heading) -> str:
-    return heading.anchor or re.sub(r"[^a-z0-9]+", "-", heading.text.lower()).strip("-") or "section"
 
 
 @cache

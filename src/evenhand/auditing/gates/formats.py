@@ -152,7 +152,7 @@ def format_step_summary(outcomes: Sequence[GateOutcome], summary: str) -> str:
         lines += [
             "| "
             + " | ".join(
-                _escape_cell(cell)
+                cell.replace("|", "\\|").replace("\n", " ")
                 for cell in (
                     f"`{outcome.expression}`",
                     "; ".join((outcome.status, *outcome.cautions)),
@@ -164,10 +164,6 @@ def format_step_summary(outcomes: Sequence[GateOutcome], summary: str) -> str:
         ]
         lines.append("")
     return "\n".join(lines) + summary.rstrip("\n") + "\n"
-
-
-def _escape_cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 class GateOutcome(NamedTuple):

@@ -27,7 +27,6 @@ from evenhand.genai.assessment.result import (
     GenaiAssessment,
     GroupFinding,
     SequenceFinding,
-    SpecificationVerdict,
     ValueFinding,
     format_coverage,
 )
@@ -115,19 +114,15 @@ def _verdict_table(result: GenaiAssessment) -> Table:
         following = result.sequences[i + 1 : i + 2]
         neutral = following[0].verdicts if following and following[0].prompts == "neutral" else ()
         for k, verdict in enumerate(sequence.verdicts):
-            title = _specification_title(sequence, verdict)
-            text = f"{f'{title}: ' if title else ''}{verdict.specification}: {verdict.why}"
+            # A name that is derived from the groups says nothing else than the specification.
+            derived = verdict.name in (None, "", f"{sequence.condition}: {' + '.join(verdict.groups)}")
+            text = f"{'' if derived else f'{verdict.name}: '}{verdict.specification}: {verdict.why}"
             if neutral:
                 text += f"; of neutral prompts: {neutral[k].why}"
             more = (_mark(neutral[k].verdict) if neutral else "",) if result.prompts is not None else ()
             rows.append(TableRow((_mark(verdict.verdict), *more, text)))
     names = ("verdict", *(["of neutral prompts"] if result.prompts is not None else []), "specification")
     return Table("Verdicts on the recorded items, observed", tuple(map(Column, names)), tuple(rows))
-
-
-def _specification_title(sequence: SequenceFinding, verdict: SpecificationVerdict) -> str | None:
-    """Return the configured name of a specification. None if it is derived from its groups."""
-    return None if verdict.name == f"{sequence.condition}: {' + '.join(verdict.groups)}" else verdict.name
 
 
 def _sequence_blocks(result: GenaiAssessment, sequence: SequenceFinding, i: int, folder: str | None) -> Iterator[Block]:

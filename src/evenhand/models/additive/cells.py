@@ -100,11 +100,7 @@ def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
 
 
 def refuse_passthrough(cells: Cells) -> None:
-    """Check that every column has a domain, which proofs require.
-
-    Raises:
-        NotAdditiveError: a column is passed through from the data.
-    """
+    """Raise a NotAdditiveError if a column is passed through from the data: proofs require a domain."""
     for cell in cells.ravel():
         if isinstance(cell, PassthroughCell):
             raise NotAdditiveError(

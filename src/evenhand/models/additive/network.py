@@ -225,11 +225,7 @@ class AdditiveNetwork:
 
 
 def require_numbers(classes: Sequence[Value], name: str) -> None:
-    """Check that a model predicts numbers.
-
-    Raises:
-        ModelError: it predicts labels.
-    """
+    """Raise a ModelError if a model predicts labels instead of numbers."""
     if classes:
         labels = ", ".join(str(label) for label in classes)
         raise ModelError(f"the model predicts labels ({labels}), but the target is a number", location=name)
@@ -258,11 +254,7 @@ def plain_line(attribute: Attribute) -> tuple[float, float]:
 
 
 def check_width(width: int, schema: Schema, *, location: str) -> None:
-    """Check that a model's number of inputs matches the schema.
-
-    Raises:
-        ModelError: the numbers differ.
-    """
+    """Raise a ModelError if a model's number of inputs does not match the schema."""
     if width != schema.width:
         raise ModelError(
             f"the model takes {width} inputs, but the schema's {len(schema.attributes)} attributes have {schema.width}",

@@ -504,9 +504,6 @@ def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: Outp
         outputs: Outputs for individuals, shape (n, k).
         truth: Their true labels (see ``ReferencePeople``), shape (n,).
         stated: Meaning stated by the caller. None to infer it from values and true labels.
-
-    Raises:
-        ModelError: As ``read_outputs``.
     """
     reading = read_outputs(
         outputs, truth, model.classes, model.output_class, model.favourable, stated=stated, location=model.name

@@ -122,12 +122,12 @@ def fold(text: str) -> str:
     fractions = any(unicodedata.category(letter) == "No" for letter in text)
     boxes = _TICKED.sub("☑", _BOX.sub("☐", text))
     letters = unicodedata.normalize("NFC" if fractions else "NFKC", boxes).translate(_QUOTES)
-    visible = "".join(letter for letter in letters if not _is_invisible(letter))
+    visible = "".join(
+        letter
+        for letter in letters
+        if unicodedata.category(letter) not in ("Cf", "Me") and not "\ufe00" <= letter <= "\ufe0f"
+    )
     return " ".join(visible.casefold().split())
-
-
-def _is_invisible(letter: str) -> bool:
-    return unicodedata.category(letter) in ("Cf", "Me") or "\ufe00" <= letter <= "\ufe0f"
 
 
 def unwrap(text: str) -> str:

@@ -226,7 +226,9 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     nothing = why_nothing_is_required(plan)
     if nothing is not None:
         return (f"Nothing is guaranteed: {nothing}.",)
-    keeps, always = plan.property.words(), f"{EVERY_RUN}{_describe_label_timing(plan)}"
+    keeps, always = plan.property.words(), EVERY_RUN
+    if plan.property.labelled:
+        always += ", if the label of every decision is known before the next one"
     if plan.kind == "greedy":
         return (GREEDY,)
     if plan.kind == "static-fair":
@@ -341,10 +343,6 @@ def _describe_checks(plan: ShieldPlan) -> str:
     times = [f"{t:,}" for t in plan.times]
     listed = f"{', '.join(times[:-1])} and {times[-1]}" if len(times) > 1 else times[0]
     return f"After {listed} decisions" if plan.horizon > 1 else "After 1 decision"
-
-
-def _describe_label_timing(plan: ShieldPlan) -> str:
-    return ", if the label of every decision is known before the next one" if plan.property.labelled else ""
 
 
 def _describe_later_periods(plan: ShieldPlan) -> str:

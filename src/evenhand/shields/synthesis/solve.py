@@ -82,8 +82,9 @@ def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None
     Raises:
         LimitError: Layer and table would take more than ``MAX_WORK_BYTES``.
     """
-    costs = len(problem.inputs.costs)
-    thresholds, packed = _threshold_bytes(problem, costs), _packed_bytes(problem, costs)
+    costs, horizon = len(problem.inputs.costs), problem.horizon
+    thresholds = 4 * row_start(horizon, problem.labelled) * costs * _position_type(horizon)().itemsize
+    packed = 2 * -(-state_start(horizon, problem.labelled) * bits_for(costs) // 8)
     # At most 2/27 * horizon**3 values are kept between blocks of planes.
     values = comb(problem.horizon + 4, 4) if problem.labelled else 2 * (problem.horizon + 2) ** 3 // 27
     needed = 8 * values + min(thresholds, packed)
@@ -130,14 +131,6 @@ def compile_kernels(labelled: bool, wide: bool) -> None:
     inputs = Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
     end = FairEnd(FairnessProperty("demographic_parity", Fraction(1)))
     _sweep(SynthesisProblem(1, labelled, inputs, {1: end}), "thresholds", np.uint16 if wide else np.uint8, None)
-
-
-def _threshold_bytes(problem: SynthesisProblem, costs: int) -> int:
-    return 2 * row_start(problem.horizon, problem.labelled) * 2 * costs * _position_type(problem.horizon)().itemsize
-
-
-def _packed_bytes(problem: SynthesisProblem, costs: int) -> int:
-    return 2 * -(-state_start(problem.horizon, problem.labelled) * bits_for(costs) // 8)
 
 
 def _position_type(horizon: int) -> type[np.uint8] | type[np.uint16]:

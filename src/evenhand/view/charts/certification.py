@@ -121,9 +121,8 @@ PARTS = {"left open by the proof, about": "open", "estimated different, with int
 
 def informative_attributes(certificate: Certificate) -> list[str]:
     """Select the attributes whose values differ most in the different or undecided shares, most different first."""
-    by = {
-        name: [one for one in certificate.slices if one.attribute == name] for name in _slice_names(certificate.slices)
-    }
+    names = dict.fromkeys(one.attribute for one in certificate.slices)
+    by = {name: [one for one in certificate.slices if one.attribute == name] for name in names}
     if all(one.estimate.unfair == 0 and one.undecided == 0 for one in certificate.slices):
         return []
     return sorted(by, key=lambda name: -_slice_variance(by[name]))[:MAX_PANELS]
@@ -161,10 +160,6 @@ def draw_slices(certificate: Certificate) -> RowChart:
     by = " x ".join(certificate.protected)
     description = f"Where decisions differ by {by}, or are undecided. {'; '.join(words)}."
     return RowChart(description, blocks, tuple((role, part) for part, role in PARTS.items()))
-
-
-def _slice_names(slices: Sequence[AttributeSlice]) -> list[str]:
-    return list(dict.fromkeys(one.attribute for one in slices))
 
 
 def _slice_variance(slices: Sequence[AttributeSlice]) -> float:

@@ -60,7 +60,8 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     places = sorted({row["k"] for row in rows})
     style = line_style(names, width)
     span = {"type": "log"} if len(places) > 1 else {"domain": [0, 2 * (places or [1])[0]]}
-    axis = {"title": "first k places", "grid": False, "values": _apart(places, width), "format": ",d", "offset": 5}
+    ticks = places if width >= WIDE or len(places) <= 5 else places[::-2][::-1]
+    axis = {"title": "first k places", "grid": False, "values": ticks, "format": ",d", "offset": 5}
     x = {"field": "k", "type": "quantitative", "scale": span | {"nice": False}, "axis": axis}
 
     title = "share / expected share" if width < WIDE else "share of the first k places / expected share"
@@ -80,8 +81,3 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     )
     description = f"Share of the first places divided by that in random orders, by {join_names(breakdown.by)}: {said}."
     return finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, description)
-
-
-def _apart(places: list[int], width: int) -> list[int]:
-    """Return the ticks of the axis; on a narrow screen, every other one if there are many."""
-    return places if width >= WIDE or len(places) <= 5 else places[::-2][::-1]

@@ -183,13 +183,11 @@ def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
     import altair as alt
 
     shown: Any = alt.Chart.from_dict(_spec(chart))
-    object.__setattr__(shown, "__class__", _show_offline(type(shown)))
+    kind = type(shown)
+    # Altair's renderer would load a library from the network.
+    offline = {"_repr_mimebundle_": _svg_bundle, "__module__": kind.__module__}
+    object.__setattr__(shown, "__class__", type(kind.__name__, (kind,), offline))
     return cast("alt.TopLevelMixin", shown)
-
-
-def _show_offline(chart: Any) -> Any:
-    """Return a kind of chart that a notebook shows as SVG: Altair's renderer loads a library from the network."""
-    return type(chart.__name__, (chart,), {"_repr_mimebundle_": _svg_bundle, "__module__": chart.__module__})
 
 
 def _svg_bundle(chart: alt.TopLevelMixin, *_: object, **__: object) -> dict[str, str]:
