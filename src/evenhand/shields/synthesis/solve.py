@@ -84,7 +84,7 @@ def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None
     """
     costs, horizon = len(problem.inputs.costs), problem.horizon
     thresholds = 4 * row_start(horizon, problem.labelled) * costs * _position_type(horizon)().itemsize
-    packed = 2 * -(-state_start(horizon, problem.labelled) * bits_for(costs) // 8)
+    packed = _packed_bytes(problem, costs)
     # At most 2/27 * horizon**3 values are kept between blocks of planes.
     values = comb(problem.horizon + 4, 4) if problem.labelled else 2 * (problem.horizon + 2) ** 3 // 27
     needed = 8 * values + min(thresholds, packed)
@@ -131,6 +131,10 @@ def compile_kernels(labelled: bool, wide: bool) -> None:
     inputs = Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
     end = FairEnd(FairnessProperty("demographic_parity", Fraction(1)))
     _sweep(SynthesisProblem(1, labelled, inputs, {1: end}), "thresholds", np.uint16 if wide else np.uint8, None)
+
+
+def _packed_bytes(problem: SynthesisProblem, costs: int) -> int:
+    return 2 * -(-state_start(problem.horizon, problem.labelled) * bits_for(costs) // 8)
 
 
 def _position_type(horizon: int) -> type[np.uint8] | type[np.uint16]:
