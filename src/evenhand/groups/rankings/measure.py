@@ -222,7 +222,7 @@ class _Numbers(NamedTuple):
         ranked = self.ranked
         if self.measure not in GAPS or ranked.large.sum() < 2:
             return []
-        found = []
+        described = []
         sizes = ranked.members.sum(axis=0).astype(int).tolist()
         small = {
             label: size for label, size, large in zip(ranked.labels, sizes, ranked.large, strict=True) if not large
@@ -256,11 +256,11 @@ class _Numbers(NamedTuple):
                 label=str(ranked.at[place]) if self.measure == SELECTION else "",
                 **dict(zip(("best", "worst"), (ranked.labels[group] for group in groups), strict=False)),
             )
-            found.append(gap)
+            described.append(gap)
         if self.measure == SELECTION:
-            smallest = min(found, key=lambda gap: np.inf if isinstance(gap.value, Unknown) else gap.value.value)
-            found.insert(0, smallest.model_copy(update={"label": "", "largest_at": smallest.label}))
-        return found
+            smallest = min(described, key=lambda gap: np.inf if isinstance(gap.value, Unknown) else gap.value.value)
+            described.insert(0, smallest.model_copy(update={"label": "", "largest_at": smallest.label}))
+        return described
 
     def _gap_range(self, gaps: Floats) -> tuple[float, ...]:
         """Compute the range of a gap over permutations and p, NaN if it does not vary."""

@@ -121,9 +121,9 @@ PARTS = {"left open by the proof, about": "open", "estimated different, with int
 
 def informative_attributes(certificate: Certificate) -> list[str]:
     """Select the attributes whose values differ most in the different or undecided shares, most different first."""
-    names = dict.fromkeys(one.attribute for one in certificate.slices)
-    by = {name: [one for one in certificate.slices if one.attribute == name] for name in names}
-    if all(one.estimate.unfair == 0 and one.undecided == 0 for one in certificate.slices):
+    names = dict.fromkeys(part.attribute for part in certificate.slices)
+    by = {name: [part for part in certificate.slices if part.attribute == name] for name in names}
+    if all(part.estimate.unfair == 0 and part.undecided == 0 for part in certificate.slices):
         return []
     return sorted(by, key=lambda name: -_slice_variance(by[name]))[:MAX_PANELS]
 
@@ -135,13 +135,13 @@ def draw_slices(certificate: Certificate) -> RowChart:
     treated differently, with its interval.
     """
     names = informative_attributes(certificate)
-    shown = [one for one in certificate.slices if one.attribute in names]
-    most = [one.estimate.high for one in shown if one.estimate.n >= MIN_SAMPLED] + [one.undecided for one in shown]
+    shown = [part for part in certificate.slices if part.attribute in names]
+    most = [part.estimate.high for part in shown if part.estimate.n >= MIN_SAMPLED] + [part.undecided for part in shown]
     top = min(1.0, 1.05 * max(most, default=1.0)) or 1.0
     axis = spread(0.0, top, percentages, about=4)
     blocks = tuple(
         Block(
-            rows=tuple(Row(one.values, (_slice_marks(one, top),)) for one in shown if one.attribute == name),
+            rows=tuple(Row(part.values, (_slice_marks(part, top),)) for part in shown if part.attribute == name),
             panels=(Panel(axis),),
             title=name,
             names=250,
@@ -151,11 +151,11 @@ def draw_slices(certificate: Certificate) -> RowChart:
         for name in names
     )
     words = [
-        f"{name} {one.values}: {format_percent(one.estimate.unfair)} estimated different, "
-        f"{format_percent(one.undecided)} open"
+        f"{name} {part.values}: {format_percent(part.estimate.unfair)} estimated different, "
+        f"{format_percent(part.undecided)} open"
         for name in names
-        for one in shown
-        if one.attribute == name
+        for part in shown
+        if part.attribute == name
     ]
     by = " x ".join(certificate.protected)
     description = f"Where decisions differ by {by}, or are undecided. {'; '.join(words)}."
