@@ -54,7 +54,7 @@ CASES: dict[str, Sequence[str]] = {
     "help": [EVENHAND, "--help"],
     "audit": [EVENHAND, "audit", "--example", "adult", "--out", "report"],
     "certify": [EVENHAND, "certify", *PEOPLE[:1], *PEOPLE[2:], "--max-boxes", "20000"],
-    "search": [EVENHAND, "search", *PEOPLE, "--seeds", "40", "--local", "40", "--html", "search.html"],
+    "search": [EVENHAND, "search", *PEOPLE, "--budget", "4000", "--html", "search.html"],
     "subgroups": [EVENHAND, "subgroups", *PEOPLE, "--html", "subgroups.html"],
     "shield": [EVENHAND, "shield", "simulate", "--config", "shield.yaml", "--html", "shield.html"],
     "serve": [EVENHAND, "serve", "--port", "0"],
