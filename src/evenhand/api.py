@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from evenhand import auditing, certification, genai, llm, mitigation, models, shields, subgroups, view
+from evenhand.core.interrupts import RUNNING_SECONDS
 from evenhand.core.text import suggest_name
 from evenhand.core.typing import ignore_progress
 from evenhand.errors import OptionError
@@ -979,6 +980,7 @@ def _read_subject(
     from evenhand.schema.arrays import check_index
     from evenhand.schema.people import ColumnRoles, add_sample_columns
 
+    requested = RUNNING_SECONDS()
     check_type("budget", options.get("budget"), Integral, "a whole number")
     membership = options.pop("membership", None)
     untyped = isinstance(data, str | Path) and is_text_table(data)
@@ -992,4 +994,4 @@ def _read_subject(
     names = _take(options, "data_name", "model_name", "trust", "output")
     if sample is not None:
         names["weights"], names["memberships"] = sample.read(data, people.rows)
-    return Subject(model, people, **names)
+    return Subject(model, people, requested=requested, **names)

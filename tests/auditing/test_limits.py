@@ -16,8 +16,10 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import evenhand
 from evenhand import auditing, certification, view
 from evenhand.core import Result
+from evenhand.core.interrupts import RUNNING_SECONDS
 from evenhand.core.time_limit import TimeLimit, check_time
 from evenhand.errors import LimitError
 from evenhand.individual import search
@@ -181,6 +183,15 @@ def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
         assert getattr(result, field) or any(name.startswith(what) for name in skipped)
     assert result.groups.breakdowns
     assert "A time limit was used" in result.provenance
+
+
+def test_a_time_limit_counts_from_the_call_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the table and the model takes part of the time limit."""
+    monkeypatch.setattr("evenhand.api.RUNNING_SECONDS", lambda: RUNNING_SECONDS() - 100)
+    subject, frame = label_subject(), people_frame()
+    result = evenhand.audit(subject.model, frame, frame["points"] > 9, protected=["sex"], time_limit=50)
+    assert result.not_run and result.time_limited
+    assert result.individual is None
 
 
 def test_preparations_end_at_the_time_limit() -> None:

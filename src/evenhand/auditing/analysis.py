@@ -113,7 +113,7 @@ def audit(
     queries = ledger.settled
     with ledger.within(config.budget):
         if schema.target.is_number:
-            parts = AuditParts(TimeLimit.after(config.time_limit))
+            parts = AuditParts(TimeLimit.after(config.time_limit, subject.requested))
             result = audit_number_model(subject, config, parts, progress, metrics=metrics)
         else:
             result = _audit_labels(subject, config, metrics, progress, ledger)
@@ -152,7 +152,7 @@ def _audit_labels(
     subject: Subject, config: AuditConfig, metrics: Metrics, progress: Progress, ledger: QuestionLedger
 ) -> AuditResult:
     importlib.import_module("sklearn.cluster")  # the first import takes seconds: keep it outside the time limit
-    parts = AuditParts(TimeLimit.after(config.time_limit))
+    parts = AuditParts(TimeLimit.after(config.time_limit, subject.requested))
     described = subject.people
     several = described.schema.target.kind == "labels"
     subject = select_any_favourable(subject) if several else subject

@@ -15,7 +15,7 @@ import typer
 from evenhand import datasets, models, view
 from evenhand.cli.factory import flag
 from evenhand.core.files import write_atomically
-from evenhand.core.interrupts import INTERRUPTED
+from evenhand.core.interrupts import INTERRUPTED, RUNNING_SECONDS
 from evenhand.errors import DataError, MissingExtraError, OptionError
 
 if TYPE_CHECKING:
@@ -234,9 +234,12 @@ class DataOptions(RoleOptions, ModelOptions):
     def read_subject(self, model: str, data: str, progress: Progress, **encoding: bool) -> models.Subject:
         """Read MODEL and the people of DATA. The settings of ``encode`` are passed on."""
         progress("reading the people", 0.0)
+        requested = RUNNING_SECONDS()
         source = self.read(data)
         people = self.encode(source, **encoding)
-        return models.Subject(model, people, data_name=source.name, trust=self.trust, output=self.output)
+        return models.Subject(
+            model, people, data_name=source.name, trust=self.trust, output=self.output, requested=requested
+        )
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ class Clock:
         decided: Whether the result depends on the time, and therefore on the speed of the machine.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: float | None = None) -> None:
         self.decided = False
-        self.start = RUNNING_SECONDS()
+        self.start = RUNNING_SECONDS() if start is None else start
 
     def now(self) -> float:
         """Return the elapsed seconds. Use it only where the result depends on the time."""
@@ -49,9 +49,12 @@ class TimeLimit:
     moment: float | None
 
     @classmethod
-    def after(cls, seconds: float | None) -> Self:
-        """Build the limit of an analysis that starts now. None disables the limit."""
-        return cls(Clock(), seconds)
+    def after(cls, seconds: float | None, start: float | None = None) -> Self:
+        """Build the limit of an analysis that starts now, or at a reading of ``RUNNING_SECONDS``.
+
+        None disables the limit.
+        """
+        return cls(Clock(start), seconds)
 
     @property
     def decided(self) -> bool:

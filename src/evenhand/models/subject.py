@@ -37,6 +37,8 @@ class Subject:
         memberships: Probabilities of group membership, if groups are not observed.
         held_out: Whether it is known that the model was not trained on these people.
         ledger: Ledger of the queries, with a budget if there is one.
+        requested: Reading of ``RUNNING_SECONDS`` before the people were read, from which the time limit of an audit
+            counts. None to count from the start of the audit.
     """
 
     model: Any
@@ -50,6 +52,7 @@ class Subject:
     memberships: tuple[GroupProbabilities, ...] = ()
     held_out: bool = False
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
+    requested: float | None = None
 
     @cached_property
     def scorer(self) -> Scorer:
