@@ -53,8 +53,7 @@ from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates
 from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.cuts import cut_attributes
-from evenhand.subgroups.family import RuleSetFamily, build_family
+from evenhand.subgroups.family import RuleSetFamily, build_family, cut_attributes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from evenhand.subgroups.tabulate import OccupiedCells, cells_of_rule_sets, find_occupied_cells, tabulate_people
 

@@ -40,9 +40,8 @@ import subgroup_peers
 from evenhand.schema import Attribute, People, Schema, Target, encode
 from evenhand.stats import clopper_pearson
 from evenhand.subgroups import SubgroupConfig, find_members
-from evenhand.subgroups.cuts import cut_attributes
-from evenhand.subgroups.exact import search_exactly
-from evenhand.subgroups.measures import MeasuredOutcomes
+from evenhand.subgroups.exact import MeasuredOutcomes, search_exactly
+from evenhand.subgroups.family import cut_attributes
 
 SCHEMA = Schema(
     target=Target(name="loan", favourable="yes", values=("no", "yes")),

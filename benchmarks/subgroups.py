@@ -48,7 +48,7 @@ from evenhand.mitigation.split import TrainingSet, split_people
 from evenhand.models import Scorer, predict_labels
 from evenhand.models.scorer import WrappedScorer
 from evenhand.schema import People
-from evenhand.subgroups.cuts import cut_attributes
+from evenhand.subgroups.family import cut_attributes
 from evenhand.subgroups.result import Finding, SubgroupResult
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

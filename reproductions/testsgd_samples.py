@@ -25,10 +25,10 @@ from evenhand.models.blackbox.text_model import TextAnswers, load_text_model
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.measures import TextOutcomes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, sampled_finding
 from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
 from evenhand.subgroups.result import Finding, RefusedRuleSet
+from evenhand.subgroups.text.analysis import TextOutcomes
 from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
 
 

@@ -18,7 +18,7 @@ from evenhand.schema import Attribute, People
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.proportion import largest_difference_of_proportions
 from evenhand.subgroups import describe_rules
-from evenhand.subgroups.cuts import AttributeCut, cut_attributes, equal_width_ends
+from evenhand.subgroups.family import AttributeCut, cut_attributes, equal_width_ends
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from reproductions.common import Values
 

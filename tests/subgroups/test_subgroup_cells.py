@@ -13,17 +13,19 @@ from naive import rules_of
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema import Attribute
 from evenhand.subgroups import Range, describe_rules, find_members
-from evenhand.subgroups.cuts import (
+from evenhand.subgroups.family import (
     LARGE_CELL,
+    MOST_RULES,
     AttributeCut,
     _round_number,
+    build_family,
     cut_attributes,
     cut_entries,
     describe_large_cells,
     equal_width_ends,
     quantile_ends,
+    rule_incidence,
 )
-from evenhand.subgroups.family import MOST_RULES, build_family, rule_incidence
 
 AGE = Attribute(name="age", kind="integer", lower=0, upper=120)
 SHARE = Attribute(name="share", kind="real", lower=-1e6, upper=1e6)

@@ -16,7 +16,7 @@ from evenhand.stats import difference_interval
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.stats.score_difference import stratified_difference
 from evenhand.subgroups import Range, SubgroupConfig, SubgroupResult, exact, find_members
-from evenhand.subgroups.measures import MeasuredOutcomes
+from evenhand.subgroups.exact import MeasuredOutcomes
 from evenhand.subgroups.tabulate import CellTable
 from support import scaled, small_schema
 

@@ -12,8 +12,7 @@ from evenhand import subgroups
 from evenhand.errors import LimitError, OptionError
 from evenhand.schema import encode
 from evenhand.subgroups import find_members
-from evenhand.subgroups.cuts import cut_attributes
-from evenhand.subgroups.family import build_family
+from evenhand.subgroups.family import build_family, cut_attributes
 from evenhand.subgroups.methods import sampled
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, summed_margin
 from evenhand.subgroups.methods.sampled import frequent_rule_sets

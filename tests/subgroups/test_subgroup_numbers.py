@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import ColumnRoles
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.subgroups import SubgroupResult, find_members, find_subgroups_of_numbers
-from evenhand.subgroups.gaps import StratifiedGroups, adjusted_intervals, correct_tails
+from evenhand.subgroups.gaps import adjusted_intervals, compare_groups
 from evenhand.subgroups.result import MeasuredNumber
 from evenhand.subgroups.tabulate import CellTable
 from evenhand.view import render_page
@@ -230,25 +231,20 @@ def test_welch_limits_move_out_on_the_side_of_the_long_tail():
     """20 people with a fourfold spread and 80 others, skewness 6: by hand."""
     size, rest, own, others = 20.0, 80.0, 16.0, 1.0  # people and variances of both sides, whose means are 9 and 10
     squares = [(n - 1) * variance + n * mean**2 for n, mean, variance in ((size, 9, own), (rest, 10, others))]
-    groups = StratifiedGroups(
-        np.array([[size]]),
-        np.array([[9 * size]]),
-        np.array([[squares[0]]]),
-        (np.array([size + rest]), np.array([9 * size + 10 * rest]), np.array([sum(squares)])),
-        counted=False,
-        width=1e3,
-    )
-    tails = correct_tails(groups, np.zeros(1))
+    inside = np.array([size, 9 * size, squares[0]])[:, None, None]
+    outside = np.array([rest, 10 * rest, squares[1]])[:, None, None]
+    table = SimpleNamespace(weights=None, counted=False, width=1e3)
+    groups, scales = compare_groups(table, inside, inside + outside), (np.ones(1), np.ones(1))
     z = 3.0
-    plain = adjusted_intervals(groups, tails, z, np.zeros(1))
-    skewed = adjusted_intervals(groups, tails, z, np.full(1, 6.0))
+    plain = adjusted_intervals(groups, scales, z, np.zeros(1))
+    skewed = adjusted_intervals(groups, scales, z, np.full(1, 6.0))
     error = math.sqrt(own / size + others / rest)
     skewness = 6 * (own**1.5 / size**2 - others**1.5 / rest**2) / error**3
     shift = error * (skewness * 19 / 6 + skewness**2 * 5 * 3 * 35 / 72)
     assert skewness > 0
     assert skewed[0] == pytest.approx(plain[0])
     assert skewed[1] == pytest.approx(plain[1] + shift)
-    lower = adjusted_intervals(groups, tails, z, np.full(1, -6.0))
+    lower = adjusted_intervals(groups, scales, z, np.full(1, -6.0))
     assert (lower[0], lower[1]) == (pytest.approx(plain[0] - shift), pytest.approx(plain[1]))
 
 

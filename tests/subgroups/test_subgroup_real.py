@@ -6,7 +6,7 @@ import pytest
 from evenhand import datasets
 from evenhand.schema import encode
 from evenhand.subgroups import SubgroupConfig, exact
-from evenhand.subgroups.measures import MeasuredOutcomes
+from evenhand.subgroups.exact import MeasuredOutcomes
 
 
 def outcome(values):

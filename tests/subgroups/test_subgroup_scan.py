@@ -11,10 +11,9 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.schema import Attribute, People, Schema, Target
 from evenhand.subgroups import SubgroupConfig, candidates, exact, find_members
 from evenhand.subgroups.climb import climb
-from evenhand.subgroups.cuts import AttributeCut
-from evenhand.subgroups.family import build_family
+from evenhand.subgroups.exact import MeasuredOutcomes
+from evenhand.subgroups.family import AttributeCut, build_family
 from evenhand.subgroups.gaps import adjusted_intervals, compare_groups, correct_tails
-from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.scan import SubsetScan, scan_family
 from evenhand.subgroups.tabulate import tabulate_people
 from support import scaled
@@ -103,6 +102,10 @@ def standardise(table, inside):
     return float(correct_tails(groups, table.skewness).z(groups.total.sum(axis=-1))[0])
 
 
+def tails_of(table, tested):
+    return correct_tails(compare_groups(table, tested.moments, table.total_moments[:, None]), table.skewness)
+
+
 def members(codes, rule_set):
     return np.all([rule_set[axis][code] for axis, code in enumerate(codes.T)], axis=0)
 
@@ -118,7 +121,7 @@ def test_climbs_end_at_groups_with_their_gap(case):
         if gap > 0:
             inside = members(codes, end)
             assert gap == pytest.approx(abs(standardise(table, inside)), abs=1e-9)
-            assert min(*(table.measure_sides(table.sum_moments(scan.members(end[None]))))) >= 3
+            assert min(*(table.measure_sides(scan.members(end[None]) @ table.stratum_moments))) >= 3
             assert sum(not end[axis, :width].all() for axis, width in enumerate(widths)) <= family.depth
             for axis, cut in enumerate(family.cuts):
                 rule = end[axis, : widths[axis]]
@@ -166,7 +169,7 @@ def test_scan_never_exceeds_the_exact_search(case):
     family, _, table = case
     scan = SubsetScan(family, table, 3, np.random.default_rng(0))
     tested = exact.count_family(family, table, 3)
-    largest = tested.largest_gap(correct_tails(tested.groups(), table.skewness))
+    largest = tested.largest_gap(tails_of(table, tested))
     sums = table.permute_sums(20, np.random.default_rng(1)).T.astype(np.float32)
     assert (scan.largest_gap(sums) <= largest(sums) * (1 + 1e-4) + 1e-4).all()
 
@@ -179,7 +182,7 @@ def test_compiled_maxima_equal_those_of_arrays(case, data):
         data.draw(st.lists(st.lists(st.booleans(), min_size=(n := len(table.cells.sizes)), max_size=n), max_size=2))
     )
     tested = exact.count_family(family, table, 3, queries.reshape(-1, n).astype(bool))
-    tails = correct_tails(tested.groups(), table.skewness)
+    tails = tails_of(table, tested)
     sums = table.permute_sums(20, np.random.default_rng(1)).T.astype(np.float32)
     by_arrays = tested.largest_gap(tails)(sums)
     with pytest.MonkeyPatch.context() as patch:
@@ -219,8 +222,9 @@ def test_result_states_that_a_scan_ran():
 def test_means_have_intervals_at_very_large_critical_values():
     codes, values = np.arange(200)[:, None] % 4, np.random.default_rng(0).lognormal(size=200)
     table = tabulate_people(codes, values, counted=False)
-    groups = compare_groups(table, table.sum_moments(np.eye(4, dtype=bool)), table.total_moments[:, None])
-    low, high = adjusted_intervals(groups, correct_tails(groups, table.skewness), 9.0, table.skewness)
+    groups = compare_groups(table, np.eye(4, dtype=bool) @ table.stratum_moments, table.total_moments[:, None])
+    tails = correct_tails(groups, table.skewness)
+    low, high = adjusted_intervals(groups, (tails.scale_above, tails.scale_below), 9.0, table.skewness)
     assert (high - low > 17 * groups.gap_deviation / 2).all()
     assert np.isfinite([low, high]).all()
 

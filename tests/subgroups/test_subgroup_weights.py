@@ -14,9 +14,8 @@ from evenhand.schema import PeopleWeights
 from evenhand.stats import difference_interval
 from evenhand.subgroups import find_members, find_subgroups, find_subgroups_of_decisions
 from evenhand.subgroups.candidates import count_family
-from evenhand.subgroups.cuts import cut_attributes
-from evenhand.subgroups.family import build_family
-from evenhand.subgroups.gaps import scale_tails, standardise_weighted
+from evenhand.subgroups.family import build_family, cut_attributes
+from evenhand.subgroups.gaps import compare_groups, scale_tails, standardise_weighted
 from evenhand.subgroups.tabulate import tabulate_people
 from support import scaled
 
@@ -114,7 +113,7 @@ def test_what_chance_shows_is_the_gap_of_noise_in_standard_deviations(seed, stra
     family = build_family(cuts)
     table = tabulate_people(codes, values, counted=True, stratum=stratum, weights=weights)
     lot = count_family(family, table, 5)
-    groups = lot.groups()
+    groups = compare_groups(table, lot.moments, table.total_moments[:, None])
     scales, skewness = standardise_weighted(table, groups, lot.moments)
     sums, parts = np.bincount(table.cells.of, weights=weights * noise), table.cells.codes[:, -1]
     for part in range(table.strata):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.people import People, PeopleWeights
@@ -37,19 +37,6 @@ class RecordedDecisions:
     threshold: Threshold | None = None
     decided_by: str = ""
     memberships: tuple[GroupProbabilities, ...] = ()
-
-    def at(self, rows: Integers) -> RecordedDecisions:
-        """Select people by position."""
-        weights = self.weights
-        return replace(
-            self,
-            people=self.people.at(rows),
-            selected=self.selected[rows],
-            scores=None if self.scores is None else self.scores[rows],
-            risks=None if self.risks is None else self.risks[rows],
-            weights=None if weights is None else weights.at(rows),
-            memberships=tuple(membership.at(rows) for membership in self.memberships),
-        )
 
 
 @dataclass(frozen=True)

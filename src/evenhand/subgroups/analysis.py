@@ -7,25 +7,20 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Integers, Progress, ignore_progress
-from evenhand.errors import BudgetError, OptionError
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
+from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.replies import QuestionLedger, find_ledger
-from evenhand.models.scorer import Regressor, Scorer, ask_numbers, find_caution
+from evenhand.models.scorer import Regressor, Scorer, ask_numbers, favourable_score, find_caution, predict_labels
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
-from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
-from evenhand.subgroups.exact import search_exactly
-from evenhand.subgroups.measures import (
-    MeasuredOutcomes,
-    check_truth,
-    find_concerned,
-    measure_numbers,
-    measure_outcomes,
-    recorded_outcomes,
-)
-from evenhand.subgroups.result import SubgroupResult
+from evenhand.subgroups.config import Measure, NumberSubgroupConfig, SubgroupConfig
+from evenhand.subgroups.exact import MeasuredOutcomes, search_exactly
+from evenhand.subgroups.result import MeasuredNumber, SubgroupResult
+
+NO_SCORES = "the model gives labels only, so there is no mean score"
+MEASURE_RATE = "measure the favourable rate instead"
 
 
 def find_subgroups(
@@ -134,7 +129,12 @@ def find_subgroups_of_decisions(
     names = config.attributes or people.schema.names
 
     def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
-        return recorded_outcomes(decisions.at(rows), config.measure)
+        concerned = find_concerned(complete, config.measure)
+        if config.measure != "score":
+            return label_outcomes(concerned, decisions.selected[rows[concerned]], config.measure)
+        if decisions.scores is None:
+            raise OptionError("there are no scores, so there is no mean score", hint=MEASURE_RATE)
+        return MeasuredOutcomes(concerned, decisions.scores[rows], counted=False)
 
     return search_exactly(people, measure, config, names=names, weights=decisions.weights, progress=progress)
 
@@ -227,3 +227,91 @@ def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
     if config.method != "exact":
         return None
     return FIRST_QUESTIONS + config.repeats * len(people) + 2 * CHECKED
+
+
+def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> MeasuredOutcomes:
+    """Query the model once for all people, and compute the outcomes.
+
+    ``favourable``: whether the prediction is the favourable label. ``false-negative``: whether it is another label, for
+    people with a favourable true label. ``false-positive``: whether it is the favourable label, for people with another
+    true label. ``score``: the score of the favourable label.
+
+    Raises:
+        OptionError: The measure covers no one, or the model returns no scores.
+        DataError: An error rate is measured without true labels.
+    """
+    rows = find_concerned(people, measure)
+    if measure == "score":
+        if scorer.label_only:
+            raise OptionError(NO_SCORES, hint=MEASURE_RATE)
+        return MeasuredOutcomes(rows, favourable_score(scorer, people.individuals), counted=False)
+    selected = predict_labels(scorer, people.individuals[rows]) == scorer.favourable
+    return label_outcomes(rows, selected, measure)
+
+
+def label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> MeasuredOutcomes:
+    """Compute the outcomes of people or texts, from a mask of the favourable labels; see ``measure_outcomes``."""
+    refused = measure == "false-negative"
+    values = (selected != refused).astype(np.float64)
+    return MeasuredOutcomes(rows, values, counted=True, better=-1 if refused else 1)
+
+
+def check_truth(people: People, config: NumberSubgroupConfig) -> None:
+    """Raise a DataError if errors are compared and the true values are not known."""
+    if config.measure != "mean" and people.numbers is None:
+        raise DataError(
+            f"the true values are not known, so there is no {config.measure}",
+            hint="name their column as the target, or leave `measure=` out to compare means",
+        )
+
+
+def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
+    """Compute the outcomes of numbers: standardised values, to preserve precision in sums, or indicators of the level.
+
+    Residuals and errors are computed for people whose true value is known.
+
+    Raises:
+        OptionError: No true value is known.
+    """
+    target, rows, values = people.schema.target, np.arange(len(decided)), decided
+    better = -1 if target.favourable == "lower" or config.measure == "absolute-error" else 1
+    if config.measure != "mean" and people.numbers is not None:
+        rows = np.flatnonzero(~np.isnan(people.numbers))
+        if not len(rows):
+            raise OptionError(f"no person has a known true value, so there is no {config.measure}")
+        values = decided[rows] - people.numbers[rows]
+        values = values if config.measure == "residual" else np.abs(values)
+    center, deviation = float(values.mean()), float(values.std())
+    # Equal numbers may differ by rounding errors, which are not variation.
+    constant = not deviation > 1e-12 * max(abs(center), 1e-300)
+    spread = 1.0 if constant else deviation
+    number = MeasuredNumber(
+        name=target.name,
+        unit=target.unit,
+        favourable=str(target.favourable),
+        above=config.above,
+        deviation=deviation if config.above is not None else spread,
+    )
+    if config.above is not None:
+        above = (values > config.above).astype(np.float64)
+        return MeasuredOutcomes(rows, above, counted=True, better=better, number=number)
+    values = np.zeros(len(rows)) if constant else (values - center) / spread
+    return MeasuredOutcomes(rows, values, False, better, (center, spread), number)
+
+
+def find_concerned(people: People, measure: Measure) -> Integers:
+    """Find the rows of the people that a measure covers.
+
+    Raises:
+        OptionError: The measure covers no one.
+        DataError: An error rate is measured without true labels.
+    """
+    if measure in ("favourable", "score"):
+        return np.arange(len(people))
+    rows = np.flatnonzero(people.true_labels == (1 if measure == "false-negative" else 0))
+    if len(rows) == 0:
+        truly = "is" if measure == "false-negative" else "is not"
+        raise OptionError(
+            f"no one's true label {truly} {people.schema.target.favourable!r}, so there is no {measure} rate"
+        )
+    return rows

@@ -1,23 +1,25 @@
-"""Gap, interval and adjusted p-value of every tested rule set."""
+"""Gap, interval and adjusted p-value of every tested rule set, corrected by the largest gap of the family (max-t)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_quantile
-from evenhand.subgroups.candidates import CandidateFamily
+from evenhand.stats.permutation import adjusted_p, critical_value, normal_p_value
+from evenhand.subgroups.candidates import CandidateFamily, LargestGap
 from evenhand.subgroups.config import FamilyTestSettings
-from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.gaps import (
     StratifiedGroups,
     TailCorrection,
     adjusted_intervals,
     approximate_intervals,
+    compare_groups,
     correct_tails,
     scale_tails,
     single_intervals,
@@ -26,9 +28,92 @@ from evenhand.subgroups.gaps import (
 )
 from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import Rules
+from evenhand.subgroups.tabulate import CellTable
 
 MOST_EXACT = 2000
 """Maximum number of unlisted candidates with exact intervals."""
+
+PERMUTATIONS_AT_ONCE = 100
+"""Number of permutations between checks of the time limit."""
+
+
+@dataclass(frozen=True, eq=False)
+class MaxTCorrection:
+    """Correction of a family of tests by the distribution of its largest |z| under the null hypothesis.
+
+    The probability that the family has any false finding is at most ``1 - confidence``. Without permutations, or with
+    too few, Bonferroni's bound applies.
+
+    Attributes:
+        tests: Number of tests.
+        maxima: Largest |z| of the family in each permutation. Fewer than requested if stopped early.
+        confidence: Probability of no false finding.
+        stopped: Reason for stopping early: ``time`` or ``user``.
+    """
+
+    tests: float
+    maxima: Floats
+    confidence: float
+    stopped: str | None = None
+
+    @cached_property
+    def critical(self) -> float:
+        """Half width of adjusted intervals in standard errors."""
+        critical = critical_value(self.maxima, self.confidence)  # infinite if there are too few
+        if not np.isfinite(critical):
+            critical = normal_quantile(self.confidence, max(self.tests, 1))
+        # No adjusted interval is narrower than the unadjusted one, even if few permutations are distinct.
+        return max(critical, normal_quantile(self.confidence))
+
+    def p(self, z: Floats) -> Floats:
+        """Compute the adjusted p-values of tests with these standardised gaps."""
+        if np.isfinite(critical_value(self.maxima, self.confidence)):
+            return adjusted_p(z, self.maxima)
+        return np.minimum(normal_p_value(z) * max(self.tests, 1), 1.0)
+
+    def conservative_p(self, z: Floats) -> Floats:
+        """Compute adjusted p-values that are at least the unadjusted ones, even if few permutations are distinct."""
+        return np.asarray(np.maximum(self.p(z), normal_p_value(z)))
+
+
+def permute_outcomes(
+    table: CellTable,
+    largest: LargestGap,
+    tests: float,
+    config: FamilyTestSettings,
+    rng: np.random.Generator,
+    *,
+    at_once: int = PERMUTATIONS_AT_ONCE,
+    limit: TimeLimit = NEVER,
+    progress: Callable[[float], None] | None = None,
+) -> MaxTCorrection:
+    """Permute the outcomes until the time limit. An interrupt keeps the completed permutations.
+
+    Args:
+        table: People.
+        largest: Function that computes the largest gaps.
+        tests: Number of tests.
+        config: Number of permutations, and confidence level.
+        rng: Random generator.
+        at_once: Number of permutations between checks of the time limit.
+        limit: Time limit. At least ``at_once`` permutations are completed.
+        progress: Called with the share of completed permutations.
+    """
+    maxima = [np.zeros(0)]
+    completed, stopped = 0, None
+    try:
+        while completed < config.permutations:
+            if completed > 0 and limit.passed():
+                stopped = "time"
+                break
+            number = min(at_once, config.permutations - completed)
+            maxima.append(largest(table.permute_sums(number, rng).T.astype(np.float32)))
+            completed += number
+            if progress is not None:
+                progress(completed / config.permutations)
+    except KeyboardInterrupt:
+        stopped = "user"
+    return MaxTCorrection(tests, np.concatenate(maxima), config.confidence, stopped)
 
 
 @dataclass(frozen=True)
@@ -82,7 +167,8 @@ def assess_candidates(
         limit: Time limit of the permutations.
         progress: Called with the share of completed permutations.
     """
-    table, groups = family.table, family.groups()
+    table = family.table
+    groups = compare_groups(table, family.moments, table.total_moments[:, None])
     if table.weights is not None:
         scales, skewness = standardise_weighted(table, groups, family.moments)
         tails = scale_tails(groups, skewness)
@@ -137,7 +223,8 @@ def summarise_tests(
         low[rows], high[rows] = uncorrected_intervals(exact, correction.critical)
         plain_low[rows], plain_high[rows] = uncorrected_intervals(exact, float(normal_quantile(correction.confidence)))
     else:
-        low[rows], high[rows] = adjusted_intervals(exact, tails.at(rows), correction.critical, skewness)
+        scales = tails.scale_above[rows], tails.scale_below[rows]
+        low[rows], high[rows] = adjusted_intervals(exact, scales, correction.critical, skewness)
         plain_low[rows], plain_high[rows] = single_intervals(exact, correction.confidence)
     significant = p <= 1 - correction.confidence + 1e-12
     significant[rows] &= (low[rows] > 0) | (high[rows] < 0)
@@ -174,27 +261,23 @@ def describe_finding(
         unit: Center and spread of the values: a value v represents the outcome ``center + spread v``.
         fields: Other fields of the finding.
     """
-    groups, (rates, rest_rates), (center, spread) = statistics.groups.at(np.array([i])), statistics.groups.rates, unit
-    part, weighted = groups.two_sided[0], groups.people is not None
-    n, total, rest_n, rest_total = (
-        float(side[0][part].sum()) for side in (groups.size, groups.total, groups.rest, groups.rest_totals)
-    )
-    size, everybody = (groups.size, groups.everybody[0]) if groups.people is None else groups.people
-    inside, both = (float(np.broadcast_to(people, size.shape)[0][part].sum()) for people in (size, everybody))
-    counts = groups.counted and not weighted
+    groups, (center, spread) = statistics.groups.at(np.array([i])), unit
+    sides = (groups.size, groups.total, groups.people, groups.rest, groups.rest_total, groups.rest_people)
+    n, total, people, rest_n, rest_total, rest_people = (float(side[0][groups.two_sided[0]].sum()) for side in sides)
+    counts = groups.counted and not groups.weighted
     ends = {name: spread * getattr(statistics, name)[i] for name in ("low", "high", "plain_low", "plain_high")}
     return Finding(
         rules=rules,
         words=words,
-        size=round(inside),
-        rest=round(both - inside),
-        effective_size=n if weighted else None,
-        effective_rest=rest_n if weighted else None,
+        size=round(people),
+        rest=round(rest_people),
+        effective_size=n if groups.weighted else None,
+        effective_rest=rest_n if groups.weighted else None,
         positives=round(total) if counts else None,
         rest_positives=round(rest_total) if counts else None,
-        rate=center + spread * rates[i],
-        rest_rate=center + spread * rest_rates[i],
-        gap=spread * statistics.groups.gap[i],
+        rate=center + spread * groups.rate[0],
+        rest_rate=center + spread * groups.rest_rate[0],
+        gap=spread * groups.gap[0],
         z=statistics.z[i],
         adjusted_p=statistics.p[i],
         found=bool(statistics.found[i]),

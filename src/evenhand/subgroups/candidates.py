@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.subgroups.control import LargestGap
 from evenhand.subgroups.family import RuleSetFamily
-from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, TailCorrection, compare_groups
+from evenhand.subgroups.gaps import MOST_ENTRIES, TailCorrection
+from evenhand.subgroups.rules import MOST_NAMED
 from evenhand.subgroups.tabulate import CellTable, ConjunctionSums, find_occupied_cells
 
 COMPILED = 1 << 16
@@ -21,6 +21,9 @@ COMPILED = 1 << 16
 
 CellSums: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """Function from sums by cell (cells, draws) to sums over rule sets (draws, rule sets)."""
+
+LargestGap: TypeAlias = Callable[[NDArray[np.float32]], Floats]
+"""Function from permuted sums by cell (cells, permutations) to the largest standardised gaps (permutations,)."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,10 @@ class CandidateFamily:
     def of_groups(cls, table: CellTable, groups: Booleans) -> CandidateFamily:
         """Build the family of requested groups of occupied cells (groups, cells)."""
         chosen, copies = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
-        return cls(RuleSetFamily((), (), 0), table, chosen, copies, groups, table.sum_moments(groups))
+        return cls(RuleSetFamily((), (), 0), table, chosen, copies, groups, groups @ table.stratum_moments)
 
     def __len__(self) -> int:
         return len(self.chosen) + len(self.queries)
-
-    def groups(self) -> StratifiedGroups:
-        """Compare all rule sets with the other people."""
-        return compare_groups(self.table, self.moments, self.table.total_moments[:, None])
 
     def largest_gap(self, tails: TailCorrection, scales: Floats | None = None) -> LargestGap:
         """Build the function from sums by cell (cells, draws) to the largest standardised gap of each draw.
@@ -139,8 +138,16 @@ def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
     """Compute the length of descriptions: the number of rules, then of values and ends, shape (rule sets,)."""
     cost = np.zeros(len(chosen))
     for axis, (cut, rules) in enumerate(zip(family.cuts, family.rules, strict=True)):
-        own = np.array([cut.cost(row) for row in rules])
-        own[0] = 0.0
+        within = rules.sum(axis=1)
+        listed = np.where(within > MOST_NAMED, np.minimum(within, rules.shape[1] - within + 0.5), within)
+        if not cut.ordered:
+            own = listed
+        elif cut.edges is None:
+            own = np.minimum(within, 2.0)
+        else:
+            own = np.where(within == 1, 1.0, 2.0 - 0.5 * rules[:, 0] - 0.5 * rules[:, len(cut.edges) - 2])
+        own = np.where(rules[:, -1], listed, own) if cut.missing else own
+        own[0] = 0.0  # no rule
         cost += own[chosen[:, axis]]
     longest = 1.0 + sum(len(cut.names) for cut in family.cuts)
     return np.asarray((chosen > 0).sum(axis=1) * longest + cost)
@@ -180,5 +187,5 @@ def count_family(
     _, representatives, copies = np.unique(np.concatenate(prints)[order], return_index=True, return_counts=True)
     by_length = np.argsort(representatives)
     selection = order[representatives[by_length]]
-    sums = np.concatenate([np.concatenate(moments, axis=1)[:, selection], table.sum_moments(queries)], axis=1)
+    sums = np.concatenate([np.concatenate(moments, axis=1)[:, selection], queries @ table.stratum_moments], axis=1)
     return CandidateFamily(family, table, rule_sets[selection], copies[by_length], queries, sums)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Integers, Progress, ignore_progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.proportion import count_needed, kish_size
-from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates, describe_finding
+from evenhand.subgroups.assessment import CandidateStatistics, MaxTCorrection, assess_candidates, describe_finding
 from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
-from evenhand.subgroups.control import MaxTCorrection
-from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells, select_known
-from evenhand.subgroups.family import RuleSetFamily, build_family
+from evenhand.subgroups.family import (
+    RuleSetFamily,
+    build_family,
+    cut_attributes,
+    cut_entries,
+    describe_large_cells,
+    select_known,
+)
 from evenhand.subgroups.findings import QueriedRuleSet, list_findings, parse_rule_sets
-from evenhand.subgroups.measures import MeasuredOutcomes
-from evenhand.subgroups.result import RefusedRuleSet, SubgroupResult
+from evenhand.subgroups.result import MeasuredNumber, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 
 MAX_TESTED = 1 << 19
@@ -35,6 +39,27 @@ DEFAULT_MARGIN = 0.05
 """Default margin, in units of the spread of the outcome."""
 
 STOPPED = {"time": "The time limit was reached", "user": "It was stopped"}
+
+
+@dataclass(frozen=True)
+class MeasuredOutcomes:
+    """Outcomes of the people that a measure covers.
+
+    Attributes:
+        concerned: Rows of these people: all, or those whose true label is (un)favourable.
+        values: 0 or 1, score, or standardised number of each of these people.
+        counted: Whether the values are 0 and 1.
+        better: 1 if a higher value is better for people, else -1.
+        unit: Center and spread of the values: a value v represents the outcome ``center + spread v``.
+        number: Number that the model decides. None for labels.
+    """
+
+    concerned: Integers
+    values: Floats
+    counted: bool
+    better: int = 1
+    unit: tuple[float, float] = (0.0, 1.0)
+    number: MeasuredNumber | None = None
 
 
 def search_exactly(
@@ -68,8 +93,8 @@ def search_exactly(
     known, everybody = select_known(people, names), people.size
     people, weights = people.at(known), weights and weights.at(known)
     cuts, codes = cut_attributes(people, names, config.bins)
-    stratum = _control_strata(people, names, config)
-    queries = parse_rule_sets(people, config.judged)
+    stratum = None if config.per is None else _control_strata(people, names, config.per, config.bins)
+    queries = parse_rule_sets(people, config.judged) if config.judged else ()
     family = build_family(cuts, config.depth)
     if family.size > MAX_WEIGHTED and weights is not None:
         raise OptionError(
@@ -93,8 +118,8 @@ def search_exactly(
         table.people if table.weights is None else float(kish_size(table.weights.sum(), (table.weights**2).sum()))
     )
     min_size = max(count_needed(config.support, sample_size), config.min_size)
-    refused = _refuse_queries(table, queries, config.min_size)
-    accepted = table.match_queries()[[i for i in range(len(queries)) if i not in refused]]
+    refused = _refuse_queries(table, queries, config.min_size) if queries else {}
+    accepted = table.queries[[i for i in range(len(queries)) if i not in refused]]
     tested, statistics, requested, starts = _examine(
         family, table, accepted, min_size, config, margin, progress or ignore_progress, limit
     )
@@ -187,26 +212,22 @@ def _examine(
     return tested, statistics, requested, scan.starts
 
 
-def _control_strata(
-    people: People, names: Sequence[str], config: SubgroupConfig | NumberSubgroupConfig
-) -> Integers | None:
+def _control_strata(people: People, names: Sequence[str], control: str, bins: int) -> Integers:
     """Compute the stratum of each person by the control variable."""
-    if config.per is None:
-        return None
-    if config.per in names:
+    if control in names:
         raise OptionError(
-            f"{config.per!r} cannot be both a sensitive attribute and the control variable",
+            f"{control!r} cannot be both a sensitive attribute and the control variable",
             hint="name another control variable, or leave it out of the attributes",
         )
-    entries = people.individuals[:, people.schema.position(config.per)]
-    _, codes = cut_entries(people.schema[config.per], entries, config.bins, counts=people.counts)
+    entries = people.individuals[:, people.schema.position(control)]
+    _, codes = cut_entries(people.schema[control], entries, bins, counts=people.counts)
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
 def _refuse_queries(table: CellTable, queries: Sequence[QueriedRuleSet], min_size: int) -> dict[int, RefusedRuleSet]:
     """Find the requested rule sets that are too small, by position."""
     weighted, refused = table.weights is not None, {}
-    moments = table.sum_moments(table.match_queries())
+    moments = table.queries @ table.stratum_moments
     inside, (sizes, rests) = moments[0].sum(axis=1), table.measure_sides(moments)
     for i, query in enumerate(queries):
         sides = ((sizes[i], "in the subgroup"), (rests[i], "in the rest"))

@@ -13,9 +13,8 @@ requires both, and the ends of Welch's interval are moved towards the long tail.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,108 +33,53 @@ MOST_ENTRIES = 1 << 24
 
 @dataclass(frozen=True)
 class StratifiedGroups:
-    """Groups of people and their comparison groups, by stratum.
+    """Comparison of groups of people with others, by stratum. Arrays have the shape (groups, strata) unless stated.
 
     Attributes:
-        size, total, squares: People in each group, sum of their values and of the squares, shape (groups, strata).
-        everybody: The same sums over each group and its comparison group together. Broadcasts with the above.
+        size, total, squares: People in each group, sum of their values and of the squares. With weights, sizes are
+            effective, and sums those of an equally informative unweighted sample (``evenhand.stats.effective_sums``).
+        rest, rest_total, rest_squares: The same for the comparison group.
+        people, rest_people: Number of people in both.
+        two_sided: Whether a stratum has people on both sides. Other strata are ignored.
+        weights: Mantel-Haenszel weights of the strata, ``n m / (n + m)``, with sum 1.
+        rate, rest_rate: Rates or means on both sides, averaged over strata, shape (groups,).
+        gap: Difference of the two, shape (groups,).
+        deviation: Standard deviation of each stratum's total under permutation.
+        expected, total_deviation: Mean and standard deviation of the total over all strata under permutation, shape
+            (groups,).
+        gap_deviation: Standard deviation of the gap under permutation, shape (groups,).
+        z: Standardised gap without tail correction, shape (groups,).
         counted: Whether values are 0 and 1.
         width: Difference between the largest and the smallest value, at least 1.
-        people: Number of people in each group, and together with its comparison group, if people are weighted. Sizes
-            are then effective, and sums those of an equally informative unweighted sample (see
-            ``evenhand.stats.effective_sums``).
+        weighted: Whether people are weighted.
     """
 
     size: Floats
     total: Floats
     squares: Floats
-    everybody: tuple[Floats, Floats, Floats]
+    rest: Floats
+    rest_total: Floats
+    rest_squares: Floats
+    people: Floats
+    rest_people: Floats
+    two_sided: Booleans
+    weights: Floats
+    rate: Floats
+    rest_rate: Floats
+    gap: Floats
+    deviation: Floats
+    expected: Floats
+    total_deviation: Floats
+    gap_deviation: Floats
+    z: Floats
     counted: bool
-    width: float = 1.0
-    people: tuple[Floats, Floats] | None = None
-
-    @cached_property
-    def rest(self) -> Floats:
-        """Number of people in the comparison group, shape (groups, strata)."""
-        return np.asarray(self.everybody[0] - self.size)
-
-    @cached_property
-    def rest_totals(self) -> Floats:
-        """Sum of their values."""
-        totals = np.asarray(self.everybody[1] - self.total)
-        return np.clip(totals, 0.0, self.rest) if self.counted else totals  # effective counts are rounded
-
-    @property
-    def two_sided(self) -> Booleans:
-        """Whether a stratum has people on both sides. Other strata are ignored."""
-        return np.asarray((self.size > 0) & (self.rest > 0))
-
-    @cached_property
-    def _amounts(self) -> Floats:
-        """Mantel-Haenszel weights of the strata, ``n m / (n + m)``."""
-        return np.asarray(self.size * self.rest / np.maximum(self.everybody[0], 1))
-
-    @cached_property
-    def weights(self) -> Floats:
-        """Weights of the strata, with sum 1."""
-        return np.asarray(self._amounts / np.maximum(self._amounts.sum(axis=-1, keepdims=True), 1e-300))
-
-    @cached_property
-    def rates(self) -> tuple[Floats, Floats]:
-        """Rates or means of the groups and of their comparison groups, averaged over strata, shape (groups,)."""
-        rate = self.total / np.maximum(self.size, 1)
-        rest_rate = self.rest_totals / np.maximum(self.rest, 1)
-        return (self.weights * rate).sum(axis=-1), (self.weights * rest_rate).sum(axis=-1)
-
-    @cached_property
-    def gap(self) -> Floats:
-        """Difference of the two rates."""
-        return np.asarray(self.rates[0] - self.rates[1])
+    width: float
+    weighted: bool
 
     def at(self, rows: Integers) -> StratifiedGroups:
         """Select some of the groups."""
-        size, total, squares = (part if len(part) == 1 else part[rows] for part in self.everybody)
-        return StratifiedGroups(
-            self.size[rows],
-            self.total[rows],
-            self.squares[rows],
-            (size, total, squares),
-            self.counted,
-            self.width,
-            None if self.people is None else (self.people[0][rows], self.people[1][rows]),
-        )
-
-    @property
-    def deviation(self) -> Floats:
-        """Standard deviation of each stratum's total under permutation, shape (groups, strata)."""
-        people, total, squares = self.everybody
-        spread = np.maximum(squares - total**2 / np.maximum(people, 1), 0.0)
-        spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, 0.0)
-        variance = self.size * self.rest * spread / np.maximum(people * (people - 1), 1)
-        return np.asarray(np.sqrt(variance), dtype=np.float64)
-
-    @property
-    def total_deviation(self) -> Floats:
-        """Standard deviation of the total over all strata under permutation, shape (groups,)."""
-        return np.asarray(np.sqrt((self.deviation**2).sum(axis=-1)))
-
-    @property
-    def gap_deviation(self) -> Floats:
-        """Standard deviation of the gap under permutation, shape (groups,)."""
-        # The total minus the expected total is the gap times the sum of the Mantel-Haenszel weights.
-        return np.asarray(self.total_deviation / np.maximum(self._amounts.sum(axis=-1), 1e-300))
-
-    @property
-    def expected_totals(self) -> Floats:
-        """Mean of each stratum's total under permutation, shape (groups, strata)."""
-        people, total, _ = self.everybody
-        return np.asarray(self.size * total / np.maximum(people, 1))
-
-    @property
-    def z(self) -> Floats:
-        """Standardised gap without tail correction, shape (groups,)."""
-        excess = (self.total - self.expected_totals).sum(axis=-1)
-        return _divide_or_zero(excess, self.total_deviation)
+        parts: Any = {name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)}
+        return replace(self, **parts)
 
 
 def _divide_or_zero(numbers: Floats, divisors: Floats) -> Floats:
@@ -160,11 +104,6 @@ class TailCorrection:
     scale_above: Floats
     scale_below: Floats
 
-    def at(self, rows: Integers) -> TailCorrection:
-        """Select some of the groups."""
-        factors = (self.expected, self.above, self.below, self.scale_above, self.scale_below)
-        return TailCorrection(*(factor[rows] for factor in factors))
-
     def z(self, total: Floats) -> Floats:
         """Compute the standardised gaps of totals, shape (..., groups)."""
         excess = total - self.expected
@@ -178,7 +117,7 @@ def correct_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
         groups: Groups.
         skewness: Skewness of the values in each stratum, shape (strata,).
     """
-    third = (group_skewness(groups.size, groups.everybody[0], skewness) * groups.deviation**3).sum(axis=-1)
+    third = (group_skewness(groups.size, groups.size + groups.rest, skewness) * groups.deviation**3).sum(axis=-1)
     return scale_tails(groups, _divide_or_zero(third, groups.total_deviation**3))
 
 
@@ -195,42 +134,42 @@ def scale_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
         student = FAR / student_quantile(2 * float(normal_cdf(FAR)) - 1, freedom)
         above, below = (np.minimum(scales.min(axis=0), 1.0) * student for scales in (above, below))
     inverse = _divide_or_zero(np.ones(1), groups.total_deviation)
-    return TailCorrection(groups.expected_totals.sum(axis=-1), inverse * above, inverse * below, above, below)
+    return TailCorrection(groups.expected, inverse * above, inverse * below, above, below)
 
 
 # Intervals.
 
 
 def adjusted_intervals(
-    groups: StratifiedGroups, tails: TailCorrection, critical: float, skewness: Floats
+    groups: StratifiedGroups, scales: tuple[Floats, Floats], critical: float, skewness: Floats
 ) -> IntervalEnds:
     """Compute intervals that exclude 0 if the standardised gap exceeds the critical value, shape (groups,) each.
 
     Args:
         groups: Groups.
-        tails: Tail correction of their totals.
+        scales: Scales of the upper and the lower tail of their totals, see ``TailCorrection``.
         critical: Critical value.
         skewness: Skewness of all values in each stratum, shape (strata,).
     """
-    reach = np.minimum(critical, 30.0)
+    reach, (above, below) = np.minimum(critical, 30.0), scales
     if groups.counted:
         # The upper tail determines the upper ends, the lower tail the lower ends. A single call computes both.
-        rows = np.tile(np.arange(len(groups.size)), 2)
-        low, high = _score_interval(groups.at(rows), reach / np.concatenate([tails.scale_above, tails.scale_below]))
+        k1, n1, k2, n2 = (np.tile(side, (2, 1)) for side in (groups.total, groups.size, groups.rest_total, groups.rest))
+        low, high = stratified_difference(k1, n1, k2, n2, z=reach / np.concatenate([above, below]))
         return low[: len(groups.size)], high[len(groups.size) :]
     low, high = _welch_interval(groups, _confidence_within(reach))
     shift = _skewness_shift(groups, reach, skewness)
     low, high = low + np.minimum(shift, 0), high + np.maximum(shift, 0)
     gap, permuted = groups.gap, reach * groups.gap_deviation
-    below, above = np.maximum(gap - low, permuted), np.maximum(high - gap, permuted)
-    return gap - below / tails.scale_above, gap + above / tails.scale_below
+    return gap - np.maximum(gap - low, permuted) / above, gap + np.maximum(high - gap, permuted) / below
 
 
 def approximate_intervals(groups: StratifiedGroups, critical: float) -> IntervalEnds:
     """Approximate the adjusted intervals by fast textbook intervals, which show where exact ones are needed."""
+    own, rest = (groups.size, groups.total, groups.squares), (groups.rest, groups.rest_total, groups.rest_squares)
     parts = [
         np.maximum(squares / np.maximum(n, 1) - (total / np.maximum(n, 1)) ** 2, 0.0) / np.maximum(n, 1)
-        for n, total, squares in _sides(groups)
+        for n, total, squares in (own, rest)
     ]
     half = critical * np.sqrt((groups.weights**2 * (parts[0] + parts[1])).sum(axis=-1))
     return groups.gap - half, groups.gap + half
@@ -243,24 +182,23 @@ def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnd
     """
     if not groups.counted:
         return _welch_interval(groups, confidence)
+    counts = (groups.total, groups.size, groups.rest_total, groups.rest)
     if groups.size.shape[-1] > 1:
-        return _score_interval(groups, float(normal_quantile(confidence)))
-    k1, n1, k2, n2 = (side[:, 0] for side in (groups.total, groups.size, groups.rest_totals, groups.rest))
+        return stratified_difference(*counts, z=float(normal_quantile(confidence)))
+    k1, n1, k2, n2 = (side[:, 0] for side in counts)
     return difference_interval(k1, n1, k2, n2, confidence)
 
 
 def uncorrected_intervals(groups: StratifiedGroups, z: float) -> IntervalEnds:
     """Compute the score interval for rates, or Welch's interval of means, that reaches z standard errors."""
-    return _score_interval(groups, z) if groups.counted else _welch_interval(groups, _confidence_within(z))
+    if not groups.counted:
+        return _welch_interval(groups, _confidence_within(z))
+    return stratified_difference(groups.total, groups.size, groups.rest_total, groups.rest, z=z)
 
 
 def _confidence_within(z: float) -> float:
     """Compute P(\\|Z\\| <= z) for a standard normal Z, rounded down below 1 if z exceeds about 8.3."""
     return min(2 * float(normal_cdf(z)) - 1, float(np.nextafter(1.0, 0.0)))
-
-
-def _score_interval(groups: StratifiedGroups, z: float | Floats) -> IntervalEnds:
-    return stratified_difference(groups.total, groups.size, groups.rest_totals, groups.rest, z=z)
 
 
 def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
@@ -274,16 +212,11 @@ def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds
     return np.maximum(groups.gap - half, -groups.width), np.minimum(groups.gap + half, groups.width)
 
 
-def _sides(groups: StratifiedGroups) -> tuple[tuple[Floats, Floats, Floats], tuple[Floats, Floats, Floats]]:
-    """Return sizes, sums and sums of squares of the groups and of their comparison groups."""
-    rest_squares = np.asarray(groups.everybody[2] - groups.squares)
-    return (groups.size, groups.total, groups.squares), (groups.rest, groups.rest_totals, rest_squares)
-
-
 def _sample_sides(groups: StratifiedGroups) -> list[tuple[Floats, Floats, Floats]]:
     """Compute means, variances and sizes of the groups and of their comparison groups, shape (groups, strata) each."""
+    own, rest = (groups.size, groups.total, groups.squares), (groups.rest, groups.rest_total, groups.rest_squares)
     sides = []
-    for n, total, squares in _sides(groups):
+    for n, total, squares in (own, rest):
         mean = total / np.maximum(n, 1)
         sides.append((mean, np.maximum(squares - n * mean**2, 0.0) / np.maximum(n - 1, 1), np.maximum(n, 1)))
     return sides
@@ -318,19 +251,56 @@ def compare_groups(table: CellTable, inside: Floats, everybody: Floats) -> Strat
         inside: Sums of ``table.moments`` over each group, shape (moments, groups, strata).
         everybody: The same sums over each group and its comparison group together. Broadcasts with ``inside``.
     """
-    if table.weights is None:
-        size, total, squares = inside
-        people, totals, total_squares = everybody
-        return StratifiedGroups(size, total, squares, (people, totals, total_squares), table.counted, table.width)
-    everybody = np.broadcast_to(everybody, inside.shape)
-    # If no one is outside, the difference of the sums is a rounding error.
-    outside = np.where((everybody[0] > inside[0]), everybody - inside, 0.0)
-    own_side, rest_side = (_effective_side(side, everybody, counted=table.counted) for side in (inside, outside))
-    both = (own_side[0] + rest_side[0], own_side[1] + rest_side[1], own_side[2] + rest_side[2])
-    return StratifiedGroups(*own_side, both, table.counted, table.width, (inside[0], everybody[0]))
+    people, rest_people = inside[0], everybody[0] - inside[0]
+    if table.weights is not None:
+        everybody = np.broadcast_to(everybody, inside.shape)
+        # If no one is outside, the difference of the sums is a rounding error.
+        outside = np.where(rest_people > 0, everybody - inside, 0.0)
+        inside, outside = (_effective_side(side, everybody, counted=table.counted) for side in (inside, outside))
+        everybody = inside + outside
+    size, total, squares = inside
+    rest, rest_total, rest_squares = everybody - inside
+    if table.counted:
+        rest_total = np.clip(rest_total, 0.0, rest)  # effective counts are rounded
+    both, both_total, both_squares = everybody
+    amounts = size * rest / np.maximum(both, 1)
+    amount = amounts.sum(axis=-1, keepdims=True)
+    weights = amounts / np.maximum(amount, 1e-300)
+    rate, rest_rate = (
+        (weights * (sums / np.maximum(number, 1))).sum(axis=-1) for sums, number in ((total, size), (rest_total, rest))
+    )
+    spread = np.maximum(both_squares - both_total**2 / np.maximum(both, 1), 0.0)
+    spread = np.where(spread > 1e-12 * np.maximum(both_squares, 1e-300), spread, 0.0)
+    deviation = np.sqrt(size * rest * spread / np.maximum(both * (both - 1), 1))
+    total_deviation = np.sqrt((deviation**2).sum(axis=-1))
+    expected = size * both_total / np.maximum(both, 1)
+    return StratifiedGroups(
+        size=size,
+        total=total,
+        squares=squares,
+        rest=rest,
+        rest_total=rest_total,
+        rest_squares=rest_squares,
+        people=people,
+        rest_people=rest_people,
+        two_sided=(size > 0) & (rest > 0),
+        weights=weights,
+        rate=rate,
+        rest_rate=rest_rate,
+        gap=rate - rest_rate,
+        deviation=deviation,
+        expected=expected.sum(axis=-1),
+        total_deviation=total_deviation,
+        # The total minus the expected total is the gap times the sum of the Mantel-Haenszel weights.
+        gap_deviation=total_deviation / np.maximum(amount[..., 0], 1e-300),
+        z=_divide_or_zero((total - expected).sum(axis=-1), total_deviation),
+        counted=table.counted,
+        width=table.width,
+        weighted=table.weights is not None,
+    )
 
 
-def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[Floats, Floats, Floats]:
+def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> Floats:
     """Compute the effective size, sum and sum of squares of one side.
 
     The linearised variance of a rate is too small if a small group has few rare outcomes, or few large weights. So its
@@ -339,7 +309,7 @@ def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[
     """
     n, total, squares = effective_sums(side, counted=counted)
     if not counted:
-        return n, total, squares
+        return np.array([n, total, squares])
     _, total_weight, total_squares, valued, squares_valued, *_ = everybody
     p = valued / np.where(total_weight > 0, total_weight, 1)
     # sum(w^2 (y - p)^2), where y is 0 or 1.
@@ -351,7 +321,7 @@ def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[
     typical = own * with_outcome + (1 - own) * without
     ratio = np.where(mixed, p * (1 - p) * total_weight * typical / np.where(mixed, spread, 1), 1.0)
     effective = np.minimum(n, kish_size(side[1], side[2]) * ratio)
-    return effective, own * effective, own * effective
+    return np.array([effective, own * effective, own * effective])
 
 
 def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Floats) -> tuple[Floats, Floats]:

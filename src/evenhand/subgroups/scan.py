@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats
+from evenhand.subgroups.assessment import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.climb import ClimbedCells, StratumMoments, climb_all
 from evenhand.subgroups.config import FamilyTestSettings
-from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
-from evenhand.subgroups.cuts import AttributeCut
-from evenhand.subgroups.family import RuleSetFamily
+from evenhand.subgroups.family import AttributeCut, RuleSetFamily
 from evenhand.subgroups.gaps import compare_groups, correct_tails
 from evenhand.subgroups.tabulate import CellTable
 
@@ -94,7 +93,7 @@ class SubsetScan:
 
     def standardise(self, inside: Booleans) -> Floats:
         """Compute the standardised gaps of groups of cells (groups, cells), 0 if they are too small."""
-        moments = self.table.sum_moments(inside)
+        moments = inside @ self.table.stratum_moments
         groups = compare_groups(self.table, moments, self.table.total_moments[:, None])
         z = correct_tails(groups, self.table.skewness).z(groups.total.sum(axis=-1))
         return np.where(np.minimum(*self.table.measure_sides(moments)) >= self.min_size, z, 0.0)
@@ -236,6 +235,6 @@ def _build_candidates(scan: SubsetScan, rule_sets: Booleans) -> tuple[CandidateF
         np.stack(columns, axis=1).astype(np.int64),
         np.ones(len(selection), dtype=np.int64),
         np.zeros((0, inside.shape[1]), dtype=bool),
-        scan.table.sum_moments(inside[selection]),
+        inside[selection] @ scan.table.stratum_moments,
     )
     return candidates, scan.standardise(inside[selection]) ** 2 / 2 - lengths[selection]

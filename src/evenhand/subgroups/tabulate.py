@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -125,76 +124,40 @@ class CellTable:
     Attributes:
         cells: Occupied cells of the sensitive attributes, with one more column per requested rule set (0 or 1), and the
             stratum in the last column.
-        attributes: Number of sensitive attributes.
+        queries: Which occupied cells each requested rule set contains, shape (queries, cells).
         values: Outcome of each person: 0 or 1, or a score, shape (n,).
         counted: Whether the values are 0 and 1.
         stratum: Stratum of each person, shape (n,).
         strata: Number of strata.
         weights: Weight of each person, shape (n,). None if all count equally.
         counts: Number of people per entry, shape (n,). None if each entry is one person.
+        people: Number of people.
+        mean: Weighted mean of the values, 0 if there are no people.
+        width: Width of the range of the values, at least 1.
+        skewness: Skewness of the unweighted values in each stratum, 0 where all are equal, shape (strata,).
+        moments: Moments that groups are compared by, shape (n,) each: 1, v and v^2 of values v, or with weights w:
+            1, w, w^2, w v, w^2 v, w^2 v^2 and w^3.
+        total_moments: Sums of the moments in each stratum, shape (moments, strata).
+        cell_moments: Sums of the moments in each occupied cell, shape (moments, cells).
+        stratum_moments: The same, 0 in other strata, shape (moments, cells, strata).
     """
 
     cells: OccupiedCells
-    attributes: int
+    queries: Booleans
     values: Floats
     counted: bool
     stratum: Integers
     strata: int
-    weights: Floats | None = None
-    counts: Integers | None = None
-
-    @cached_property
-    def width(self) -> float:
-        """Width of the range of the values, at least 1."""
-        return max(1.0, float(np.ptp(self.values))) if self.people else 1.0
-
-    @property
-    def people(self) -> int:
-        """Number of people."""
-        return len(self.values) if self.counts is None else int(self.counts.sum())
-
-    @property
-    def mean(self) -> float:
-        """Weighted mean of the values, 0 if there are no people."""
-        moments = self.total_moments.sum(axis=1)
-        total, amount = (moments[1], moments[0]) if self.weights is None else (moments[3], moments[1])
-        return float(total / amount) if amount > 0 else 0.0
-
-    @cached_property
-    def moments(self) -> list[Floats]:
-        """Moments that groups are compared by, shape (n,) each.
-
-        They are 1, v and v^2 of values v, or with weights w: 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3.
-        """
-        ones, values, weights = np.ones(len(self.values)), self.values, self.weights
-        if weights is None:
-            moments = [ones, values, values**2]
-        else:
-            valued = weights * values
-            moments = [ones, weights, weights**2, valued, weights * valued, valued**2, weights**3]
-        return moments if self.counts is None else [moment * self.counts for moment in moments]
-
-    @cached_property
-    def total_moments(self) -> Floats:
-        """Sums of the moments in each stratum, shape (moments, strata)."""
-        return np.array([np.bincount(self.stratum, weights=moment, minlength=self.strata) for moment in self.moments])
-
-    @cached_property
-    def cell_moments(self) -> Floats:
-        """Sums of the moments in each occupied cell, shape (moments, cells)."""
-        number = len(self.cells.sizes)
-        return np.array([np.bincount(self.cells.of, weights=moment, minlength=number) for moment in self.moments])
-
-    @cached_property
-    def stratum_moments(self) -> Floats:
-        """Sums of the moments in each occupied cell, 0 in other strata, shape (moments, cells, strata)."""
-        moments = np.zeros((len(self.moments), len(self.cells.sizes), self.strata))
-        moments[:, np.arange(len(self.cells.sizes)), self.cells.codes[:, -1]] = self.cell_moments
-        return moments
-
-    def sum_moments(self, inside: Booleans) -> Floats:
-        """Sum the moments over groups of occupied cells (groups, cells), shape (moments, groups, strata)."""
-        return np.asarray(inside @ self.stratum_moments)
+    weights: Floats | None
+    counts: Integers | None
+    people: int
+    mean: float
+    width: float
+    skewness: Floats
+    moments: Sequence[Floats]
+    total_moments: Floats
+    cell_moments: Floats
+    stratum_moments: Floats
 
     @property
     def weighted_spread(self) -> tuple[Floats, Floats]:
@@ -207,10 +170,6 @@ class CellTable:
             for column, power in ((2, 2), (6, 3))
         )
         return second, third
-
-    def match_queries(self) -> Booleans:
-        """Determine which occupied cells each requested rule set contains, shape (queries, cells)."""
-        return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
 
     def measure_sides(self, inside: Floats) -> tuple[Floats, Floats]:
         """Count the people inside and outside of groups, in strata with people on both sides.
@@ -227,20 +186,6 @@ class CellTable:
             size = kish_size(inside[1], inside[2])
             outside = np.where(outside > 0, kish_size(*(self.total_moments[1:3, None] - inside[1:3])), 0.0)
         return np.where(part, size, 0.0).sum(axis=1), np.where(part, outside, 0.0).sum(axis=1)
-
-    @cached_property
-    def skewness(self) -> Floats:
-        """Skewness of the unweighted values in each stratum, 0 where all are equal, shape (strata,)."""
-        counts = np.ones(len(self.values)) if self.counts is None else self.counts
-        people = np.maximum(np.bincount(self.stratum, weights=counts, minlength=self.strata), 1)
-        mean = np.bincount(self.stratum, weights=self.values * counts, minlength=self.strata) / people
-        residuals = self.values - mean[self.stratum]
-        second, third, squares = (
-            np.bincount(self.stratum, weights=powers * counts, minlength=self.strata) / people
-            for powers in (residuals**2, residuals**3, self.values**2)
-        )
-        varied = second > 1e-12 * np.maximum(squares, 1e-300)
-        return np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(self.strata), where=varied)
 
     def permute_sums(self, permutations: int, rng: np.random.Generator) -> Floats:
         """Compute sums by occupied cell when the values are permuted within strata, shape (permutations, cells).
@@ -300,5 +245,43 @@ def tabulate_people(
     queries = np.zeros((n, 0), dtype=bool) if queries is None else queries
     stratum = np.zeros(n, dtype=np.int64) if stratum is None else stratum
     cells = find_occupied_cells(np.column_stack([codes, queries.astype(np.int64), stratum]), counts)
-    strata = int(stratum.max(initial=0)) + 1
-    return CellTable(cells, codes.shape[1], values, counted, stratum, strata, weights, counts)
+    strata, occupied = int(stratum.max(initial=0)) + 1, len(cells.sizes)
+    ones = np.ones(n)
+    number = ones if counts is None else counts
+    if weights is None:
+        moments = [ones, values, values**2]
+    else:
+        valued = weights * values
+        moments = [ones, weights, weights**2, valued, weights * valued, valued**2, weights**3]
+    moments = moments if counts is None else [moment * counts for moment in moments]
+    by_stratum = np.array([np.bincount(stratum, weights=moment, minlength=strata) for moment in moments])
+    by_cell = np.array([np.bincount(cells.of, weights=moment, minlength=occupied) for moment in moments])
+    by_both = np.zeros((len(moments), occupied, strata))
+    by_both[:, np.arange(occupied), cells.codes[:, -1]] = by_cell
+    sums = by_stratum.sum(axis=1)
+    amount, total = (sums[0], sums[1]) if weights is None else (sums[1], sums[3])
+    people = np.maximum(np.bincount(stratum, weights=number, minlength=strata), 1)
+    residuals = values - (np.bincount(stratum, weights=values * number, minlength=strata) / people)[stratum]
+    second, third, squares = (
+        np.bincount(stratum, weights=powers * number, minlength=strata) / people
+        for powers in (residuals**2, residuals**3, values**2)
+    )
+    varied = second > 1e-12 * np.maximum(squares, 1e-300)
+    return CellTable(
+        cells=cells,
+        queries=cells.codes[:, codes.shape[1] : -1].T == 1,
+        values=values,
+        counted=counted,
+        stratum=stratum,
+        strata=strata,
+        weights=weights,
+        counts=counts,
+        people=n if counts is None else int(counts.sum()),
+        mean=float(total / amount) if amount > 0 else 0.0,
+        width=max(1.0, float(np.ptp(values))) if n else 1.0,
+        skewness=np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(strata), where=varied),
+        moments=moments,
+        total_moments=by_stratum,
+        cell_moments=by_cell,
+        stratum_moments=by_both,
+    )

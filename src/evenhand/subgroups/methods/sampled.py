@@ -21,8 +21,7 @@ from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
 from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.cuts import cut_attributes, equal_width_ends, select_known
-from evenhand.subgroups.family import RuleSetFamily, build_family
+from evenhand.subgroups.family import RuleSetFamily, build_family, cut_attributes, equal_width_ends, select_known
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, sampled_finding
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.result import SubgroupResult

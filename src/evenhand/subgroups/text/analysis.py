@@ -5,21 +5,80 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Progress, ignore_progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, OptionError
 from evenhand.models.blackbox.text_model import TextAnswers, check_texts, load_text_model
-from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.measures import TextOutcomes
+from evenhand.subgroups.analysis import MEASURE_RATE, NO_SCORES, label_outcomes
+from evenhand.subgroups.config import Measure, TextSubgroupConfig
 from evenhand.subgroups.result import AttributeCells, TextSubgroupResult
 from evenhand.subgroups.text.mentions import Mentions, find_mentions
 from evenhand.subgroups.text.observed import measure_observed_gaps
 from evenhand.subgroups.text.swapped import SwappableText, measure_swap_effects, select_swappable
+
+
+@dataclass(frozen=True)
+class TextOutcomes:
+    """Outcomes of texts that were sent to a model.
+
+    Attributes:
+        answers: Answers of the model.
+        measure: Outcome that is computed from them.
+        truth: True labels, for error rates.
+    """
+
+    answers: TextAnswers
+    measure: Measure
+    truth: Sequence[Any] | None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether outcomes are 0 and 1."""
+        return self.measure != "score"
+
+    @cached_property
+    def favourable(self) -> str:
+        """Name of the favourable label."""
+        _, classes, column = self.answers.answers()
+        return str(classes[column])
+
+    def find_concerned(self, texts: Sequence[str]) -> Integers:
+        """Find the rows of the answered texts that the measure covers.
+
+        Raises:
+            DataError: The measure covers no text.
+        """
+        answered = self.answers.positions(texts) >= 0
+        if self.truth is None or self.measure in ("favourable", "score"):
+            return np.flatnonzero(answered)
+        favourable = np.array([str(label) == self.favourable for label in self.truth])
+        refused = self.measure == "false-negative"
+        rows = np.flatnonzero(answered & (favourable == refused))
+        if len(rows) == 0:
+            which = "is" if refused else "is not"
+            raise DataError(f"no text's true label {which} {self.favourable!r}, so there is no {self.measure} rate")
+        return rows
+
+    def of(self, texts: Sequence[str]) -> Floats:
+        """Compute the outcome of each text.
+
+        Raises:
+            OptionError: Scores are measured, but the model returns only labels.
+        """
+        reply, _, column = self.answers.answers()
+        rows = self.answers.positions(texts)
+        if self.measure == "score":
+            if reply.label_only:
+                raise OptionError(NO_SCORES, hint=MEASURE_RATE)
+            return np.asarray(reply.scores[rows, column])
+        return label_outcomes(rows, reply.labels[rows] == column, self.measure).values
 
 
 def find_text_subgroups(

@@ -18,7 +18,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.subgroups.config import Compared
 from evenhand.subgroups.gaps import StratifiedGroups, compare_groups
 from evenhand.subgroups.rules import Rules, describe_rules
-from evenhand.subgroups.tabulate import CellTable, OccupiedCells
+from evenhand.subgroups.tabulate import CellTable, tabulate_people
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
 """Rule set over texts: pairs of the positions of a category and of one of its groups, ordered by category."""
@@ -128,21 +128,13 @@ class TextTable:
     @classmethod
     def of(cls, mentions: Mentions, values: Floats, *, counted: bool, compared: Compared) -> TextTable:
         """Tabulate texts with the outcome of each."""
+        stratum = np.zeros(len(values), dtype=np.int64)
+        if compared == "others":
+            stratum = np.unique(mentions.any, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
         joined = np.concatenate(mentions.inside, axis=1)
-        _, representatives, cell = np.unique(
-            np.packbits(joined, axis=1), axis=0, return_index=True, return_inverse=True
-        )
-        cell = cell.ravel().astype(np.int64)
-        topics = (
-            mentions.any[representatives] if compared == "others" else np.zeros((len(representatives), 1), dtype=bool)
-        )
-        stratum = np.unique(topics, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-        cells = OccupiedCells(
-            np.column_stack([joined[representatives], stratum]), cell, np.bincount(cell, minlength=len(representatives))
-        )
-        strata = int(stratum.max(initial=0)) + 1
-        table = CellTable(cells, joined.shape[1], values, counted, stratum[cell], strata)
-        return cls(table, tuple(groups[representatives] for groups in mentions.inside), compared)
+        table = tabulate_people(joined.astype(np.int64), values, counted=counted, stratum=stratum)
+        ends = np.cumsum([groups.shape[1] for groups in mentions.inside])
+        return cls(table, tuple(np.split(table.cells.codes[:, :-1] == 1, ends[:-1], axis=1)), compared)
 
     def frequent_rule_sets(self, depth: int, min_texts: int) -> list[Terms]:
         """List the rule sets that at least ``min_texts`` texts satisfy, the shortest first."""

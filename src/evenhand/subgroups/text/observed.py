@@ -9,10 +9,15 @@ import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.stats.proportion import count_needed
-from evenhand.subgroups.assessment import CandidateStatistics, describe_finding, summarise_tests
+from evenhand.subgroups.assessment import (
+    CandidateStatistics,
+    MaxTCorrection,
+    describe_finding,
+    permute_outcomes,
+    summarise_tests,
+)
 from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.control import MaxTCorrection, permute_outcomes
 from evenhand.subgroups.findings import list_findings
 from evenhand.subgroups.gaps import StratifiedGroups, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet

@@ -11,8 +11,8 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.datasets.identity.swapping import SwapTemplate
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.mean import clustered_means
+from evenhand.subgroups.assessment import MaxTCorrection
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.control import MaxTCorrection
 from evenhand.subgroups.result import SwapEffect
 from evenhand.subgroups.text.mentions import Mentions
 
