@@ -45,7 +45,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-import individual as networks
 from evenhand import mitigation, subgroups
 from evenhand.errors import FetchError
 from evenhand.mitigation.candidate import MitigationTask
@@ -56,7 +55,7 @@ from evenhand.mitigation.study import find_learner
 from evenhand.mitigation.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.schema import People, Schema, encode
-from mitigation_network import flips, flips_tables
+from mitigation_network import columns_of, flips, flips_tables
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -237,7 +236,7 @@ def verdict(before: float, after: float, error: float | None, lost: float) -> st
 
 def gaps_table(rows: list[Row]) -> Table:
     """Means over splits, and the standard errors of changes."""
-    shown = networks.columns(
+    shown = columns_of(
         "The widest gap, on people never seen",
         ("Data", "Method"),
         (

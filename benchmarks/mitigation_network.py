@@ -6,7 +6,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.table import Table
 
-import individual as networks
 from evenhand import certification, mitigation
 from evenhand.individual.search.analysis import search
 from evenhand.mitigation.candidate import MitigationTask, accuracy
@@ -23,7 +22,7 @@ from evenhand.mitigation.methods.registry import load_methods
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
 from evenhand.mitigation.study import find_learner
-from evenhand.models import AdditiveNetwork
+from evenhand.models import AdditiveNetwork, network_from_dense
 from evenhand.population import uniform_population
 from evenhand.schema import People, Schema, encode
 
@@ -46,12 +45,18 @@ def flips(folder: Path, seeds: int) -> Iterator[Row]:
     domain = json.loads((folder / "domains.json").read_text("utf-8"))["adult"]
     with np.load(folder / "data" / "adult.npz") as arrays:
         parts = {part: (arrays[f"X_{part}"], arrays[f"y_{part}"].ravel()) for part in ("train", "val", "test")}
-    schema = networks.population(folder, "adult", domain, [0, 6, 7])[0].schema
+    bounds = zip(domain["attributes"], domain["bounds"], strict=True)
+    attributes = [
+        {"name": name, "kind": "integer", "lower": low, "upper": high, "protected": name in PROTECTED}
+        for name, (low, high) in bounds
+    ]
+    target = {"name": "label", "values": ["0", "1"], "favourable": "1"}
+    schema = Schema.parse({"target": target, "attributes": attributes})
     known = labelled(schema, *(np.concatenate(both) for both in zip(parts["train"], parts["val"], strict=True)))
     test = labelled(schema, *parts["test"])
-    given = networks.network(folder / described["adult"]["file"], schema, "adult")
+    given = published(folder / described["adult"]["file"], schema, "adult")
     for name in ("adult", *(name for name in described if name.startswith("adult_"))):
-        yield measured(name, networks.network(folder / described[name]["file"], schema, name), known, test, 0)
+        yield measured(name, published(folder / described[name]["file"], schema, name), known, test, 0)
     for name, method in load_methods(METHODS).items():
         for seed in range(seeds):
             started = time.process_time()
@@ -71,6 +76,23 @@ def flips(folder: Path, seeds: int) -> Iterator[Row]:
             seconds = time.process_time() - started
             assert isinstance(candidate.scorer, AdditiveNetwork), "a network remains one"
             yield measured(name, candidate.scorer, known, test, seed) | {"words": candidate.words, "seconds": seconds}
+
+
+def published(path: Path, schema: Schema, name: str) -> AdditiveNetwork:
+    """Read a published network over whole numbers, label 1 where its logit is positive."""
+    with np.load(path) as arrays:
+        layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(len(arrays.files) // 2)]
+    return network_from_dense(schema, layers, name=name)
+
+
+def columns_of(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Build an empty table, with columns of words and of numbers."""
+    shown = Table(title=title)
+    for heading in words:
+        shown.add_column(heading, no_wrap=True)
+    for heading in numbers:
+        shown.add_column(heading, justify="right", no_wrap=True)
+    return shown
 
 
 def labelled(schema: Schema, individuals: NDArray[Any], labels: NDArray[Any]) -> People:
@@ -114,9 +136,9 @@ def flips_tables(rows: list[Row]) -> Iterator[Table]:
         "frontier finds",
         "Certified",
     )
-    shown = networks.columns(f"The census network: decisions that flip with {joint}", ("Network",), columns)
+    shown = columns_of(f"The census network: decisions that flip with {joint}", ("Network",), columns)
     alone = [key for key in given if key.startswith(("uniform, ", "test, ")) and joint not in key]
-    each = networks.columns("The same, each alone", ("Network",), alone)
+    each = columns_of("The same, each alone", ("Network",), alone)
     for name in dict.fromkeys(row["network"] for row in rows):
         mine = [row for row in rows if row["network"] == name]
         rates = {key: spread([row[key] for row in mine], max, "{:.2%}") for key in given if ", " in key}
