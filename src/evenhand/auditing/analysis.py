@@ -13,7 +13,6 @@ import numpy as np
 
 from evenhand import groups, individual, models, population
 from evenhand import subgroups as subgroup
-from evenhand.auditing.cards import make_data_card, measure_base_rate
 from evenhand.auditing.config import AuditConfig, check_settings
 from evenhand.auditing.labels import (
     THRESHOLDS,
@@ -23,7 +22,7 @@ from evenhand.auditing.labels import (
     select_any_favourable,
 )
 from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
-from evenhand.auditing.parts import AuditParts, describe_failure
+from evenhand.auditing.parts import AuditParts, describe_failure, make_data_card, measure_base_rate
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.certification.bounds.scores import needs_kernels

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from evenhand import groups, subgroups
-from evenhand.auditing.cards import make_data_card, measure_base_rate
 from evenhand.auditing.config import DecisionAuditConfig, check_settings
 from evenhand.auditing.labels import NO_FAVOURABLE, ONE_LABEL
 from evenhand.auditing.numbers import search_number_subgroups
-from evenhand.auditing.parts import AuditParts
+from evenhand.auditing.parts import AuditParts, make_data_card, measure_base_rate
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand import groups, individual, population, subgroups
-from evenhand.auditing.cards import make_data_card
 from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
-from evenhand.auditing.parts import AuditParts
+from evenhand.auditing.parts import AuditParts, make_data_card
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.certification.certificate.result import Certificate

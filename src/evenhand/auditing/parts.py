@@ -1,17 +1,26 @@
-"""Parts of an audit. Each part runs separately, so that a failure or a limit does not affect the other parts."""
+"""Parts of an audit, and descriptions of its data.
+
+Each part runs separately, so that a failure or a limit does not affect the other parts.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from evenhand.auditing.cards import library_versions
+import numpy as np
+
+from evenhand import __version__
 from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.core.result import Result
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import EvenhandError, LimitError
 from evenhand.groups.result import GroupMetrics
 from evenhand.schema.people import People
@@ -83,6 +92,7 @@ class AuditParts:
         """
         if self.interrupted:
             self.skip("the rest of the audit", "it was interrupted; the result contains the parts completed before")
+        libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
         parts = [part for part in results.values() if isinstance(part, Result)]
         return AuditResult(
             model=model,
@@ -95,7 +105,7 @@ class AuditParts:
             interrupted=self.interrupted
             or (model.recorded and any(getattr(part, "interrupted", False) for part in parts)),
             settings=config.model_dump() | {"reference": ", ".join(config.reference) or None} | dict(settings),
-            versions=library_versions(),
+            versions={"python": platform.python_version(), "evenhand": __version__} | libraries,
             seed=config.seed,
             time_limited=self.limit.decided or any(part.time_limited for part in parts),
             seconds=time.perf_counter() - self.started,
@@ -110,3 +120,57 @@ def describe_failure(error: Exception) -> str:
     if not isinstance(error, EvenhandError):
         return f"it failed: {type(error).__name__}: {error}"
     return f"{error.message}; {error.hint}" if isinstance(error, LimitError) and error.hint else error.message
+
+
+def make_data_card(
+    people: People,
+    name: str,
+    contents: Iterable[Any],
+    *,
+    recorded: bool,
+    dropped: int,
+    held_out: bool = False,
+    base_rate: float | None = None,
+) -> DataCard:
+    """Describe the data of an audit by aggregates.
+
+    Args:
+        people: People in the data.
+        name: Name of the data in reports.
+        contents: Arrays and bytes from which the fingerprint is computed. None entries are ignored.
+        recorded: Whether recorded decisions are audited. Their groups are defined by all attributes.
+        dropped: Number of excluded rows.
+        held_out: Whether it is known that the model was not trained on these people.
+        base_rate: Share of favourable true labels.
+    """
+    fingerprint = hashlib.sha256()
+    for content in contents:
+        if content is not None:
+            fingerprint.update(content if isinstance(content, bytes) else np.ascontiguousarray(content).tobytes())
+    counts = {}
+    for attribute in (people.schema[name] for name in (people.schema.names if recorded else people.schema.protected)):
+        present = people.is_known([attribute.name])
+        column = people.individuals[present, people.schema.position(attribute.name)]
+        entries, codes = np.unique(column, return_inverse=True)
+        sizes = np.bincount(codes, weights=None if people.counts is None else people.counts[present])
+        counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
+    return DataCard(
+        name=name,
+        people=people.size,
+        dropped=dropped,
+        fingerprint=fingerprint.hexdigest(),
+        counts=counts,
+        unknown=people.count_unknown(),
+        base_rate=base_rate,
+        held_out=held_out,
+        unlabelled=people.unlabelled,
+    )
+
+
+def measure_base_rate(people: People, weights: Floats | Integers | None) -> float | None:
+    """Compute the share of favourable true labels among people with a true label. None if their weights sum to 0."""
+    if people.labels is None:
+        return None
+    labelled = people.true_labels >= 0
+    weights = np.ones(int(labelled.sum())) if weights is None else weights[labelled]
+    return float(np.average(people.true_labels[labelled], weights=weights)) if weights.sum() > 0 else None

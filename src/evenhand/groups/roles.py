@@ -14,7 +14,6 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_roles, refuse_arrays, table_of_columns
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.counted import open_table
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.infer import describe_groups
 from evenhand.schema.outcome import (
@@ -37,6 +36,7 @@ from evenhand.schema.table import (
     check_type,
     list_columns,
     list_names,
+    open_table,
     read_number,
     unknown_codes,
 )
@@ -362,7 +362,7 @@ def table_of_decisions(
         frame, features, names = data, list_names(sensitive_features, "sensitive_features"), columns
     else:
         check_index(**columns, membership=membership)
-        more, probable = name_sample_columns(membership)
+        more, probable = ({}, {}) if membership is None else name_sample_columns(membership)
         frame, features, names = table_of_columns(columns, sensitive_features, more)
         for role, column in (("decision_name", y_pred), ("target_name", y_true)):
             name = getattr(column, "name", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,10 +120,21 @@ def check_index(**arguments: Any) -> None:
     Raises:
         DataError: Two indices have different labels, or the same labels in a different order.
     """
+    import narwhals as nw
+
     present = {name: values for name, values in arguments.items() if values is not None}
     if len(present) == 1 and not isinstance(next(iter(present.values())), Mapping):
         return
-    indices = list(_list_indices(present))
+    indices, pending = [], list(present.items())
+    while pending:
+        name, values = pending.pop(0)
+        if isinstance(values, Mapping):
+            pending = [(f"{name}[{key!r}]", column) for key, column in values.items()] + pending
+            continue
+        native = _as_narwhals(values, name)
+        index = nw.maybe_get_index(native) if isinstance(native, nw.DataFrame | nw.Series) else None
+        if index is not None:
+            indices.append((name, index))
     for name, index in indices[1:]:
         reference_name, reference = indices[0]
         if len(index) != len(reference) or index.equals(reference):
@@ -137,21 +148,6 @@ def check_index(**arguments: Any) -> None:
                     f"former and {other!r} in the latter",
                     hint="align the rows with reindex, or pass .to_numpy() to match them by position",
                 )
-
-
-def _list_indices(arguments: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the index of every pandas object among arguments and in mappings of them."""
-    import narwhals as nw
-
-    for key, values in arguments.items():
-        name = f"{parent}[{key!r}]" if parent else str(key)
-        if isinstance(values, Mapping):
-            yield from _list_indices(values, name)
-            continue
-        native = _as_narwhals(values, name)
-        index = nw.maybe_get_index(native) if isinstance(native, nw.DataFrame | nw.Series) else None
-        if index is not None:
-            yield name, index
 
 
 def _as_narwhals(values: Any, argument: str) -> Any:

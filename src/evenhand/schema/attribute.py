@@ -224,7 +224,9 @@ class Attribute(BaseModel):
 
     def domain(self) -> Floats:
         """List all entries of a finite domain in ascending order, shape (size,)."""
-        if self.size is None:
+        if self.values is not None:
+            return np.arange(len(self.values), dtype=np.float64)
+        if self.kind == "real":
             raise ValueError(f"expected a finite domain, got the real attribute {self.name}")
         return np.arange(int(self.first), int(self.last) + 1, dtype=np.float64)
 

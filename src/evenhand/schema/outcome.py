@@ -138,7 +138,7 @@ class Target(BaseModel):
                 f"{analysis} compares a favourable label with all others, and no label of {self.name!r} is favourable",
                 hint="name the favourable label, and use `kind=label`",
             )
-        if self.is_number:
+        if self.kind == "number":
             raise SchemaError(
                 f"{analysis} compares labels, and the target {self.name!r} is a number",
                 hint="convert the number to classes first, for example above and below a threshold",
@@ -334,7 +334,7 @@ def read_labels(
         favourable, basis = propose_favourable(column.name, column.known_words()), "proposed"
     elif (match := find_value(favourable, column.words)) is not None:
         favourable = match
-    elif basis == "stated" and not are_plain([favourable, *column.words]):
+    elif basis == "stated" and not {*map(plain_key, (favourable, *column.words))} <= {*TRUTH}:
         # If all labels are true, or all are false, the other label is known although it does not occur.
         column.require([favourable], "favourable")
     losing = column.require(unfavourable, "unfavourable") if unfavourable else []
@@ -405,11 +405,6 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
     )
 
 
-def are_plain(labels: Collection[Any]) -> bool:
-    """Check whether labels are Booleans, or yes and no, whose meaning depends on the column name."""
-    return all(plain_key(label) in TRUTH for label in labels)
-
-
 def propose_true_label(
     truth: OutcomeColumn, decision: OutcomeColumn | None, decisions: DecisionLabels
 ) -> tuple[Value, str]:
@@ -432,10 +427,10 @@ def propose_true_label(
     truth.require_spelling()
     words = truth.known_words(decisions.names)
     title, hint = truth.name, "state it: `favourable_target=VALUE`"
-    plain = are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
     decided = list(map(plain_key, decisions.names))
     keys = list(map(plain_key, words))
+    plain = set(keys) <= set(TRUTH)  # Booleans, or yes and no, whose meaning depends on the column name
     same = bool(keys) and set(keys) <= set(decided)
     if same:
         other = opposite_label(words[0]) if plain else decisions.names[-1]

@@ -93,13 +93,19 @@ class People:
         return count_people(mask, self.counts)
 
     @property
-    def favourable(self) -> Booleans:
-        """Mask of people with the favourable true label, shape (n,)."""
+    def true_labels(self) -> Integers:
+        """True labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,)."""
         self.schema.target.require_labels("this analysis")
         values = self.schema.target.values
         if self.labels is None or values is None:
             raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
-        return np.asarray(self.labels == values.index(self.schema.target.favourable))
+        favourable = values.index(self.schema.target.favourable)
+        return np.where(self.labels < 0, -1, (self.labels == favourable).astype(np.int64))
+
+    @property
+    def favourable(self) -> Booleans:
+        """Mask of people with the favourable true label, shape (n,)."""
+        return np.asarray(self.true_labels == 1)
 
     @property
     def unlabelled(self) -> int:
@@ -118,13 +124,6 @@ class People:
         """Number of excluded rows, in which the value of a ``missing: drop`` attribute is missing."""
         left_out = {} if self.reading is None else self.reading.left_out
         return sum(count for reason, count in left_out.items() if reason.startswith(DROPPED))
-
-    @property
-    def true_labels(self) -> Integers:
-        """True labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,)."""
-        favourable = self.favourable
-        assert self.labels is not None  # ``favourable`` raises otherwise
-        return np.where(self.labels < 0, -1, favourable.astype(np.int64))
 
     def is_known(self, names: Iterable[str]) -> Booleans:
         """Mark the people whose values of all these attributes are known, shape (n,)."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.level import Interval, as_interval
 from evenhand.stats.mean import adjusted_mean_interval
-from evenhand.stats.proportion import clopper_pearson, square_and_add
+from evenhand.stats.proportion import Limits, clopper_pearson
 
 
 class FlipCounts(NamedTuple):
@@ -54,7 +54,7 @@ def excess_over_noise(counts: FlipCounts, confidence: float = 0.95) -> tuple[Flo
     share of all people, ``F - N = mean(w C - S) + (1 - w) mean(C')``. The first mean is over the sample, where the
     flags C and S of each person are both known, so their common part cancels; the second is over the others. The two
     means are independent. The first has an interval by Student's t with observations added at both ends of the range
-    (``adjusted_mean_interval``), the second has Clopper-Pearson limits, and ``square_and_add`` combines them.
+    (``adjusted_mean_interval``), the second has Clopper-Pearson limits, and ``Limits.minus`` combines them.
 
     Args:
         counts: Counts of independently drawn people, with at least one person in the sample.
@@ -74,5 +74,5 @@ def excess_over_noise(counts: FlipCounts, confidence: float = 0.95) -> tuple[Flo
     limits = adjusted_mean_interval(mean, variance, sample, confidence, lower=-1.0, upper=share)
     low, high = clopper_pearson(others_flips, others, confidence)
     others_rate, weight = others_flips / np.maximum(others, 1), np.where(others > 0, 1 - share, 0.0)
-    ends = square_and_add(mean, limits, -weight * others_rate, (-weight * high, -weight * low))
+    ends = Limits(mean, *limits).minus(Limits(-weight * others_rate, -weight * high, -weight * low))
     return np.asarray(mean + weight * others_rate), as_interval(np.maximum(ends[0], -1.0), np.minimum(ends[1], 1.0))

@@ -176,12 +176,37 @@ class Limits:
         return type(self)(*(getattr(self, field.name)[groups] for field in fields(self)))
 
     def minus(self, other: Self) -> Interval:
-        """Compute the interval for the difference (see ``square_and_add``)."""
-        return square_and_add(self.value, (self.low, self.high), other.value, (other.low, other.high))
+        """Compute the interval for the difference of two independent estimates p1 and p2 from their limits (l, u).
+
+        The ends are ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``.
+        The limits provide the variances near the ends of the interval (Newcombe 1998; for the general method, Zou &
+        Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine
+        2008).
+        """
+        p1, p2 = self.value, other.value
+        low = p1 - p2 - np.hypot(p1 - self.low, other.high - p2)
+        return low, p1 - p2 + np.hypot(self.high - p1, p2 - other.low)
 
     def divided_by(self, other: Self) -> Interval:
-        """Compute the interval for the ratio (see ``ratio_of_limits``)."""
-        return ratio_of_limits(self.value, (self.low, self.high), other.value, (other.low, other.high))
+        """Compute the interval for the ratio of two non-negative estimates p1 and p2 from their limits (l, u).
+
+        The interval contains a ratio t if the interval of ``p1 - t p2`` contains 0 (Fieller's method, see ``minus``).
+        The solutions for t are ``(p1 p2 -+ sqrt((p1 p2)^2 - a b (2 p1 - a) (2 p2 - b))) / (b (2 p2 - b))`` with (a, b)
+        = (l1, u2) for the lower and (u1, l2) for the upper end (Donner & Zou, "Closed-form confidence intervals for
+        functions of the normal mean and standard deviation", Statistical Methods in Medical Research 2012). If l2 is 0,
+        the upper end is infinite.
+        """
+        p1, low1, high1, p2, low2, high2 = np.broadcast_arrays(
+            self.value, self.low, self.high, other.value, other.low, other.high
+        )
+        product = p1 * p2
+        # a (2 p - a) for each limit. The lower end is rearranged so that it remains finite for p2 = 0.
+        below1, above2 = low1 * (2 * p1 - low1), high2 * (2 * p2 - high2)
+        above1, below2 = high1 * (2 * p1 - high1), low2 * (2 * p2 - low2)
+        bottom = product + np.sqrt(np.maximum(product**2 - below1 * above2, 0.0))
+        top = product + np.sqrt(np.maximum(product**2 - above1 * below2, 0.0))
+        low = np.divide(below1, bottom, out=np.zeros(p1.shape), where=(low1 > 0) & (bottom > 0))
+        return low, np.divide(top, below2, out=np.full(p1.shape, np.inf), where=low2 > 0)
 
     def largest_difference(self) -> tuple[float, float]:
         """Bound ``max - min`` over all groups, if the limits have the level required for all pairs."""
@@ -238,7 +263,7 @@ def difference_interval(
 ) -> Interval:
     """Compute an interval for the difference of two independent proportions, ``k1/n1 - k2/n2``.
 
-    The interval combines the Clopper-Pearson limits of both proportions (see ``square_and_add``) and is extended to the
+    The interval combines the Clopper-Pearson limits of both proportions (see ``Limits.minus``) and is extended to the
     ends of Agresti and Caffo's interval ("Simple and effective confidence intervals for proportions and differences of
     proportions result from adding two successes and two failures", The American Statistician 2000). Neither of the two
     has sufficient coverage alone if one proportion is near 0 and the other near 1. By exact summation over the binomial
@@ -260,9 +285,9 @@ def difference_interval(
 def ratio_interval(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95) -> Interval:
     """Compute an interval for the ratio of two independent proportions, ``(k1/n1) / (k2/n2)``.
 
-    Donner and Zou's closed form (see ``ratio_of_limits``) applied to the Clopper-Pearson limits of both proportions. By
-    exact summation over the binomial distribution, the coverage of a 95 % interval is at least 94.4 % for group sizes
-    from 5 to 200 and rates from 0.005 to 0.99, and at least 95.3 % if the smaller rate is divided by the larger.
+    Donner and Zou's closed form (see ``Limits.divided_by``) applied to the Clopper-Pearson limits of both proportions.
+    By exact summation over the binomial distribution, the coverage of a 95 % interval is at least 94.4 % for group
+    sizes from 5 to 200 and rates from 0.005 to 0.99, and at least 95.3 % if the smaller rate is divided by the larger.
 
     Args:
         k1, n1, k2, n2: Successes and trials, which broadcast. If k2 is 0, the upper end is infinite. If both counts or
@@ -272,8 +297,7 @@ def ratio_interval(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, c
     Raises:
         OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
-    p1, p2 = proportion_or_half(k1, n1), proportion_or_half(k2, n2)
-    low, high = ratio_of_limits(p1, clopper_pearson(k1, n1, confidence), p2, clopper_pearson(k2, n2, confidence))
+    low, high = ProportionLimits.of(k1, n1, confidence).divided_by(ProportionLimits.of(k2, n2, confidence))
     nonempty = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
     return as_interval(np.where(nonempty, low, 0.0), np.where(nonempty, high, np.inf))
 
@@ -282,17 +306,6 @@ def proportion_or_half(k: ArrayLike, n: ArrayLike) -> Floats:
     """Compute ``k / n``, or 1/2 if n is 0."""
     k, n = as_counts(k, n)
     return np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
-
-
-def square_and_add(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
-    """Compute the interval for ``p1 - p2`` of two independent estimates from the limits (l, u) of each.
-
-    The ends are ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``. The
-    limits provide the variances near the ends of the interval (Newcombe 1998; for the general method, Zou & Donner,
-    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 2008).
-    """
-    (low1, high1), (low2, high2) = limits1, limits2
-    return p1 - p2 - np.hypot(p1 - low1, high2 - p2), p1 - p2 + np.hypot(high1 - p1, p2 - low2)
 
 
 def stretch_interval(quantity: Observed, confidence: float) -> tuple[float, float]:
@@ -305,7 +318,7 @@ def stretch_interval(quantity: Observed, confidence: float) -> tuple[float, floa
 def difference_of_intervals(a: Observed, b: Observed, confidence: float) -> tuple[float, float]:
     """Compute the interval for ``a - b`` of two independent quantities from their intervals at any levels.
 
-    Both intervals are converted by ``stretch_interval`` and combined as in ``square_and_add``.
+    Both intervals are converted by ``stretch_interval`` and combined as in ``Limits.minus``.
     """
     (low1, high1), (low2, high2) = stretch_interval(a, confidence), stretch_interval(b, confidence)
     difference = a.value - b.value
@@ -313,27 +326,6 @@ def difference_of_intervals(a: Observed, b: Observed, confidence: float) -> tupl
         difference - math.hypot(a.value - low1, high2 - b.value),
         difference + math.hypot(high1 - a.value, b.value - low2),
     )
-
-
-def ratio_of_limits(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
-    """Compute the interval for ``p1 / p2`` of two non-negative estimates from the limits (l, u) of each.
-
-    The interval contains a ratio t if the square-and-add interval of ``p1 - t p2`` contains 0 (Fieller's method). The
-    solutions for t are
-    ``(p1 p2 -+ sqrt((p1 p2)^2 - a b (2 p1 - a) (2 p2 - b))) / (b (2 p2 - b))`` with (a, b) = (l1, u2) for the lower and
-    (u1, l2) for the upper end (Donner & Zou, "Closed-form confidence intervals for functions of the normal mean and
-    standard deviation", Statistical Methods in Medical Research 2012). If l2 is 0, the upper end is infinite.
-    """
-    p1, low1, high1, p2, low2, high2 = np.broadcast_arrays(p1, *limits1, p2, *limits2)
-    product = p1 * p2
-    # a (2 p - a) for each limit. The lower end is rearranged so that it remains finite for p2 = 0.
-    below1, above2 = low1 * (2 * p1 - low1), high2 * (2 * p2 - high2)
-    above1, below2 = high1 * (2 * p1 - high1), low2 * (2 * p2 - low2)
-    bottom = product + np.sqrt(np.maximum(product**2 - below1 * above2, 0.0))
-    top = product + np.sqrt(np.maximum(product**2 - above1 * below2, 0.0))
-    low = np.divide(below1, bottom, out=np.zeros(p1.shape), where=(low1 > 0) & (bottom > 0))
-    high = np.divide(top, below2, out=np.full(p1.shape, np.inf), where=low2 > 0)
-    return low, high
 
 
 # Intervals for the largest gap among several groups.
