@@ -26,8 +26,9 @@ from rich.table import Table
 
 from evenhand import datasets
 from evenhand.auditing import train_example
-from evenhand.core.typing import Booleans, Floats
-from evenhand.individual import FlipConfig, find_flips, measure_flips
+from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.individual import FlipConfig, measure_flips
+from evenhand.individual.flips import first_difference
 from evenhand.models import Scorer, load_model, predict_labels
 from evenhand.population import product_of_marginals
 from evenhand.schema import People, Schema, counterparts_of, encode
@@ -139,17 +140,23 @@ def count_favoured(scorer: Scorer, people: People, attribute: str) -> tuple[str,
     published[:, :, people.schema.position(attribute)] = counterparts.assignments[:, 0]
     possible = people.schema.obeys_rules(published.reshape(-1, published.shape[2])).reshape(plausible.shape)
     labels = predict_labels(scorer, published.reshape(-1, published.shape[2])).reshape(plausible.shape)
-    implausible = find_flips(labels) & ~find_flips(labels, possible)
+    implausible = flips_among(labels, np.ones_like(possible)) & ~flips_among(labels, possible)
     sides = [decide(scorer, published, np.ones_like(plausible)), decide(scorer, variants, plausible)]
     best = int(np.argmax(sides[0].sum(axis=0)))
     value = people.schema[attribute].text(counterparts.assignments[best, 0])
     return value, int(sides[0][:, best].sum()), int(sides[1][:, best].sum()), int(implausible.sum())
 
 
+def flips_among(labels: Integers, compared: Booleans) -> Booleans:
+    """Return who has different labels under the compared assignments, shape (n,)."""
+    first, other = first_difference(labels, compared).T
+    return np.asarray(first != other)
+
+
 def decide(scorer: Scorer, variants: Floats, compared: Booleans) -> Booleans:
     """Return who flips and has the favourable label under each assignment, shape (n, assignments)."""
     labels = predict_labels(scorer, variants.reshape(-1, variants.shape[2])).reshape(compared.shape)
-    flips = find_flips(labels, compared) & (compared.sum(axis=1) > 1)
+    flips = flips_among(labels, compared) & (compared.sum(axis=1) > 1)
     return np.asarray(flips[:, None] & compared & (labels == scorer.favourable))
 
 

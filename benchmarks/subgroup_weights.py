@@ -32,6 +32,8 @@ from evenhand.subgroups import find_subgroups_of_decisions
 
 RESULTS = Path(__file__).parent / "results" / "subgroup_weights.json"
 NAMES = ["sex", "race", "age"]
+LETTERS = np.array(list("abcde"))
+"""Values of the attributes. Digits would be read as numbers, whose rules are ranges."""
 DESIGNS = ("random", "heavy", "by group", "by outcome", "by group and outcome", "by group, against outcome")
 PEOPLE, RATE, GAP = 6000, 0.3, 0.25
 
@@ -62,7 +64,7 @@ def measure(design: str, runs: int, gap: float, seed: int = 0) -> dict[str, floa
         y = rng.random(PEOPLE) < rate
         chance = drawn_with(design, codes, y, rng)
         kept = rng.random(PEOPLE) < chance
-        frame = pd.DataFrame(codes[kept].astype(str), columns=NAMES)
+        frame = pd.DataFrame(LETTERS[codes[kept]], columns=NAMES)
         frame = frame.assign(selected=y[kept].astype(int), wt=1 / chance[kept])
         decisions = DecisionRoles("selected", NAMES, weight="wt", favourable=1).read(frame)
         assert isinstance(decisions, RecordedDecisions)
@@ -74,7 +76,7 @@ def measure(design: str, runs: int, gap: float, seed: int = 0) -> dict[str, floa
             inside = np.ones(PEOPLE, dtype=bool)
             for name, rule in one.rules.items():
                 assert isinstance(rule, tuple)
-                inside &= np.isin(codes[:, NAMES.index(name)].astype(str), list(rule))
+                inside &= np.isin(LETTERS[codes[:, NAMES.index(name)]], list(rule))
             true = rate[inside].mean() - rate[~inside].mean()
             wrong |= not one.low <= true <= one.high
             plain += one.plain_low <= true <= one.plain_high
