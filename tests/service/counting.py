@@ -28,7 +28,7 @@ class Counting(StateMachine):
     def holders(self, state):
         return set(state["open"].values())
 
-    def before(self, operation):
+    def counts(self):
         return {"total": self.total}
 
     def apply(self, operation, number):

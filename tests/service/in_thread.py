@@ -75,7 +75,7 @@ class Running:
         machine = build_guard_machine(next(entry for entry in settings.guards if entry.name == name), settings.folder)
         for entry in self.log(name)[1:]:
             body = entry["body"]
-            assert machine.before(body["input"]) == body["before"]
+            assert machine.counts() == body["before"]
             assert machine.apply(body["input"], entry["number"]) == body["output"]
         assert machine.state() == self.state(name)
         return machine

@@ -115,7 +115,7 @@ class ShieldReferee(Referee):
 
     def begin(self, said):
         assert said["kind"] == "shield"
-        assert said["digest"] == self.shield.digest
+        assert said["digest"] == self.shield.policy_digest
 
     def again(self, number, said):
         assert said["before"] == _json(self.shield.counts()), f"{self.stream}: counters before entry {number}"

@@ -88,7 +88,7 @@ PLAN = read_plan({**LONG_PLAN, "horizon": 12})
 
 def test_two_replicas_take_late_labels_as_one_shield_would(database):
     plan = read_plan({**LABELLED, "kappa": "0.3", "horizon": 6, "kind": "dynamic", "labels": {"wait": 8}})
-    machines = [ShieldMachine(Shield(PeriodicShield(plan)), {}) for _ in range(2)]
+    machines = [ShieldMachine(PeriodicShield(plan), {}) for _ in range(2)]
     ledgers = [Ledger(database, {"loans": one}) for one in machines]
     alone = Shield(PeriodicShield(plan))
     rng = random.Random(1)
@@ -110,12 +110,12 @@ def test_two_replicas_take_late_labels_as_one_shield_would(database):
 
 
 def test_a_shield_says_what_it_needs_ahead():
-    shield = Shield(PeriodicShield(PLAN))
+    shield = ShieldMachine(PeriodicShield(PLAN), {})
     assert shield.plan_ahead() is None
     for k in range(PLAN.horizon):
         shield.decide("men" if k % 2 else "women", k % 2)
     state = shield.state()
-    fresh = Shield(PeriodicShield(PLAN))
+    fresh = ShieldMachine(PeriodicShield(PLAN), {})
     make = fresh.plan_ahead(state)
     assert make is not None
     make()

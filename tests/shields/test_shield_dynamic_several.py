@@ -117,7 +117,7 @@ def test_states_files_and_simulation() -> None:
     made = synthesize(asked)
     assert inspect_policy(made).verified
     shield, other = Shield(PeriodicShield(asked)), Shield(made)
-    assert shield.digest == other.digest
+    assert shield.policy_digest == other.policy_digest
     rng = np.random.default_rng(5)
     for _ in range(30):
         group, r = "abc"[rng.integers(0, 3)], int(rng.integers(0, 2))

@@ -170,7 +170,7 @@ def test_an_inspection_names_the_file_and_the_running_shield():
         found = inspect_policy(policy, file=data)
         assert found.file_sha256 == hashlib.sha256(data).hexdigest()
         assert found.file_bytes == len(data)
-        assert found.digest == Shield(policy).digest
+        assert found.digest == Shield(policy).policy_digest
 
 
 def test_ends_at_which_nothing_is_required_are_counted():

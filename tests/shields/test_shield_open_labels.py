@@ -25,7 +25,7 @@ from evenhand.shields import (
     save_policy,
     synthesize,
 )
-from evenhand.shields.runtime import state as state_module
+from evenhand.shields.runtime import shield as shield_module
 from evenhand.shields.runtime.certificate import worst_bias
 from evenhand.shields.runtime.reachable_states import LiveStates
 from evenhand.shields.spec.configuration import plan_from_mapping, plan_to_mapping
@@ -156,8 +156,8 @@ def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_no
         shield = Shield(policy)
         for number in range(8):
             with monkeypatch.context() as patch:
-                patch.setattr(state_module, "MAX_OUTCOMES", outcomes)
-                patch.setattr(state_module, "MAX_VOTES", votes)
+                patch.setattr(shield_module, "MAX_OUTCOMES", outcomes)
+                patch.setattr(shield_module, "MAX_VOTES", votes)
                 decision = shield.decide(rng.choice("ab"), rng.randint(0, 1), id=number)
                 if rng.random() < 0.3:
                     shield.observe(number, rng.randint(0, 1))
@@ -172,7 +172,7 @@ def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_no
 
 @given(counts=st.lists(st.integers(0, 40), min_size=4, max_size=4), most=st.integers(1, 500))
 def test_outcomes_are_spread_from_end_to_end(counts: list[int], most: int) -> None:
-    shield = state_module.ShieldState(made("ab", "finite", 8, ANY_WAIT))  # type: ignore[arg-type]
+    shield = Shield(made("ab", "finite", 8, ANY_WAIT))  # type: ignore[arg-type]
     shield.open = [counts[0], counts[1], 0, 0, counts[2], counts[3], 0, 0]
     spread = shield._spread_outcomes(most)
     assert np.prod([len(one) for one in spread]) <= most
@@ -193,13 +193,13 @@ def test_live_states_are_computed_ahead(kind: str, monkeypatch: pytest.MonkeyPat
     saved = shield.state()
     for other, state in ((shield, None), (Shield(policy), saved)):
         monkeypatch.setattr("evenhand.shields.runtime.reachable_states._LIVE_STATES", {})
-        make = other.plan_ahead(state)
+        make = other.plan_decision(state and state["course"])
         assert make is not None
         make()
-        assert other.plan_ahead(state) is None
+        assert other.plan_decision(state and state["course"]) is None
         if state is not None:
             other.load(state)
-    monkeypatch.setattr("evenhand.shields.runtime.state.find_live_states", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("evenhand.shields.runtime.shield.find_live_states", lambda *_: pytest.fail("computed again"))
     shield.decide("b", 0, id=2)
 
 
@@ -209,15 +209,15 @@ def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch: pytest.Monke
     for number in range(8):
         for each in (shield, other):
             each.decide("ab"[number % 2], 1, id=number)
-    assert shield.plan_ahead(label=(0, 0)) is None
-    assert shield.plan_ahead(label=(7, 1)) is None
-    assert shield.plan_ahead(label=(99, 1)) is None
-    make = shield.plan_ahead(label=(0, 1))
+    assert shield.plan_label(0, 0) is None
+    assert shield.plan_label(7, 1) is None
+    assert shield.plan_label(99, 1) is None
+    make = shield.plan_label(0, 1)
     assert make is not None
     before = shield.state()
     make()
     assert shield.state() == before
-    assert shield.plan_ahead(label=(0, 1)) is None
+    assert shield.plan_label(0, 1) is None
     other.observe(0, 1)
     with monkeypatch.context() as patch:
         patch.setattr("evenhand.shields.policy.periodic.solve_plan", lambda *_, **__: pytest.fail("planned again"))
@@ -305,7 +305,9 @@ def test_the_wait_is_part_of_the_plan(tmp_path: Any) -> None:
     assert policy.digest != synthesize(default).digest
     save_policy(policy, tmp_path / "a.shield")
     assert load_policy(tmp_path / "a.shield").plan.label_wait == 5
-    assert Shield(made("ab", "static-fair", 8, 5)).digest != Shield(made("ab", "static-fair", 8, 6)).digest
+    assert (
+        Shield(made("ab", "static-fair", 8, 5)).policy_digest != Shield(made("ab", "static-fair", 8, 6)).policy_digest
+    )
 
 
 @pytest.mark.parametrize("wait", [0, -1, True, 2.5, "5", None])

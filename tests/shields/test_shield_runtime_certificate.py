@@ -202,5 +202,5 @@ def test_later_periods_have_a_bound_or_a_reason_for_none(kind, held):
     assert (said.assumption_held, said.later) == (held, Fraction(1, 5) if held else None)
     assert said.how_later
     assert [kind for kind, _ in said.describe(said.to_dict())] == ["proved", "proved" if held else "unknown"]
-    advice = said.as_advice()
+    advice = Shield(PeriodicShield(read_plan({**PERIODS, "kind": kind})), advisory=True).certificate()
     assert [kind for kind, _ in advice.describe(advice.to_dict())] == ["unknown"] * 2

@@ -77,10 +77,7 @@ class MonitorMachine(StateMachine):
         self.position, self.posted = state["position"], state["posted"]
         self._operations = self._events = 0
 
-    def needs_saving(self) -> bool:
-        return self._operations >= MOST_OPERATIONS or self._events >= MOST_EVENTS
-
-    def before(self, operation: Operation) -> Mapping[str, Any]:
+    def counts(self) -> Mapping[str, Any]:
         return {"decisions": self.monitor.decisions, "labels": self.monitor.labels}
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
@@ -93,6 +90,7 @@ class MonitorMachine(StateMachine):
         else:
             raise DecisionError(f"there is no operation {kind!r}", code="operation", hint="events, posted")
         self._operations += 1
+        self.needs_saving = self._operations >= MOST_OPERATIONS or self._events >= MOST_EVENTS
         return output
 
     def _take(self, operation: Operation) -> dict[str, Any]:

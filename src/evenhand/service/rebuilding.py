@@ -15,7 +15,6 @@ from evenhand.service.shields import policy_of_plan
 from evenhand.service.state_machines import GuardMachine, KeyMachine, ShieldMachine, StateMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.runtime.shield import Shield
 from evenhand.shields.spec.configuration import read_plan
 
 
@@ -57,13 +56,13 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
     if not isinstance(advisory, bool):
         raise TypeError(f"advisory is {advisory!r}")
     for policy in policies:
-        machine = ShieldMachine(Shield(policy, advisory=advisory), configuration)
+        machine = ShieldMachine(policy, configuration, advisory=advisory)
         if machine.digest == digest:
             return machine
     if configuration.get("plan") is not None:
         described = configuration["plan"]
         ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
-        return ShieldMachine(Shield(policy_of_plan(read_plan(ordered)), advisory=advisory), configuration)
+        return ShieldMachine(policy_of_plan(read_plan(ordered)), configuration, advisory=advisory)
     raise OptionError(
         f"the log needs the policy with the digest {digest[:12]}..., from the file {configuration.get('policy')!r}",
         location="--policy",

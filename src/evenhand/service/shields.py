@@ -12,7 +12,6 @@ from evenhand.service.state_machines import ShieldMachine
 from evenhand.shields.policy.file import load_policy
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.runtime.shield import Shield
 from evenhand.shields.spec.configuration import read_plan
 from evenhand.shields.spec.plan import ShieldPlan
 from evenhand.shields.synthesis.plans import synthesize
@@ -73,7 +72,7 @@ def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield,
             policy = policy_of_plan(read_plan(entry.plan or {}))
         if policy.plan.makes_periods:
             policy = policy_of_plan(policy.plan)
-        shield = Shield(policy, advisory=entry.advisory)
+        machine = ShieldMachine(policy, entry.model_dump(mode="json"), advisory=entry.advisory)
     except DataError:
         # The error already names the file.
         raise
@@ -81,5 +80,4 @@ def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield,
         place = f"the plan of the shield {entry.name!r}"
         error.location = f"{place}, {error.location}" if error.location else place
         raise
-    served = ServedShield(entry, policy.plan, shield.digest)
-    return served, ShieldMachine(shield, entry.model_dump(mode="json"))
+    return ServedShield(entry, policy.plan, machine.policy_digest), machine

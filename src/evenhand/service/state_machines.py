@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 from evenhand.errors import DecisionError
 from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
 from evenhand.service.spending import SpendingTally
+from evenhand.shields.policy.periodic import PeriodicShield
+from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.shield import Shield
 
 Operation: TypeAlias = Mapping[str, Any]
@@ -26,8 +28,10 @@ class StateMachine(ABC):
         kind: Kind of the machine: ``shield``, ``guard``, ``monitor`` or ``keys``.
         digest: Digest of the policy or configuration.
         configuration: Configuration from which the machine can be rebuilt. The first entry of a log stores it.
+        needs_saving: Whether the state should be saved now. Large states are restored from the log instead.
     """
 
+    needs_saving = True
     kind: str
     digest: str
     configuration: Mapping[str, Any]
@@ -45,8 +49,8 @@ class StateMachine(ABC):
         """
 
     @abstractmethod
-    def before(self, operation: Operation) -> Mapping[str, Any]:
-        """Return the counters before an operation, for the log."""
+    def counts(self) -> Mapping[str, Any]:
+        """Return the counters that the log records before each operation."""
 
     @abstractmethod
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
@@ -80,10 +84,6 @@ class StateMachine(ABC):
         """
         return None
 
-    def needs_saving(self) -> bool:
-        """Return whether the state should be saved now. Large states are restored from the log instead."""
-        return True
-
 
 KEY_STREAM = "evenhand:keys"
 """Name of the stream. It is not a valid name for a shield or guard."""
@@ -114,7 +114,7 @@ class KeyMachine(StateMachine):
     def load(self, state: Mapping[str, Any]) -> None:
         self._keys = {key: dict(about) for key, about in state["keys"].items()}
 
-    def before(self, operation: Operation) -> Mapping[str, Any]:
+    def counts(self) -> Mapping[str, Any]:
         return {"keys": len(self._keys)}
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
@@ -159,56 +159,59 @@ def key_identifier(digest: str) -> str:
     return digest[:12]
 
 
-class ShieldMachine(StateMachine):
-    """Decides by a policy.
+class ShieldMachine(Shield, StateMachine):
+    """Shield as a machine of the service.
 
     Operations: ``{"op": "decide", "id", "group", "recommendation", "cost"?}`` and ``{"op": "label", "id", "label"}``.
     The state includes the certificate, so that readers need no policy.
 
     Args:
-        shield: Shield in its initial state.
+        policy, advisory: As for ``Shield``.
         configuration: Configuration of its plan, and whether it is advisory.
     """
 
     kind = "shield"
 
-    def __init__(self, shield: Shield, configuration: Mapping[str, Any]) -> None:
-        self.shield = shield
+    def __init__(
+        self, policy: ShieldPolicy | PeriodicShield, configuration: Mapping[str, Any], *, advisory: bool = False
+    ) -> None:
+        super().__init__(policy, advisory=advisory)
         # A log sorts names, but the order of the groups matters.
-        self.configuration: Mapping[str, Any] = {**configuration, "groups": list(shield.groups)}
-        # An advisory shield makes other decisions than a shield with the same policy.
-        advisory = hashlib.sha256(f"advisory {shield.digest}".encode()).hexdigest()
-        self.digest = advisory if shield.advisory else shield.digest
-        self._labelled = shield.labelled
-        self._certificate = shield.certificate().to_dict()
+        self.configuration: Mapping[str, Any] = {**configuration, "groups": list(self.groups)}
+        self.digest = self.policy_digest
+        if advisory:
+            # An advisory shield makes other decisions than a shield with the same policy.
+            self.digest = hashlib.sha256(f"advisory {self.policy_digest}".encode()).hexdigest()
+        self._certificate = self.certificate().to_dict()
 
     def state(self) -> dict[str, Any]:
-        return {"shield": self.shield.state(), "certificate": self._certificate}
+        return {"shield": super().state(), "certificate": self._certificate}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self.shield.load(state["shield"])
-        self._certificate = self.shield.certificate().to_dict()
+        super().load(state["shield"])
+        self._certificate = self.certificate().to_dict()
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
     ) -> Callable[[], None] | None:
-        is_label = operation is not None and operation.get("op") == "label"
-        label = (operation["id"], operation["label"]) if operation is not None and is_label else None
-        return self.shield.plan_ahead(None if state is None else state["shield"], label=label)
-
-    def before(self, operation: Operation) -> Mapping[str, Any]:
-        return self.shield.counts()
+        if state is not None:
+            return self.plan_decision(state["shield"]["course"])
+        if operation is not None and operation.get("op") == "label":
+            return self.plan_label(operation["id"], operation["label"])
+        if self.step < self.horizon and self.prompt and not any(self.open):
+            return None
+        return self.plan_decision()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
         name = operation.get("op")
         if name == "decide":
             # IDs without labels are only kept in the store, so the shield's state stays as small as its counters.
             try:
-                decision = self.shield.decide(
+                decision = self.decide(
                     operation["group"],
                     operation["recommendation"],
                     cost=operation.get("cost"),
-                    id=operation["id"] if self._labelled else None,
+                    id=operation["id"] if self.labelled else None,
                 )
             except DecisionError as error:
                 if error.code == "horizon":
@@ -223,11 +226,11 @@ class ShieldMachine(StateMachine):
                 "guaranteed": decision.guaranteed,
             }
         elif name == "label":
-            self.shield.observe(operation["id"], operation["label"])
+            self.observe(operation["id"], operation["label"])
             output = {}
         else:
             raise DecisionError(f"there is no operation {name!r}", code="operation", hint="decide, label")
-        self._certificate = self.shield.certificate().to_dict()
+        self._certificate = self.certificate().to_dict()
         return {**output, "certificate": self._certificate}
 
 
@@ -303,7 +306,7 @@ class GuardMachine(StateMachine):
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         return {replica for _number, replica, *_ in state["open"]}
 
-    def before(self, operation: Operation) -> Mapping[str, Any]:
+    def counts(self) -> Mapping[str, Any]:
         return self.enforcer.items_until_due()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:

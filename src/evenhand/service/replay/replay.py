@@ -270,7 +270,7 @@ class LogReplayer:
             raise _DifferenceError("duplicate entry with the same id", id_, "an id is used once")
         try:
             # The decision is computed from the input alone, and only then compared with the log.
-            before = self.machine.before(operation)
+            before = self.machine.counts()
             output: Mapping[str, Any] = self.machine.apply(operation, number)
         except REFUSAL_ERRORS as error:
             if isinstance(error, OptionError) and error.location == "--policy":

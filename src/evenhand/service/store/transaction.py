@@ -240,7 +240,7 @@ class Transaction:
                 content = _checkpoint_body(machine)
             else:
                 try:
-                    counters = machine.before(request.operation)
+                    counters = machine.counts()
                     answer = machine.apply(request.operation, number + 1)
                 except EvenhandError as error:
                     batch.results.append(error)
@@ -270,7 +270,7 @@ class Transaction:
             if new_checkpoints:
                 connection.execute(insert(checkpoints), new_checkpoints)
             head = {"stream": stream, "number": number, "hash": last_hash}
-            if new_checkpoints or machine.needs_saving():
+            if new_checkpoints or machine.needs_saving:
                 _run(connection, STATE, {**head, "state": json.dumps(machine.state())})
             else:
                 _run(connection, LAST, head)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, permutations
 from typing import Any
@@ -28,6 +28,7 @@ class ShieldCertificate:
         kappa: Largest fair bias.
         step, horizon: Number of decisions so far in the period, and in total. A finite shield has one period.
         period: Number of the period, from 0.
+        bias: Bias of the applied decisions: ``unshielded`` in advisory mode, and else ``shielded``.
         shielded: Bias of the shield's decisions over all periods. With open labels, the largest possible bias.
         unshielded: Bias of the recommendations.
         open_labels: Decisions that await a label.
@@ -48,6 +49,7 @@ class ShieldCertificate:
     step: int
     horizon: int
     period: int
+    bias: Fraction
     shielded: Fraction
     unshielded: Fraction
     open_labels: int
@@ -57,20 +59,9 @@ class ShieldCertificate:
     how: str
     assumption: str
     assumption_held: bool | None
-    how_later: str = ""
-    advisory: bool = False
-    expired_labels: int = 0
-
-    @property
-    def bias(self) -> Fraction:
-        """Bias of the applied decisions."""
-        return self.unshielded if self.advisory else self.shielded
-
-    def as_advice(self) -> ShieldCertificate:
-        """Return the certificate of an advisory shield, which guarantees nothing."""
-        how = "recommendations are followed (advisory mode)"
-        how_later = how if self.how_later else ""
-        return replace(self, advisory=True, bound=None, exact=False, later=None, how=how, how_later=how_later)
+    how_later: str
+    advisory: bool
+    expired_labels: int
 
     @property
     def quantity(self) -> Proved | Unknown:
@@ -171,7 +162,10 @@ def worst_bias(fairness: FairnessProperty, counters: Sequence[int], open_labels:
     """
     starts = range(0, len(counters), 2)
     if not any(open_labels):
-        return max([fairness.bias(*counters[i : i + 2], *counters[j : j + 2]) for i, j in combinations(starts, 2)])
+        worst = Fraction(0)
+        for i, j in combinations(starts, 2):
+            worst = max(worst, fairness.bias(*counters[i : i + 2], *counters[j : j + 2]))
+        return worst
     needed = fairness.empty_group.needed_count
     extremes = [
         _extreme_counts(counters[i], counters[i + 1], open_labels[i], open_labels[i + 1], needed) for i in starts

@@ -81,7 +81,7 @@ class ShieldReplay:
         return {
             "kind": "shield-replay",
             "same": self.difference is None,
-            "digest": self.shield.digest,
+            "digest": self.shield.policy_digest,
             "decisions": self.decisions,
             "labels": self.labels,
             "difference": None if self.difference is None else asdict(self.difference),
