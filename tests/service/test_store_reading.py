@@ -1,3 +1,4 @@
+import re
 import tracemalloc
 
 import pytest
@@ -8,7 +9,7 @@ from evenhand.service import Database, Ledger
 from evenhand.service.settings import RetentionConfig
 from evenhand.service.store.database import read_entries_after, read_heads, read_log
 from evenhand.service.store.tables import entries, streams
-from evenhand.service.store.transaction import AMONG_KEYS, KNOWN
+from evenhand.service.store.transaction import STATEMENTS
 from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
 
 
@@ -41,11 +42,13 @@ def test_readers_see_one_moment_and_hold_no_writer_up(database):
 
 
 def _plan(database, query, **values):
+    explain = "EXPLAIN QUERY PLAN " if database.sqlite else "EXPLAIN "
     with database.reading() as connection:
         if not database.sqlite:
             connection.execute(text("SET LOCAL enable_seqscan = off"))  # What it would do with more than a few rows.
-        explain = "EXPLAIN QUERY PLAN " if database.sqlite else "EXPLAIN "
-        return "\n".join(str(tuple(row)) for row in connection.execute(text(explain + query), values))
+            query = re.sub(r":(\w+)", r"%(\1)s", query)
+        rows = connection.exec_driver_sql(explain + query, values)
+        return "\n".join(str(tuple(row)) for row in rows)
 
 
 def test_a_page_is_found_without_going_through_the_log(database):
@@ -57,7 +60,7 @@ def test_a_page_is_found_without_going_through_the_log(database):
         f=0,
     )
     first = _plan(database, "SELECT min(number) FROM checkpoints WHERE stream = :s", s="a")
-    known = KNOWN + AMONG_KEYS["sqlite" if database.sqlite else "postgresql"]
+    known = STATEMENTS["sqlite" if database.sqlite else "postgresql"]["known"]
     answer = _plan(database, known, stream="a", keys='["1", "2"]' if database.sqlite else ["1", "2"])
     time = _plan(database, "SELECT count(*) FROM entries WHERE stream = :s AND at >= :t", s="a", t=5.0)
     for plan in (page, first, answer, time):

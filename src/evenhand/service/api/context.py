@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated, TypeVar
@@ -31,6 +30,18 @@ from evenhand.service.tracing import Tracing
 T = TypeVar("T")
 
 
+class ServedStreams(dict[str, T]):
+    """Streams of one kind by name, in which an unknown name raises a `DecisionError`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def __missing__(self, name: str) -> T:
+        hint = f"one of: {', '.join(self) or 'none is served'}"
+        raise DecisionError(f"there is no {self._kind} {name!r}", code="stream", hint=hint)
+
+
 class ServiceContext:
     """Store, streams and background threads of one process.
 
@@ -56,11 +67,11 @@ class ServiceContext:
     """
 
     def __init__(
-        self, settings: ServiceConfig, database: Database, ledger: Ledger, shields: Mapping[str, ServedShield]
+        self, settings: ServiceConfig, database: Database, ledger: Ledger, shields: ServedStreams[ServedShield]
     ) -> None:
         self.settings, self.database, self.ledger, self.shields = settings, database, ledger, shields
         self.guards: dict[str, ServedGuard] = {}
-        self.monitors: dict[str, ServedMonitor] = {}
+        self.monitors = ServedStreams[ServedMonitor]("monitor")
         self.replica = uuid4().hex
         self.draining = Event()
         self.grace = GRACE_SECONDS
@@ -105,18 +116,6 @@ class ServiceContext:
         self.database.close()
         if self.ledger.tracing is not None:
             self.ledger.tracing.close()
-
-
-def find_stream(served: Mapping[str, T], name: str, kind: str) -> T:
-    """Return a stream by its name.
-
-    Raises:
-        DecisionError: There is no such stream.
-    """
-    if name not in served:
-        hint = f"one of: {', '.join(served) or 'none is served'}"
-        raise DecisionError(f"there is no {kind} {name!r}", code="stream", hint=hint)
-    return served[name]
 
 
 async def context_of(request: Request) -> ServiceContext:
@@ -183,7 +182,7 @@ class BuiltStreams:
     """
 
     machines: dict[str, StateMachine] = field(default_factory=dict)
-    shields: dict[str, ServedShield] = field(default_factory=dict)
+    shields: ServedStreams[ServedShield] = field(default_factory=lambda: ServedStreams("shield"))
 
 
 def build_streams(settings: ServiceConfig) -> BuiltStreams:

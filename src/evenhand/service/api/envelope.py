@@ -13,23 +13,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, cookie_parser
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.auth.access import (
-    PROBES,
-    SAFE_METHODS,
-    TokenBuckets,
-    address_of,
-    check_host_name,
-    is_own_page,
-    is_public,
-    presented_key,
-)
-from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, missing_key_error
+from evenhand.service.auth.access import PROBES, TokenBuckets, authenticate
+from evenhand.service.auth.keys import ApiKey
 from evenhand.service.auth.logging import RefusalSummary, logger
 from evenhand.service.settings import LimitsConfig
 from evenhand.service.tracing import COUNTED_METHODS
@@ -71,7 +62,7 @@ class _HeadSentError(OSError):
 
 
 class RequestEnvelope:
-    """Middleware that runs every request as an `_Exchange`.
+    """Middleware of all requests, each of which is an `_Exchange`.
 
     HEAD is supported wherever GET is, and returns the headers of that response.
 
@@ -92,12 +83,35 @@ class RequestEnvelope:
         self.held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] == "http":
-            await _Exchange(self, scope, receive, send).run()
-        elif scope["type"] == "lifespan":
+        """Handle one ASGI connection: answer a request, trace it and log it."""
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             self.refusals.flush()
+        if scope["type"] != "http":
+            return
+        exchange = _Exchange(self, scope, receive, send)
+        tracing = None if scope["path"] in PROBES else exchange.context.ledger.tracing
+        fault: Exception | None = None
+        with nullcontext() if tracing is None else tracing.request(exchange.scope, exchange.id) as record_status:
+            try:
+                await exchange.respond()
+            except Exception as error:
+                if not (exchange.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
+                    fault = error
+                if fault is not None and not exchange.status:
+                    body = error_handlers.error_body(
+                        "internal error", kind="server_error", code="fault", hint="see the log of the service"
+                    )
+                    await exchange.send_response(JSONResponse(body, 500))
+            finally:
+                self.held_bytes -= exchange.held_bytes
+                if name := exchange.name:
+                    self.in_flight[name] -= 1
+                    if not self.in_flight[name]:
+                        del self.in_flight[name]
+            if record_status is not None:
+                record_status(500 if fault else exchange.status)
+        exchange.log(fault)
 
 
 class _Exchange:
@@ -107,6 +121,7 @@ class _Exchange:
 
     Attributes:
         id: ID of the request: its header ``x-request-id``, or else a new one.
+        address: IP address of the client.
         name: Name that the request is counted under. Empty before it is admitted.
         status: Status of the response. 0 before its headers are sent.
         timeout: Time limit of the body, and then of the response. None before the request is admitted.
@@ -121,6 +136,8 @@ class _Exchange:
         self.is_head = self.method == "HEAD"
         self.scope = {**scope, "method": "GET"} if self.is_head else scope
         self.headers = Headers(scope=scope)
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
         id = self.headers.get("x-request-id", "")
         self.id = id if _REQUEST_ID.fullmatch(id) else f"{random.getrandbits(64):016x}"
         self.name = ""
@@ -130,44 +147,22 @@ class _Exchange:
         self.held_bytes = 0
         self.body: bytes | None = None
 
-    async def run(self) -> None:
-        """Answer the request, trace it and log it."""
-        tracing = self.context.ledger.tracing
-        is_traced = tracing is not None and self.scope["path"] not in PROBES
-        fault: Exception | None = None
-        with tracing.request(self.scope, self.id) if tracing and is_traced else nullcontext() as record_status:
-            try:
-                await self._respond()
-            except Exception as error:
-                if not (self.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
-                    fault = error
-                if fault is not None and not self.status:
-                    body = error_handlers.error_body(
-                        "internal error", kind="server_error", code="fault", hint="see the log of the service"
-                    )
-                    await self._answer(JSONResponse(body, 500))
-            finally:
-                envelope, name = self.envelope, self.name
-                envelope.held_bytes -= self.held_bytes
-                if name:
-                    envelope.in_flight[name] -= 1
-                    if not envelope.in_flight[name]:
-                        del envelope.in_flight[name]
-            if record_status is not None:
-                record_status(500 if fault else self.status)
-        self._log(fault)
-
-    async def _respond(self) -> None:
+    async def respond(self) -> None:
+        """Send the response of the application, or that of a refusal."""
         envelope, limits = self.envelope, self.envelope.limits
         body: bytes | None = None
         try:
-            self.caller = self.scope["evenhand.caller"] = await self._authenticate()
+            context = self.context
+            self.caller = await authenticate(
+                self.headers, self.method, self.scope["path"], context.settings.service, context.keys
+            )
+            self.scope["evenhand.caller"] = self.caller
             if self.scope["path"] in PROBES:
                 await envelope.app(self.scope, self.receive, self.send)
                 return
             self._admit()
             async with asyncio.timeout(limits.body_seconds) as self.timeout:
-                body = self.body = await self._read_body()
+                body = self.body = self.scope["evenhand.body"] = await self._read_body()
                 self.timeout.reschedule(asyncio.get_running_loop().time() + limits.request_seconds)
                 await envelope.app(self.scope, self.receive, self.send)
         except Exception as error:
@@ -184,7 +179,7 @@ class _Exchange:
             # The caller must not mistake a partial response for a complete one.
             if self.status or not isinstance(refusal, EvenhandError):
                 raise
-            await self._answer(self._refusal_response(refusal))
+            await self.send_response(self._refusal_response(refusal))
 
     async def receive(self) -> Message:
         """Return the body, and then the remaining messages."""
@@ -218,42 +213,15 @@ class _Exchange:
         else:
             await self.forward(message)
 
-    async def _answer(self, response: Response) -> None:
+    async def send_response(self, response: Response) -> None:
+        """Send a complete response."""
         await response(self.scope, self.receive, self.send)
-
-    async def _authenticate(self) -> ApiKey | None:
-        """Return the caller. None if the path is public.
-
-        Routes check the scopes of the caller. A service without keys accepts requests to local names only, and none
-        from web pages of other sites, including sites whose name points to this machine.
-        """
-        service = self.context.settings.service
-        key = cookie = None
-        if not service.keys:
-            check_host_name(self.headers)
-        else:
-            key = presented_key(self.headers)
-            if key is None:
-                key = cookie = cookie_parser(self.headers.get("cookie", "")).get(COOKIE)
-        # A browser also adds the cookie to requests from other pages.
-        is_implicit = cookie is not None or not service.keys
-        if is_implicit and self.method not in SAFE_METHODS and not is_own_page(self.headers, service.public_url):
-            raise AccessError(
-                "the request came from a page of another site", code="origin", hint="send the key in a header"
-            )
-        if not service.keys:
-            return ANONYMOUS_CALLER
-        if is_public(self.scope["path"]):
-            return None
-        if not key:
-            raise missing_key_error()
-        return await self.context.keys.caller(key)
 
     def _admit(self) -> None:
         """Count the request."""
         envelope = self.envelope
         # Callers without a key are distinguished by their address.
-        name = (self.caller and self.caller.id) or f"@{address_of(self.scope)}"
+        name = (self.caller and self.caller.id) or f"@{self.address}"
         rate = None if self.scope["path"] == NEWS_PATH else envelope.rate
         wait = 0.0 if rate is None else rate.seconds_until_allowed(name)
         if wait:
@@ -303,14 +271,15 @@ class _Exchange:
         if isinstance(error, AccessError) and error.code == "key":
             if self.scope["method"] == "GET" and "text/html" in self.headers.get("accept", ""):
                 return RedirectResponse("/login", 303)
-            error = self.context.failures.refusal(error, address_of(self.scope))
+            error = self.context.failures.refusal(error, self.address)
         response = error_handlers.error_response(error)
         if isinstance(error, AccessError) and error.code in ("size", "slow", "busy"):
             # The remainder of the request is not read.
             response.headers["connection"] = "close"
         return response
 
-    def _log(self, fault: Exception | None) -> None:
+    def log(self, fault: Exception | None) -> None:
+        """Log the request."""
         status, caller = 500 if fault else self.status, self.caller
         level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
         if not logger.isEnabledFor(level):
@@ -318,7 +287,7 @@ class _Exchange:
         # Anyone can send unlimited requests of this kind. If every request is logged, these are logged as well.
         is_summarized = (caller is None or status == 429) and level == logging.WARNING
         is_logged = not is_summarized or logger.isEnabledFor(logging.INFO)
-        if not is_logged and not self.envelope.refusals.is_first(status, address_of(self.scope)):
+        if not is_logged and not self.envelope.refusals.is_first(status, self.address):
             return
         about = {
             "request": self.id,

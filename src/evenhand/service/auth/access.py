@@ -7,10 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from starlette.datastructures import Headers
-from starlette.types import Scope
+from starlette.requests import cookie_parser
 
 from evenhand.errors import AccessError
-from evenhand.service.auth.keys import missing_key_error
+from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, ApiKey, KeyCache, missing_key_error
+from evenhand.service.settings import ServerConfig
 
 PROBES = ("/healthz", "/readyz")
 """Paths of health checks, which are exempt from limits."""
@@ -30,10 +31,46 @@ def is_public(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith(ASSETS)
 
 
-def address_of(scope: Scope) -> str:
-    """Return the IP address of a client."""
-    client: tuple[str, int] | None = scope.get("client")
-    return "" if client is None else client[0]
+async def authenticate(
+    headers: Headers, method: str, path: str, service: ServerConfig, keys: KeyCache
+) -> ApiKey | None:
+    """Return the caller of a request. None if the path is public.
+
+    Routes check the scopes of the caller. A service without keys accepts requests to local names only, and none from
+    web pages of other sites, including sites whose name points to this machine.
+
+    Raises:
+        AccessError: There is no valid key, or the request comes from another site.
+    """
+    key = cookie = None
+    if service.keys:
+        key = presented_key(headers)
+        if key is None:
+            key = cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    else:
+        # DNS rebinding: another site may own any host name except an IP address or a name without a dot.
+        host = headers.get("host", "").lower()
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
+        is_numeric = ":" in name or name.replace(".", "").isdigit()
+        if not (is_numeric or "." not in name or name.endswith(".localhost")):
+            raise AccessError(
+                f"a service without keys does not accept the host name {name!r}",
+                code="origin",
+                hint="use localhost, or require keys: [service] keys = true",
+            )
+    # A browser also adds the cookie to requests from other pages.
+    is_implicit = cookie is not None or not service.keys
+    if is_implicit and method not in SAFE_METHODS and not is_own_page(headers, service.public_url):
+        raise AccessError(
+            "the request came from a page of another site", code="origin", hint="send the key in a header"
+        )
+    if not service.keys:
+        return ANONYMOUS_CALLER
+    if is_public(path):
+        return None
+    if not key:
+        raise missing_key_error()
+    return await keys.caller(key)
 
 
 def presented_key(headers: Headers) -> str | None:
@@ -49,24 +86,6 @@ def presented_key(headers: Headers) -> str | None:
     if len(bearer) > 1 or len(api_keys) > 1 or kind.lower() != "bearer":
         raise missing_key_error()
     return key.strip()
-
-
-def check_host_name(headers: Headers) -> None:
-    """Check the host name of a request to a service without keys, against DNS rebinding.
-
-    Raises:
-        AccessError: The host name may belong to another site.
-    """
-    host = headers.get("host", "").lower()
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
-    is_numeric = ":" in name or name.replace(".", "").isdigit()
-    # No site can own an IP address or a name without a dot.
-    if not (is_numeric or "." not in name or name.endswith(".localhost")):
-        raise AccessError(
-            f"a service without keys does not accept the host name {name!r}",
-            code="origin",
-            hint="use localhost, or require keys: [service] keys = true",
-        )
 
 
 def is_own_page(headers: Headers, public_url: str | None) -> bool:

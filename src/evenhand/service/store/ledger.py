@@ -31,6 +31,7 @@ from evenhand.service.store.transaction import (
     OperationResult,
     StreamBatch,
     Transaction,
+    answer_key,
     is_written,
 )
 
@@ -214,6 +215,8 @@ class Ledger:
                 raise DecisionError(
                     f"there is no {task.stream!r}", code="stream", hint=f"one of: {', '.join(self.machines)}"
                 )
+            if task.id is not None:
+                task.key = answer_key(task.id)
             if self.tracing is not None:
                 task.trace = self.tracing.current
         # Nothing may be queued after the end marker.

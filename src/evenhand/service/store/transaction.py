@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -19,28 +20,28 @@ from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store import chain
 from evenhand.service.store.tables import REVISION, answers, checkpoints, entries, streams
 
-HEAD = (
-    "SELECT number, hash, state_number, digest, (SELECT version_num FROM alembic_version) "
-    "FROM streams WHERE name = :stream"
-)
-STATE = "UPDATE streams SET number = :number, hash = :hash, state_number = :number, state = :state WHERE name = :stream"
-LAST = "UPDATE streams SET number = :number, hash = :hash WHERE name = :stream"
-ENTRIES = (
-    "INSERT INTO entries (stream, number, at, marked, body, previous, hash) "
-    "VALUES (:stream, :number, :at, :marked, :body, :previous, :hash)"
-)
-ANSWERS = "INSERT INTO answers (stream, id, number) VALUES (:stream, :id, :number)"
-KNOWN = "SELECT id, number FROM answers WHERE stream = :stream AND id "
-AMONG_KEYS = {"sqlite": "IN (SELECT value FROM json_each(:keys))", "postgresql": "= ANY(:keys)"}
-"""Condition of `KNOWN`, by dialect."""
-
-
-def _run(connection: Connection, statement: str, values: Any) -> Any:
-    """Run a statement directly with the driver, which is faster than with SQLAlchemy."""
-    if connection.dialect.name == "postgresql":
-        statement = re.sub(r":(\w+)", r"%(\1)s", statement)
-    return connection.exec_driver_sql(statement, values)
-
+_SQLITE = {
+    # A single writer locks everything when its transaction begins.
+    "head": "SELECT number, hash, state_number, digest, (SELECT version_num FROM alembic_version) "
+    "FROM streams WHERE name = :stream",
+    "state": "UPDATE streams SET number = :number, hash = :hash, state_number = :number, state = :state "
+    "WHERE name = :stream",
+    "last": "UPDATE streams SET number = :number, hash = :hash WHERE name = :stream",
+    "entries": "INSERT INTO entries (stream, number, at, marked, body, previous, hash) "
+    "VALUES (:stream, :number, :at, :marked, :body, :previous, :hash)",
+    "answers": "INSERT INTO answers (stream, id, number) VALUES (:stream, :id, :number)",
+    "known": "SELECT id, number FROM answers WHERE stream = :stream AND id IN (SELECT value FROM json_each(:keys))",
+}
+_POSTGRES = {
+    **_SQLITE,
+    "locked": f"{_SQLITE['head']} FOR UPDATE OF streams",
+    "known": "SELECT id, number FROM answers WHERE stream = :stream AND id = ANY(:keys)",
+}
+STATEMENTS = {
+    "sqlite": {**_SQLITE, "locked": _SQLITE["head"]},
+    "postgresql": {name: re.sub(r":(\w+)", r"%(\1)s", text) for name, text in _POSTGRES.items()},
+}
+"""Frequent statements by dialect. They are run by the driver itself, which is faster than with SQLAlchemy."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class OperationRequest:
         future: Future of the caller that receives the result.
         durable: Whether the future waits for the disk.
         trace: Context of the caller's span.
+        key: Key of the ID's answer. The ledger sets it in the thread of the caller.
     """
 
     stream: str
@@ -69,6 +71,7 @@ class OperationRequest:
     future: Future[OperationResult] | asyncio.Future[OperationResult]
     durable: bool = True
     trace: Any = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -204,8 +207,8 @@ class Transaction:
         Raises:
             StoreError: The store failed.
         """
-        loaded = self._loaded[stream]
-        machine = loaded.machine
+        loaded, run = self._loaded[stream], connection.exec_driver_sql
+        statements, machine = STATEMENTS[connection.dialect.name], loaded.machine
         batch = StreamBatch()
         try:
             batch.plan_ahead = follow_stream(connection, stream, loaded, lock=True, patient=patient)
@@ -216,12 +219,10 @@ class Transaction:
             return batch
         if batch.plan_ahead is not None:
             return batch
-        keys = {request.id: answer_key(request.id) for request in requests if request.id is not None}
         numbers: dict[str, int] = {}
-        if keys:
-            dialect, used = connection.dialect.name, list(keys.values())
-            values = {"stream": stream, "keys": json.dumps(used) if dialect == "sqlite" else used}
-            numbers = dict(_run(connection, KNOWN + AMONG_KEYS[dialect], values).all())
+        if used := list(filter(None, map(attrgetter("key"), requests))):
+            values = {"stream": stream, "keys": json.dumps(used) if connection.dialect.name == "sqlite" else used}
+            numbers = dict(run(statements["known"], values).all())
         new_answers: list[dict[str, Any]] = []
         new_checkpoints: list[dict[str, Any]] = []
         number, last_hash = loaded.number or 0, loaded.hash
@@ -229,7 +230,7 @@ class Transaction:
             batch.plan_ahead = machine.plan_ahead(operation=request.operation)
             if batch.plan_ahead is not None and patient:
                 break
-            key = None if request.id is None else keys[request.id]
+            key = request.key
             if key is not None and (earlier := numbers.get(key)) is not None:
                 body = _read_body(connection, stream, earlier, batch.rows)
                 batch.results.append(_repeat_answer(request, earlier, body))
@@ -264,16 +265,16 @@ class Transaction:
             batch.results.append(OperationResult(number, answer))
             batch.applied.append((request.operation, answer))
         if batch.rows:
-            _run(connection, ENTRIES, batch.rows)
+            run(statements["entries"], batch.rows)
             if new_answers:
-                _run(connection, ANSWERS, new_answers)
+                run(statements["answers"], new_answers)
             if new_checkpoints:
                 connection.execute(insert(checkpoints), new_checkpoints)
             head = {"stream": stream, "number": number, "hash": last_hash}
             if new_checkpoints or machine.needs_saving:
-                _run(connection, STATE, {**head, "state": json.dumps(machine.state())})
+                run(statements["state"], {**head, "state": json.dumps(machine.state())})
             else:
-                _run(connection, LAST, head)
+                run(statements["last"], head)
         loaded.number, loaded.hash = number, last_hash
         if len(batch.results) == len(requests):
             # Compute the plan for the next decision now, so that it may be ready before the request arrives.
@@ -314,9 +315,9 @@ def follow_stream(
         StoreError: The state or an entry is invalid. Alternatively, the row is locked, or the tables were migrated
             while this process was running.
     """
-    # SQLite has a single writer, which locks everything when its transaction begins.
-    suffix = " FOR UPDATE OF streams" if lock and connection.dialect.name != "sqlite" else ""
-    number, end, state_number, digest, revision = _run(connection, HEAD + suffix, {"stream": stream}).one()
+    statement = STATEMENTS[connection.dialect.name]["locked" if lock else "head"]
+    row = connection.exec_driver_sql(statement, {"stream": stream}).one()
+    number, end, state_number, digest, revision = row
     if lock and revision != REVISION:
         raise StoreError(
             f"the store was migrated from revision {REVISION} to {revision} while this process was running",

@@ -18,7 +18,7 @@ from evenhand.errors import AccessError, EvenhandError, FetchError
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import http_status
 from evenhand.service.api.routes.dashboard import read_asset
-from evenhand.service.auth.access import address_of, is_own_page
+from evenhand.service.auth.access import is_own_page
 from evenhand.service.auth.keys import COOKIE, key_id
 from evenhand.service.auth.logging import logger
 from evenhand.service.auth.oidc import LOGIN_SECONDS, close_session, open_session
@@ -52,8 +52,7 @@ async def log_in(request: Request, context: RequestContext) -> Response:
     try:
         caller = await context.keys.caller(key)
     except AccessError as error:
-        refused = context.failures.refusal(error, address_of(request.scope))
-        return _refusal_page(context, refused)
+        return _refusal_page(request, context, error)
     if not caller.is_allowed("read"):
         return _login_response(context, f"The key {caller.id} of {caller.name} lacks the scope read.", 403)
     answer = RedirectResponse("/", 303)
@@ -90,9 +89,8 @@ async def end_login(request: Request, context: RequestContext) -> Response:
         # This replica must know the new key immediately.
         await context.keys.read_again()
     except AccessError as error:
-        refused = context.failures.refusal(error, address_of(request.scope))
         logger.warning("a login was refused", extra={"about": {"reason": error.message}})
-        answer = _refusal_page(context, refused)
+        answer = _refusal_page(request, context, error)
     except EvenhandError as error:
         answer = _provider_failed(context, error)
     else:
@@ -139,9 +137,10 @@ def _login_cookie(request: Request, context: ServiceContext) -> str:
     return f"__Host-{LOGIN_COOKIE}" if _uses_tls(request, context) else LOGIN_COOKIE
 
 
-def _refusal_page(context: ServiceContext, error: AccessError) -> HTMLResponse:
+def _refusal_page(request: Request, context: ServiceContext, error: AccessError) -> HTMLResponse:
     """Return the page for a login that was refused."""
-    return _login_response(context, f"{error.message[:1].upper()}{error.message[1:]}.", http_status(error))
+    refused = context.failures.refusal(error, request.client.host if request.client else "")
+    return _login_response(context, f"{refused.message[:1].upper()}{refused.message[1:]}.", http_status(refused))
 
 
 def _provider_failed(context: ServiceContext, error: EvenhandError) -> HTMLResponse:

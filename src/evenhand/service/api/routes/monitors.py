@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import DecisionError
 from evenhand.monitoring.result import Alarm
-from evenhand.service.api.context import RequestContext, find_stream
+from evenhand.service.api.context import RequestContext
 from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import ApiKey, require_scope
 from evenhand.service.monitors import alarm_to_dict
@@ -92,7 +92,7 @@ class MonitorList(BaseModel):
 )
 async def add_events(name: str, payload: EventsRequest, context: RequestContext) -> JSONResponse:
     """Decisions and labels. Either all events are applied or, if one is invalid, none."""
-    monitor = find_stream(context.monitors, name, "monitor")
+    monitor = context.monitors[name]
     if monitor.shield is not None:
         raise DecisionError(
             f"the monitor {name!r} reads the decisions of the shield {monitor.shield!r}",
@@ -123,7 +123,7 @@ async def list_monitors(
 )
 async def get_monitor(name: str, context: RequestContext) -> JSONResponse:
     """The result of a monitor: gaps with intervals, alarms, and the history of every measure."""
-    monitor = find_stream(context.monitors, name, "monitor")
+    monitor = context.monitors[name]
     return JSONResponse(await run_in_threadpool(lambda: monitor.result().plain()))
 
 
@@ -132,6 +132,6 @@ async def get_monitor_page(name: str, context: RequestContext) -> HTMLResponse:
     """The result of a monitor as a page."""
     from evenhand import view
 
-    monitor = find_stream(context.monitors, name, "monitor")
+    monitor = context.monitors[name]
     page = await run_in_threadpool(lambda: view.render_page(monitor.result().document(name)))
     return HTMLResponse(page, headers={"content-security-policy": f"script-src {view.SCRIPT_HASH}; {PAGE_POLICY}"})

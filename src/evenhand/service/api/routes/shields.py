@@ -14,11 +14,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from sqlalchemy import select
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.api.context import RequestContext, ServiceContext, find_stream
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import ErrorAnswer
 from evenhand.service.api.json_bodies import JsonRoute, parse_json_body
 from evenhand.service.auth.keys import ApiKey, RequiredScope, require_scope
@@ -257,39 +257,32 @@ class DirectRoute(JsonRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["method"] != "POST":
-            await super().handle(scope, receive, send)
-            return
         request = Request(scope, receive)
-        for required in self._scopes:
-            await required(request)
-        body = await request.body()
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
-            try:
-                payload = self._payload.validate_python(parse_json_body(body))
-            except ValidationError:
-                pass
-            else:
-                response = await self.endpoint(request.path_params["name"], payload, request.app.state.context)
-                await response(scope, receive, send)
-                return
-
-        async def replay() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await super().handle(scope, replay, send)
+        if scope["method"] == "POST":
+            for required in self._scopes:
+                await required(request)
+            if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+                try:
+                    payload = self._payload.validate_python(parse_json_body(scope["evenhand.body"]))
+                except ValidationError:
+                    pass
+                else:
+                    response = await self.endpoint(request.path_params["name"], payload, request.app.state.context)
+                    await response(scope, receive, send)
+                    return
+        await super().handle(scope, receive, send)
 
 
 async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> Response:
     """Decide on one individual. A repeated request with the same ID receives the same answer."""
-    shield = find_stream(context.shields, name, "shield")
+    shield = context.shields[name]
     answer = await _decide(context, shield, payload)
     return _json_response(shield, answer, answer.pop("repeated"))
 
 
 async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> Response:
     """Decide on several individuals in order. Each result is a decision or an error."""
-    shield = find_stream(context.shields, name, "shield")
+    shield = context.shields[name]
     decisions = [_decide(context, shield, decision) for decision in payload.decisions]
     answers: list[dict[str, Any]] = []
     results = await asyncio.gather(*decisions, return_exceptions=True)
@@ -311,7 +304,7 @@ async def decide_batch(name: str, payload: BatchRequest, context: RequestContext
 )
 async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> Response:
     """The true label of a decided individual. A repeated label changes nothing."""
-    shield = find_stream(context.shields, name, "shield")
+    shield = context.shields[name]
     # IDs of decisions contain no tabs.
     operation = {"op": "label", "id": payload.id, "label": payload.label}
     try:
@@ -362,7 +355,7 @@ async def list_shields(
 )
 async def get_shield(name: str, context: RequestContext) -> JSONResponse:
     """The state of a shield: bias, guaranteed bound, certificate and counters."""
-    shield = find_stream(context.shields, name, "shield")
+    shield = context.shields[name]
     (summary,) = await run_in_threadpool(_summarize_shields, context, (shield,), counters=True)
     return JSONResponse(summary)
 
