@@ -134,7 +134,7 @@ def test_a_process_with_an_older_configuration_is_refused_and_not_ready(start):
 
 def test_a_guard_starts_afresh_and_what_is_under_way_elsewhere_is_not_delivered(start):
     old = start(guards=[{"name": "studio", "config": GUARD}])
-    enforcer = old.app.state.context.guards["studio"].enforcer()
+    enforcer = old.app.state.context.guards["studio"].enforcer("a leader", "python")
     admission = enforcer.admit(["leader"])
     changed = {**GUARD, "specifications": [{**GUARD["specifications"][0], "repeated": 7}]}
     new = start(guards=[{"name": "studio", "config": changed}])

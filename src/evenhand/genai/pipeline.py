@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,12 @@ class Pipeline:
     classifier: Classifier
     judge: Judge
 
-    @property
+    @cached_property
     def instruct(self) -> InstructionWriter:
         """Writer of instructions."""
         return InstructionWriter(self.configuration.guard.instruction)
 
-    @property
+    @cached_property
     def limits(self) -> AttemptLimits:
         """Limits of the attempts and of the cost of a request."""
         guard, attempts = self.configuration.guard, self.configuration.simulation.retries + 1

@@ -36,7 +36,7 @@ class SpendingTally:
 
     def state(self) -> list[list[int]]:
         """Return the JSON-serialisable spending of each hour."""
-        return [[hour, cost] for hour, cost in sorted(self._by_hour.items())]
+        return list(map(list, sorted(self._by_hour.items())))
 
     def load(self, state: Sequence[Sequence[int]]) -> None:
         """Load a state that ``state`` returned."""

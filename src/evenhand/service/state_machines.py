@@ -310,24 +310,21 @@ class GuardMachine(StateMachine):
         return self.enforcer.items_until_due()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        answer = self._carry_out(operation, number)
-        self._spending.count(operation)
-        return answer
-
-    def _carry_out(self, operation: Operation, number: int) -> dict[str, Any]:
         # Draws among equally urgent values depend on the entry only, so that a replay draws the same.
         self.enforcer.set_seed(number)
         name = operation.get("op")
+        answer: dict[str, Any] = {}
         if name == "admit":
-            return {"admission": self._admit_request(operation, number).to_dict()}
-        if name in ("complete", "fail"):
-            return {"outcome": _outcome_to_dict(self._judge(operation))}
-        if name == "abandon":
+            answer = {"admission": self._admit_request(operation, number).to_dict()}
+        elif name in ("complete", "fail"):
+            answer = {"outcome": _outcome_to_dict(self._judge(operation))}
+        elif name == "abandon":
             numbers = [number for number, record in self._open.items() if _belongs_to_caller(operation, record)]
-            return {"abandoned": {str(number): _outcome_to_dict(self._abandon(number)) for number in numbers}}
-        if name == "record":
-            return {}
-        raise DecisionError(f"there is no operation {name!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
+            answer = {"abandoned": {str(number): _outcome_to_dict(self._abandon(number)) for number in numbers}}
+        elif name != "record":
+            raise DecisionError(f"there is no operation {name!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
+        self._spending.count(operation)
+        return answer
 
     def _admit_request(self, operation: Operation, number: int) -> Admission:
         call = operation.get("call")

@@ -124,28 +124,25 @@ class OpenAIImages:
         return [replace(picture, usage=read_usage(answer)), *more]
 
     async def _read_picture(self, entry: Mapping[str, Any]) -> Item:
-        for name in ("b64_json", "url"):
-            content = entry.get(name)
-            if isinstance(content, str) and content:
-                inside = name == "b64_json" or content.startswith("data:")
-                item = self._picture(self._decode_image(content) if inside else await call(self.wire.fetch, content))
-                revised = entry.get("revised_prompt")
-                return replace(item, revised_prompt=revised if isinstance(revised, str) else "")
-        raise ModelError("the picture in the answer has neither b64_json nor url", location=self.wire.url)
-
-    def _decode_image(self, content: str) -> bytes:
-        packed = content.partition(",")[2] if content.startswith("data:") else content
-        try:
-            return base64.b64decode("".join(packed.split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise ModelError("the picture in the answer is not base64", location=self.wire.url) from None
-
-    def _picture(self, data: bytes) -> Item:
+        packed, address = entry.get("b64_json"), entry.get("url")
+        if not isinstance(packed, str) or not packed:
+            packed = address if isinstance(address, str) and address.startswith("data:") else ""
+        if packed:
+            content = packed.partition(",")[2] if packed.startswith("data:") else packed
+            try:
+                data = base64.b64decode("".join(content.split()), validate=True)
+            except (binascii.Error, ValueError):
+                raise ModelError("the picture in the answer is not base64", location=self.wire.url) from None
+        elif isinstance(address, str) and address:
+            data = await call(self.wire.fetch, address)
+        else:
+            raise ModelError("the picture in the answer has neither b64_json nor url", location=self.wire.url)
         # The media type in the answer may be incorrect.
         kind = detect_media_type(data)
         if kind is None:
             raise ModelError("the picture in the answer is neither PNG, JPEG, WebP nor GIF", location=self.wire.url)
-        return Item("image", data, kind)
+        revised = entry.get("revised_prompt")
+        return Item("image", data, kind, revised_prompt=revised if isinstance(revised, str) else "")
 
 
 def detect_media_type(data: bytes) -> str | None:

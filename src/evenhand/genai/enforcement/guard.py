@@ -148,7 +148,8 @@ class Guard:
         groups: Values of each concept group. Any other answer of the classifier counts as "cannot tell".
         when_unsure: ``refuse``: if the judge fails, no item is generated, and if the classifier fails, none is
             delivered; ``pass``: the item is delivered, and counts as showing nothing.
-        instruct: Function that adds the required values to a prompt. It is not called if there are none.
+        instruct: Function that adds the required values to a prompt, without blocking. It is not called if there are
+            none.
         limits: Limits of the attempts and of their cost. By default, every item is requested separately.
     """
 
@@ -270,7 +271,7 @@ class AnswerSeries:
                 if spent is None:
                     words, count = self._prompt, self._left
                     if admission.must:
-                        words = await call(guard.instruct, words, admission.must)
+                        words = await call_nonblocking(guard.instruct, words, admission.must)
                         count = guard.limits.round_size(admission.attempt)
                     try:
                         # If no specification counts the item, its values have no effect.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from evenhand.core.coroutines import blocks
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.spec.pipeline_config import InstructionConfig
 
@@ -28,8 +27,7 @@ class InstructionWriter:
 
     wording: InstructionConfig = field(default_factory=InstructionConfig)
 
-    @blocks
-    async def __call__(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
+    def __call__(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
         """Add an instruction to a prompt. The prompt is unchanged if no value is required."""
         if not must:
             return prompt

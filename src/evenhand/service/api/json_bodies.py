@@ -71,27 +71,13 @@ class JsonRequest(Request):
         """
         return parse_json_body(await self.body())
 
-    async def check_content_type(self) -> None:
-        """Check that a body is sent as JSON.
-
-        Raises:
-            HttpError: The content type is missing or is not JSON.
-        """
-        content_type = self.headers.get("content-type", "")
-        kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
-        is_json = kind == "application" and (subtype == "json" or subtype.endswith("+json"))
-        if not is_json and await self.body():
-            received = repr(content_type[:100]) if content_type else "no Content-Type"
-            raise HttpError(
-                415,
-                f"expected the Content-Type application/json, got {received}",
-                code="content_type",
-                hint="send the header Content-Type: application/json",
-            )
-
 
 class JsonRoute(APIRoute):
-    """A route with a JSON body."""
+    """A route with a JSON body.
+
+    Raises:
+        HttpError: A body is sent, but its content type is missing or is not JSON.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Build the request handler."""
@@ -100,8 +86,17 @@ class JsonRoute(APIRoute):
         async def handle(request: Request) -> Response:
             if not isinstance(request, JsonRequest):
                 request = JsonRequest(request.scope, request.receive)
-            if self.body_field is not None:
-                await request.check_content_type()
+            content_type = request.headers.get("content-type", "")
+            kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
+            is_json = kind == "application" and (subtype == "json" or subtype.endswith("+json"))
+            if self.body_field is not None and not is_json and await request.body():
+                received = repr(content_type[:100]) if content_type else "no Content-Type"
+                raise HttpError(
+                    415,
+                    f"expected the Content-Type application/json, got {received}",
+                    code="content_type",
+                    hint="send the header Content-Type: application/json",
+                )
             return await handler(request)
 
         return handle

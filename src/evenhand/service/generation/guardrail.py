@@ -22,7 +22,6 @@ from evenhand.genai.enforcement.supply import ItemValues, PartFailure, known_val
 from evenhand.genai.pipeline import Pipeline
 from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.stored_enforcer import (
-    LogMetadata,
     StoredEnforcer,
     describe_stored_item,
     sha256_hex,
@@ -84,7 +83,7 @@ class Guardrail:
         entry: Entry of the settings.
         pipeline: Judge, classifier and instructions of the guard.
         retry_queue: Queue of the guard's stream.
-        build_enforcer: Function that builds the enforcer of a call, from its description for the log and its name.
+        build_enforcer: Function that builds the enforcer of a call, from its prompt, its route and its name.
         steady: Monotonic clock in seconds.
     """
 
@@ -93,7 +92,7 @@ class Guardrail:
         entry: ServedGuardConfig,
         pipeline: Pipeline,
         retry_queue: RetryQueue,
-        build_enforcer: Callable[[LogMetadata, str], StoredEnforcer],
+        build_enforcer: Callable[[str, str, str], StoredEnforcer],
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._entry, self._pipeline, self._retry_queue = entry, pipeline, retry_queue
@@ -123,8 +122,8 @@ class Guardrail:
         record = self._calls.get(call)
         if record is not None and record.prompt == sha256_hex(prompt):
             return record.before
-        pipeline, notes = self._pipeline, self._notes(prompt)
-        enforcer = self._build_enforcer(notes, _stored_call_name(call))
+        pipeline = self._pipeline
+        enforcer = self._build_enforcer(prompt, "guardrail", _stored_call_name(call))
         try:
             conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
             fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
@@ -136,8 +135,8 @@ class Guardrail:
         except Exception as error:
             # An OptionError of the enforcer is also caused by the judge: it named an unknown condition.
             failure = PartFailure.of("judge", error)
-            return self._undecided_verdict(str(failure), failure.summary, notes)
-        changed = await call_part(pipeline.instruct, prompt, admission.must)
+            return self._undecided_verdict(str(failure), failure.summary, enforcer)
+        changed = pipeline.instruct(prompt, admission.must)
         if not prompt and changed != prompt:
             self._abandon(call, "no text")
             return GuardrailVerdict(
@@ -202,6 +201,7 @@ class Guardrail:
                 failure = PartFailure.of("classifier", error)
                 if pipeline.configuration.guard.when_unsure == "pass":
                     operation |= {"op": "complete", "values": {}}
+        enforcer = self._build_enforcer(call, "guardrail", _stored_call_name(call))
         try:
             future = self._retry_queue.ledger.submit(self._entry.name, {**operation, "note": note})
             result = await wait_for_store(future)
@@ -211,24 +211,24 @@ class Guardrail:
             if error.code != "unknown-id":
                 raise
             reason = "the call failed: it was not admitted, or too long ago"
-            return self._undecided_verdict(reason, reason, self._notes(call))
+            return self._undecided_verdict(reason, reason, enforcer)
         if failure is not None:
-            return self._undecided_verdict(str(failure), failure.summary, self._notes(call))
+            return self._undecided_verdict(str(failure), failure.summary, enforcer)
         # Without an item, such as when a tool is called, there is nothing to withhold.
         outcome = result.answer["outcome"]
         return GuardrailVerdict("NONE", "ok" if outcome["status"] == "ok" else "violation", reason=outcome["reason"])
 
-    def _undecided_verdict(self, reason: str, public_reason: str, notes: LogMetadata) -> GuardrailVerdict:
+    def _undecided_verdict(self, reason: str, public_reason: str, enforcer: StoredEnforcer) -> GuardrailVerdict:
         """Return the verdict for a call whose conditions or values are unknown.
 
         Args:
             reason: Reason for the log; it may contain text of other services.
             public_reason: Reason for the gateway.
-            notes: Description of the call for the log.
+            enforcer: Enforcer that describes the call for the log.
         """
         passes = self._pipeline.configuration.guard.when_unsure == "pass"
         status: AnswerStatus = "unguarded" if passes else "refused"
-        self._record(status, notes.reason(reason), notes.describe_request())
+        self._record(status, enforcer.reason(reason), enforcer.request)
         return GuardrailVerdict("NONE" if passes else "BLOCKED", status, reason=public_reason)
 
     def _verdict_without_store(self, call: str, error: StoreError) -> GuardrailVerdict:
@@ -244,11 +244,6 @@ class Guardrail:
 
     def _abandon(self, call: str, reason: str) -> None:
         self._retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": reason}})
-
-    def _notes(self, prompt: str) -> LogMetadata:
-        return LogMetadata(
-            prompt, route="guardrail", log_prompts=self._entry.log_prompts, instruct=self._pipeline.instruct
-        )
 
     def _remember(self, call: str, record: _GatewayCall) -> None:
         with self._lock:

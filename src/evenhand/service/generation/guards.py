@@ -27,7 +27,6 @@ from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.limiter import ConcurrencyLimiter
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.generation.stored_enforcer import (
-    LogMetadata,
     StoredEnforcer,
     cost_entries,
     wait_for_store,
@@ -106,6 +105,9 @@ class ServedGuard:
         )
         self.observers: list[Callable[[ServedAnswer], None]] = []
         self.cost_observers: list[Callable[[int, float], None]] = []
+        budget = pipeline.configuration.guard.budget
+        caps = {name: to_micro(cap) for name in ("hour", "day") if (cap := getattr(budget, name)) is not None}
+        self._budget = {"caps": caps, "reserve": to_micro(pipeline.limits.most)} if caps else None
         self.guardrail = Guardrail(entry, pipeline, self.retry_queue, self.enforcer)
 
     async def serve(self, request: GuardedRequest, seconds: float) -> list[Served]:
@@ -134,12 +136,19 @@ class ServedGuard:
                 self.limiter.leave(task)
         return outcomes + [request.late(seconds) for _ in range(request.count - len(outcomes))]
 
-    def enforcer(self, notes: LogMetadata | None = None, call: str | None = None) -> StoredEnforcer:
-        """Build the enforcer of one request."""
-        config = self.pipeline.configuration.guard.budget
-        caps = {name: cap for name in ("hour", "day") if (cap := getattr(config, name)) is not None}
-        budget = {name: to_micro(cap) for name, cap in {**caps, "reserve": self.pipeline.limits.most}.items()}
-        return StoredEnforcer(self.ledger, self.name, self.replica, notes, call=call, budget=budget if caps else None)
+    def enforcer(self, prompt: str, route: str, call: str | None = None) -> StoredEnforcer:
+        """Build the enforcer of one request. See ``StoredEnforcer``."""
+        return StoredEnforcer(
+            self.ledger,
+            self.name,
+            self.replica,
+            prompt=prompt,
+            route=route,
+            log_prompts=self.entry.log_prompts,
+            instruct=self.pipeline.instruct,
+            call=call,
+            budget=self._budget,
+        )
 
     def log_start(self) -> None:
         """Log the version and configuration of this replica."""
@@ -186,12 +195,9 @@ class GuardedRequest:
         spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
         inner = generator or guard.pipeline.generator
         self._guard, self._generator = guard, trace_calls(guard.ledger.tracing, inner, spans, guard.name)
-        self._notes = LogMetadata(
-            prompt, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
-        )
-        self._enforcer = guard.enforcer(self._notes)
+        self._enforcer = guard.enforcer(prompt, route)
         self._series = AnswerSeries(
-            guard.pipeline.guard(self._enforcer), prompt, count, generator=self._generator, watch=self._notes.watch
+            guard.pipeline.guard(self._enforcer), prompt, count, generator=self._generator, watch=self._enforcer.watch
         )
 
     def withdraw(self) -> None:
@@ -231,7 +237,7 @@ class GuardedRequest:
         """Return the next item."""
         start, busy = time.perf_counter(), self._series.supply.busy_seconds
         guard, enforcer = self._guard, self._enforcer
-        enforcer.call, enforcer.number, self._notes.attempt = "", None, None
+        enforcer.call, enforcer.number, enforcer.attempt = "", None, None
         try:
             answer = await self._series.answer()
         except BaseException as error:
@@ -255,7 +261,7 @@ class GuardedRequest:
 
     async def _answer_without_store(self) -> GuardedAnswer:
         """Return the item without a guarantee."""
-        failure, attempt = PartFailure("store"), self._notes.attempt
+        failure, attempt = PartFailure("store"), self._enforcer.attempt
         item, prompt = (None, "") if attempt is None else (attempt.item, attempt.prompt)
         if item is None:
             prompt = self.prompt
@@ -267,21 +273,21 @@ class GuardedRequest:
 
     async def _log_request(self, answer: GuardedAnswer) -> int | None:
         """Log details of the answer, and return the number of the request's entry."""
-        enforcer, notes = self._enforcer, self._notes
+        enforcer = self._enforcer
         if answer.status == "ok" and enforcer.number is not None:
             return enforcer.number
         note: dict[str, Any] = {
             "what": "answer",
             "status": answer.status,
             "admission": enforcer.number,
-            "reason": notes.reason(answer.reason),
+            "reason": enforcer.reason(answer.reason),
             "attempts": [
-                {"values": dict(attempt.values), "error": notes.reason(attempt.error)} for attempt in answer.attempts
+                {"values": dict(attempt.values), "error": enforcer.reason(attempt.error)} for attempt in answer.attempts
             ],
-            **notes.describe_request(),
+            **enforcer.request,
         }
-        record = self._guard.retry_queue.submit({"op": "record", "note": note, **notes.unlogged_cost()})
-        notes.unlogged = 0.0
+        record = self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(enforcer.unlogged)})
+        enforcer.unlogged = 0.0
         if enforcer.number is None and record is not None:
             with suppress(StoreError):
                 return (await wait_for_store(record)).number

@@ -7,9 +7,11 @@ import hashlib
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
+
+from pydantic import TypeAdapter
 
 from evenhand.core.coroutines import blocks, is_blocking
 from evenhand.core.http import SecretRedactor
@@ -36,6 +38,9 @@ class StoredAdmission(Admission):
     call: str
 
 
+STORED_ADMISSION = TypeAdapter(StoredAdmission)
+
+
 class StoredEnforcer:
     """Admits and completes one request durably, in any replica of the service.
 
@@ -43,14 +48,21 @@ class StoredEnforcer:
         ledger: Ledger of the store.
         stream: Name of the guard.
         replica: Name of this process, under which admissions are open.
-        notes: Details for the log.
+        prompt: Prompt of the user.
+        route: Route of the request.
+        log_prompts: Whether to log the prompt. Otherwise, its hash is logged, which confirms a guessed prompt.
+        instruct: Writer of the instructions in prompts. If None, the default one.
         call: Name of the call, under which its admissions are stored. Default: a unique name.
-        budget: Maximum cost of a request (``reserve``) and caps (``hour``, ``day``) in millionths. None disables them.
+        budget: Maximum cost of a request (``reserve``), and ``caps`` by name (``hour``, ``day``), in millionths. None
+            disables them.
 
     Attributes:
         call: Name of the open admission. A caller that does not know whether it is open can abandon it by this name.
         number: Number of the last admission. None if there was none.
         withdrawn: Whether the caller no longer waits. Later items are not counted as shown.
+        request: Description of the request for the log.
+        attempt: Attempt at the last requested item. None if there was none.
+        unlogged: Cost of attempts that is not logged yet.
     """
 
     def __init__(
@@ -58,18 +70,24 @@ class StoredEnforcer:
         ledger: Ledger,
         stream: str,
         replica: str,
-        notes: LogMetadata | None = None,
         *,
+        prompt: str = "",
+        route: str = "python",
+        log_prompts: bool = False,
+        instruct: InstructionWriter | None = None,
         call: str | None = None,
-        budget: Mapping[str, int] | None = None,
+        budget: Mapping[str, Any] | None = None,
     ) -> None:
-        self._budget = budget
-        self._ledger, self._stream, self._replica = ledger, stream, replica
-        self._notes = notes
+        self._ledger, self._stream, self._replica, self._budget = ledger, stream, replica, budget
+        self._prompt, self._instruct, self._log_prompts = prompt, instruct or InstructionWriter(), log_prompts
+        self._logged = {"prompt": prompt} if log_prompts else {"prompt_sha256": sha256_hex(prompt)}
+        self.request = {"route": route, **self._logged}
         self._call = call
         self.call = call or ""
         self.number: int | None = None
         self.withdrawn = False
+        self.attempt: ItemAttempt | None = None
+        self.unlogged = 0.0
 
     @blocks
     async def admit(
@@ -91,16 +109,15 @@ class StoredEnforcer:
             "conditions": sorted(conditions),
             "fixed": sorted(fixed),
             "call": self.call,
+            "note": self.request,
         }
-        if self._budget:
-            caps = {name: cap for name, cap in self._budget.items() if name != "reserve"}
-            operation["budget"] = {"hour": current_hour(), "caps": caps, "reserve": self._budget["reserve"]}
-        if self._notes is not None:
-            operation["note"] = dict(self._notes.describe_request())
+        if self._budget is not None:
+            operation["budget"] = {"hour": current_hour(), **self._budget}
         # Nothing was delivered yet: a power cut that loses the admission also ends the request.
         result = await wait_for_store(self._ledger.submit(self._stream, operation, durable=False))
         self.number = result.number
-        return _stored_admission(result.answer["admission"], result.number, self.call)
+        about = {"number": result.number, "call": self.call}
+        return STORED_ADMISSION.validate_python({**result.answer["admission"], **about})
 
     @blocks
     async def complete(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
@@ -115,9 +132,7 @@ class StoredEnforcer:
             operation |= {"final": True, "withdrawn": True}
         elif values is not None:
             operation = {"op": "complete", "values": dict(values)}
-        if self._notes is not None:
-            operation["note"] = dict(self._notes.describe_item(admission.must))
-            operation |= self._notes.unlogged_cost()
+        operation |= {"note": self.describe_item(admission.must), **cost_entries(self.unlogged)}
         # The name of the call is included, because after a crash of the store its number may belong to another
         # admission.
         operation |= {"admission": admission.number, "call": admission.call}
@@ -127,13 +142,32 @@ class StoredEnforcer:
             if error.code != "unknown-id":
                 raise
             raise StoreError("the request was abandoned because its replica stopped responding", hint="retry") from None
-        if self._notes is not None:
-            self._notes.unlogged = 0.0
+        self.unlogged = 0.0
         outcome = result.answer["outcome"]
         retry = None
         if outcome["admission"] is not None:
-            retry = _stored_admission(outcome["admission"], admission.number, admission.call)
+            about = {"number": admission.number, "call": admission.call}
+            retry = STORED_ADMISSION.validate_python({**outcome["admission"], **about})
         return ItemOutcome(outcome["status"], retry, outcome["reason"], outcome["slots"])
+
+    def watch(self, attempt: ItemAttempt) -> None:
+        """Use an attempt in later descriptions of the item."""
+        self.attempt = attempt
+        self.unlogged += attempt.cost
+
+    def describe_item(self, must: Instruction) -> dict[str, Any]:
+        """Describe the item: the clause added to the prompt, and the item's hash."""
+        note: dict[str, Any] = {**self._logged, "clause": self._instruct.clause(must)}
+        if self._log_prompts:
+            sent = "" if self.attempt is None else self.attempt.prompt
+            note["sent"] = sent or self._instruct(self._prompt, must) if must else self._prompt
+        if self.attempt is not None and self.attempt.item is not None:
+            note["item"] = describe_stored_item(self.attempt.item)
+        return note
+
+    def reason(self, message: str) -> str:
+        """Redact a reason for the log. Messages of services may contain the prompt or a key."""
+        return SecretRedactor()(message if self._log_prompts else message.replace(self._prompt, "[prompt]"))
 
 
 def current_hour() -> int:
@@ -151,12 +185,6 @@ async def wait_for_store(future: Future[OperationResult]) -> OperationResult:
     return future.result() if is_blocking() else await asyncio.wrap_future(future)
 
 
-def _stored_admission(description: Mapping[str, Any], number: int, call: str) -> StoredAdmission:
-    admission = Admission.from_dict(description)
-    values = {field.name: getattr(admission, field.name) for field in fields(admission)}
-    return StoredAdmission(**values, number=number, call=call)
-
-
 def sha256_hex(data: str | bytes) -> str:
     """Compute the SHA-256 digest of a text or of bytes, for the log."""
     return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
@@ -165,54 +193,3 @@ def sha256_hex(data: str | bytes) -> str:
 def describe_stored_item(item: Item) -> dict[str, Any]:
     """Describe an item for the log by its hash."""
     return {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
-
-
-class LogMetadata:
-    """Details of one request for the log.
-
-    Args:
-        prompt: Prompt of the user.
-        route: Route of the request.
-        log_prompts: Whether to log the prompt. Otherwise, its hash is logged, which confirms a guessed prompt.
-        instruct: Writer of the instructions in prompts.
-
-    Attributes:
-        attempt: Attempt at the last requested item. None if there was none.
-        unlogged: Cost of attempts that is not logged yet.
-    """
-
-    def __init__(self, prompt: str, *, route: str, log_prompts: bool, instruct: InstructionWriter) -> None:
-        self._prompt, self._instruct = prompt, instruct
-        self._route, self._log_prompts = route, log_prompts
-        self.attempt: ItemAttempt | None = None
-        self.unlogged = 0.0
-
-    def watch(self, attempt: ItemAttempt) -> None:
-        """Use this attempt in later descriptions."""
-        self.attempt = attempt
-        self.unlogged += attempt.cost
-
-    def unlogged_cost(self) -> dict[str, int]:
-        """Return the cost fields for costs that are not logged yet."""
-        return cost_entries(self.unlogged)
-
-    def describe_request(self) -> Mapping[str, Any]:
-        """Describe the request."""
-        return {"route": self._route, **self._logged_prompt()}
-
-    def describe_item(self, must: Instruction) -> Mapping[str, Any]:
-        """Describe the item: the clause added to the prompt, and the item's hash."""
-        note: dict[str, Any] = {**self._logged_prompt(), "clause": self._instruct.clause(must)}
-        if self._log_prompts:
-            sent = "" if self.attempt is None else self.attempt.prompt
-            note["sent"] = sent or self._instruct(self._prompt, must) if must else self._prompt
-        if self.attempt is not None and self.attempt.item is not None:
-            note["item"] = describe_stored_item(self.attempt.item)
-        return note
-
-    def reason(self, message: str) -> str:
-        """Redact a reason for the log. Messages of services may contain the prompt or a key."""
-        return SecretRedactor()(message if self._log_prompts else message.replace(self._prompt, "[prompt]"))
-
-    def _logged_prompt(self) -> dict[str, Any]:
-        return {"prompt": self._prompt} if self._log_prompts else {"prompt_sha256": sha256_hex(self._prompt)}
