@@ -340,10 +340,12 @@ def test_changes_of_the_checker_are_those_of_the_network(seed: int, tmp_path_fac
     certification.certify(network, tolerance=0.5, certificate=path, jobs=1, samples=5)
     question = recorded_question_of(checker.read_certificate(path), network)
     form = form_of(question)
-    cells = np.array(list(itertools.product(*(range(axis.count) for axis in form.axes)))).reshape(-1, len(form.axes))
+    cells = np.array(list(itertools.product(*(range(axis.count) for axis in question.axes)))).reshape(
+        -1, len(question.axes)
+    )
     units = np.tile([float(entry) for entry in form.bases[0]], (len(cells), 1))
-    for i, axis in enumerate(form.axes):
-        units += axis.part.at(axis.entries(cells[:, i])[0])
+    for i, (axis, part) in enumerate(zip(question.axes, form.parts, strict=True)):
+        units += part.at(axis.entries(cells[:, i])[0])
     caps = [np.inf if cap is None else float(cap) for cap in form.caps]
     for number, layer in enumerate(form.layers):
         units = np.clip(units, 0, caps if number == 0 else np.inf) @ layer.weights + layer.bias
@@ -351,7 +353,7 @@ def test_changes_of_the_checker_are_those_of_the_network(seed: int, tmp_path_fac
     change = np.abs(margins + 0.5).max(axis=1)
     schema = network.schema
     rows = np.zeros((len(cells), len(schema.attributes)))
-    for i, axis in enumerate(form.axes):
+    for i, axis in enumerate(question.axes):
         rows[:, axis.position] = axis.entries(cells[:, i])[0]
     given, single = [], []
     for assignment in schema.assignments():

@@ -25,6 +25,11 @@ PROBABILITY = 2.0**-22
 """Error of a float32 probability."""
 
 
+def gamma(terms: int, unit: float) -> float:
+    """Compute the relative error bound of a sum of ``terms`` products."""
+    return terms * unit / (1 - terms * unit)
+
+
 def number_error_of(question: RecordedQuestion) -> float:
     """Bound the float32 error of the model's number over the whole domain.
 
@@ -33,20 +38,20 @@ def number_error_of(question: RecordedQuestion) -> float:
     """
     network = question.network
     sizes = question.sizes.max(axis=0)
-    for axis in question.axes:
-        if isinstance(axis.part, LineTerm):
+    for axis, part in zip(question.axes, question.parts, strict=True):
+        if isinstance(part, LineTerm):
             largest = max(abs(end) for end in axis.cells.extent)
-            sizes = sizes + np.abs(axis.part.slope) * largest + np.abs(axis.part.intercept)
+            sizes = sizes + np.abs(part.slope) * largest + np.abs(part.intercept)
         else:
-            sizes = sizes + np.abs(axis.part.at(axis.entries(np.arange(axis.count))[0])).max(axis=0)
+            sizes = sizes + np.abs(part.at(axis.entries(np.arange(axis.count))[0])).max(axis=0)
     terms = [len(network.parts), *(len(layer.weights) for layer in network.layers)]
-    gammas = [(n + 8) * UNIT_ROUNDOFF / (1 - (n + 8) * UNIT_ROUNDOFF) for n in terms]
+    gammas = [gamma(n + 8, UNIT_ROUNDOFF) for n in terms]
     error = gammas[0] * sizes
     # Invariant, unit by unit: the exact number is at most ``sizes`` in magnitude, and float32's is off by at most
     # ``error``.
-    for gamma, layer in zip(gammas[1:], network.layers, strict=True):
+    for relative, layer in zip(gammas[1:], network.layers, strict=True):
         weights, bias = np.abs(layer.weights), np.abs(layer.bias)
-        error = (error + gamma * (sizes + error)) @ weights + gamma * bias
+        error = (error + relative * (sizes + error)) @ weights + relative * bias
         sizes = sizes @ weights + bias
     total = float(error.sum()) * (1 + 2.0**-30)
     if not total < 2.0**100:
@@ -71,8 +76,3 @@ def probability_margin(threshold: float) -> float:
     middle = log_odds(threshold)
     width = max(log_odds(threshold + PROBABILITY) - middle, middle - log_odds(threshold - PROBABILITY))
     return max(TIE, 1.0005 * width) + 2.0**-23 * abs(middle)
-
-
-def fold_columns(values: Floats, pairs: list[tuple[int, int]], sign: float) -> Floats:
-    """Compute sums (sign 1) or differences (sign -1) of pairs of columns; a second index of -1 selects one column."""
-    return np.stack([values[:, a] + (sign * values[:, b] if b >= 0 else 0.0) for a, b in pairs], axis=1)

@@ -23,7 +23,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from evenhand.checker.network import CellAxis, RecordedQuestion, count_outputs
+from evenhand.checker.network import RecordedQuestion, count_outputs
 from evenhand.checker.question import margin_pairs
 from evenhand.checker.reading import CertificateError
 from evenhand.core.typing import Floats
@@ -33,18 +33,17 @@ MAX_COMPARED = 64
 """Maximum number of joint protected values under which numbers are compared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayeredForm:
     """Network that computes the margins from the unprotected attributes.
 
     Attributes:
-        axes: Unprotected attributes, with their terms in the first units.
+        parts: Terms of the unprotected attributes in the first units.
         bases: Exact constants of the first units, one row per joint protected value. Numbers have one row.
         sizes: Sums of the absolute values of the terms of each row.
         caps: Exact maximum of the activation of each first unit. None: unbounded.
         layers: Later layers, exact.
-        units: Indices (a, b) of the model's first units whose difference each first unit is. b is -1 for a alone.
-        margins: Terms of the margins in the model's outputs.
+        margins: Outputs (a, b) of the last layer whose difference each margin is. b is -1 for a alone.
         shifts: Numbers subtracted from the margins.
         pairs: Labels (a, b) of each margin: b beats a if it is positive. For numbers, label 0 means a change within the
             tolerance, and margins 2k and 2k + 1 exclude each other.
@@ -52,12 +51,11 @@ class LayeredForm:
         differences: Whether the margins are changes of a number, so that label 0 is required.
     """
 
-    axes: tuple[CellAxis, ...]
+    parts: tuple[AttributeTerm, ...]
     bases: tuple[tuple[Fraction, ...], ...]
     sizes: Floats
-    caps: tuple[Fraction | None, ...]
-    layers: tuple[AffineLayer, ...]
-    units: list[tuple[int, int]]
+    caps: Sequence[Fraction | None]
+    layers: Sequence[AffineLayer]
     margins: list[tuple[int, int]]
     shifts: Floats
     pairs: tuple[tuple[int, int], ...]
@@ -71,17 +69,9 @@ def form_of(question: RecordedQuestion) -> LayeredForm:
     Raises:
         CertificateError: There are too many joint protected values to compare numbers.
     """
-    tolerance = question.statement.header.tolerance
-    return _label_form(question) if tolerance is None else _difference_form(question, tolerance)
-
-
-def log_odds(threshold: float) -> float:
-    """Compute the logit of a probability, to within a few units of the last place."""
-    return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
-
-
-def _label_form(question: RecordedQuestion) -> LayeredForm:
     network, header = question.network, question.statement.header
+    if header.tolerance is not None:
+        return _difference_form(question, header.tolerance)
     single = count_outputs(network) == 1
     # If the score is that of the first label, the lower band has the greater margin.
     second = network.favourable == 1
@@ -94,17 +84,21 @@ def _label_form(question: RecordedQuestion) -> LayeredForm:
         margins = [(0, -1)] if single else [(b, a) for a, b in pairs]
         shifts = np.full(len(pairs), 0.0 if header.threshold is None else log_odds(header.threshold))
     return LayeredForm(
-        axes=question.axes,
+        parts=question.parts,
         bases=question.bases,
         sizes=question.sizes,
-        caps=(None,) * len(network.bias),
+        caps=[None] * len(network.bias),
         layers=network.layers,
-        units=[(unit, -1) for unit in range(len(network.bias))] if network.layers else margins,
         margins=margins,
         shifts=shifts,
         pairs=pairs,
         labels=len(header.bands) + 1 if header.bands else len(network.classes),
     )
+
+
+def log_odds(threshold: float) -> float:
+    """Compute the logit of a probability, to within a few units of the last place."""
+    return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
 
 
 def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredForm:
@@ -117,28 +111,24 @@ def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredFor
     if not network.layers or not pairs:
         # The protected values change the output by constants.
         outputs = [row[0] if single else row[1] - row[0] for row in bases]
-        rows = (tuple(outputs[p] - outputs[q] for p, q in pairs) or (Fraction(0),),)
-        axes = tuple(_reading_units(axis, None, len(rows[0])) for axis in question.axes)
-        caps: list[Fraction | None] = [None] * len(rows[0])
+        base = tuple(outputs[p] - outputs[q] for p, q in pairs) or (Fraction(0),)
+        chosen = np.zeros((len(bases[0]), len(base)))
+        caps: list[Fraction | None] = [None] * len(base)
         layers: list[AffineLayer] = []
-        margins = [(m, -1) for m in range(len(rows[0]))]
+        margins = [(m, -1) for m in range(len(base))]
     else:
         owners, base, caps, changes = _first_changes(bases, deep=len(network.layers) > 1)
-        rows = (base,)
-        axes = tuple(_reading_units(axis, owners, len(owners)) for axis in question.axes)
-        layers, changes = _later_changes(network.layers, owners, changes)
-        final_weights = network.layers[-1].weights
-        columns = [(changes[p] - changes[q]) @ final_weights for p, q in pairs]
-        matrix = np.concatenate(columns, axis=1)
+        chosen = np.eye(len(bases[0]))[:, owners]
+        layers, changes = _later_changes(network.layers, changes)
+        matrix = np.concatenate([(changes[p] - changes[q]) @ network.layers[-1].weights for p, q in pairs], axis=1)
         layers.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
         margins = [(m, -1) if single else (2 * m + 1, 2 * m) for m in range(len(pairs))]
     return LayeredForm(
-        axes=axes,
-        bases=rows,
-        sizes=np.abs(np.array([[float(entry) for entry in row] for row in rows])),
-        caps=tuple(caps),
-        layers=tuple(layers),
-        units=[(unit, -1) for unit in range(len(rows[0]))],
+        parts=tuple(_select_units(part, chosen) for part in question.parts),
+        bases=(base,),
+        sizes=np.abs(np.array([base], dtype=np.float64)),
+        caps=caps,
+        layers=layers,
         margins=margins,
         shifts=np.full(len(margins), tolerance),
         pairs=tuple((0, 1 + m) for m in range(len(margins))),
@@ -181,18 +171,14 @@ def _first_changes(
     return owners, tuple(base), caps, changes
 
 
-def _later_changes(
-    layers: Sequence[AffineLayer], owners: list[int], changes: list[Floats]
-) -> tuple[list[AffineLayer], list[Floats]]:
+def _later_changes(layers: Sequence[AffineLayer], changes: list[Floats]) -> tuple[list[AffineLayer], list[Floats]]:
     """Build all hidden layers and express the changes in terms of the last activations.
 
     Each row of a change has one entry, 1 or -1, at most: products with the model's weights are exact.
     """
     rewritten: list[AffineLayer] = []
-    width = changes[0].shape[1]
-    own = np.zeros((len(owners), width))
-    if len(layers) > 1:
-        own[np.arange(len(owners) - width, len(owners)), np.arange(width)] = 1.0
+    units, width = changes[0].shape
+    own = np.eye(units, width, k=width - units)  # the last units are the model's own, if there are later layers
     number = len(changes) - 1
     for layer in layers[:-1]:
         width = len(layer.bias)
@@ -222,12 +208,8 @@ def _unit_blocks(signs: Floats, width: int) -> Floats:
     return np.asarray(np.kron(signs, np.eye(width)), dtype=np.float64)
 
 
-def _reading_units(axis: CellAxis, owners: list[int] | None, units: int) -> CellAxis:
-    """Build an attribute whose terms are those of the model's units ``owners``, or zero in all ``units``."""
-    part: AttributeTerm = axis.part
+def _select_units(part: AttributeTerm, chosen: Floats) -> AttributeTerm:
+    """Build the terms of new units. Each column of ``chosen`` marks the model's unit that it reads, or none."""
     if isinstance(part, LineTerm):
-        nothing = np.zeros(units)
-        slope, intercept = (nothing, nothing) if owners is None else (part.slope[owners], part.intercept[owners])
-        return replace(axis, part=LineTerm(slope=slope, intercept=intercept))
-    rows = np.zeros((len(part.rows), units)) if owners is None else part.rows[:, owners]
-    return replace(axis, part=replace(part, rows=rows))
+        return LineTerm(slope=part.slope @ chosen, intercept=part.intercept @ chosen)
+    return replace(part, rows=part.rows @ chosen)

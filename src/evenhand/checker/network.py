@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,7 +12,6 @@ import numpy as np
 
 from evenhand.checker.question import (
     AskedQuestion,
-    DomainAxis,
     RecordedDomain,
     margin_pairs,
     recorded_domain_of,
@@ -35,17 +33,6 @@ from evenhand.schema.attribute import Attribute
 MAX_ASSIGNMENTS = 100_000
 
 
-@dataclass(frozen=True)
-class CellAxis(DomainAxis):
-    """Unprotected attribute of a network.
-
-    Attributes:
-        part: Terms that it adds to the first units.
-    """
-
-    part: AttributeTerm
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecordedQuestion(RecordedDomain):
     """Network, values of the protected attributes, and domain.
@@ -57,9 +44,13 @@ class RecordedQuestion(RecordedDomain):
     """
 
     network: AdditiveNetwork
-    axes: tuple[CellAxis, ...]
     bases: tuple[tuple[Fraction, ...], ...]
     sizes: Floats
+
+    @property
+    def parts(self) -> tuple[AttributeTerm, ...]:
+        """Terms that the unprotected attributes add to the first units."""
+        return tuple(self.network.parts[axis.position] for axis in self.axes)
 
     @cached_property
     def constant(self) -> bool:
@@ -87,11 +78,7 @@ def recorded_question_of(
 
     domain = recorded_domain_of(statement, network.schema, question or AskedQuestion(), check_cells)
     bases, sizes = _assignment_bases(statement, network)
-    axes = (
-        CellAxis(axis.attribute, axis.position, axis.cells, axis.kept, network.parts[axis.position])
-        for axis in domain.axes
-    )
-    return RecordedQuestion(**vars(domain) | {"axes": tuple(axes)}, network=network, bases=bases, sizes=sizes)
+    return RecordedQuestion(**vars(domain), network=network, bases=bases, sizes=sizes)
 
 
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
@@ -153,20 +140,13 @@ def _assignment_bases(
     bias = tuple(Fraction(float(x)) for x in network.bias)
     rows: dict[tuple[Fraction, ...], Floats] = {bias: np.abs(network.bias)}
     for name in names:
-        position = network.schema.position(name)
-        added = [exact_terms(network.parts[position], entry) for entry in statement.header.protected[name]]
-        rows = _add_terms(rows, added)
+        part, sums = network.parts[network.schema.position(name)], dict[tuple[Fraction, ...], Floats]()
+        added = [exact_terms(part, entry) for entry in statement.header.protected[name]]
+        for (row, size), (terms, more) in itertools.product(rows.items(), added):
+            key = tuple(a + b for a, b in zip(row, terms, strict=True))
+            sums[key] = np.maximum(sums.get(key, np.zeros(len(more))), size + more)
+        rows = sums
     return tuple(rows), np.array(list(rows.values()))
-
-
-def _add_terms(
-    rows: dict[tuple[Fraction, ...], Floats], added: Sequence[tuple[tuple[Fraction, ...], Floats]]
-) -> dict[tuple[Fraction, ...], Floats]:
-    sums: dict[tuple[Fraction, ...], Floats] = {}
-    for (row, size), (terms, more) in itertools.product(rows.items(), added):
-        key = tuple(a + b for a, b in zip(row, terms, strict=True))
-        sums[key] = np.maximum(sums.get(key, np.zeros(len(more))), size + more)
-    return sums
 
 
 def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], Floats]:

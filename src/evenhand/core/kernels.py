@@ -125,6 +125,16 @@ def new_arrays(kind: Any, **values: Any) -> Any:
     return kind(**arrays)
 
 
+def pack_arrays(kind: Any, /, **values: Any) -> Any:
+    """Convert values to the data types of an ``array_table``, as contiguous arrays."""
+    return kind(
+        **{
+            name: np.ascontiguousarray(values[name], *words[:1]) if words else values[name]
+            for name, words in kind.shapes.items()
+        }
+    )
+
+
 def _warn_uncached(reason: str) -> None:
     message = f"compiled kernels cannot be cached, so every run compiles them again: {reason}"
     warnings.warn(KernelCacheWarning(f"{message}; set NUMBA_CACHE_DIR to a writable folder"), stacklevel=1)

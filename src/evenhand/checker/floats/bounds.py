@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.checker.floats.network import FloatNetwork, entry_range
 from evenhand.checker.kernels import jit
 from evenhand.core.kernels import array_table, new_arrays
 
@@ -45,7 +44,7 @@ BoundArrays = array_table(
 """Work arrays of one thread. The second axis of ``function``, ``constant`` and ``least`` is the choice of slopes."""
 
 
-def bound_arrays(net: FloatNetwork, functions: int) -> Any:
+def bound_arrays(net: Any, functions: int) -> Any:
     """Allocate the work arrays."""
     return new_arrays(
         BoundArrays,
@@ -56,6 +55,16 @@ def bound_arrays(net: FloatNetwork, functions: int) -> Any:
         functions=functions,
         assignments=len(net.bases),
     )
+
+
+@jit
+def entry_range(net, i, cell):
+    """Compute the smallest and the largest entry of a cell of an attribute."""
+    if net.values[i] > 0:
+        # Integers below 2**53 are exact.
+        begin = net.first[i] + cell * net.values[i]
+        return begin, min(begin + (net.values[i] - 1), net.last[i])
+    return net.entry_low[net.cell[i] + cell], net.entry_high[net.cell[i] + cell]
 
 
 @jit

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.checker.floats.network import entry_range, mass_before
+from evenhand.checker.floats.bounds import entry_range
 from evenhand.checker.kernels import jit
 from evenhand.core.kernels import array_table, new_arrays
 
@@ -86,6 +86,15 @@ def count_arrays(axes: int, functions: int, events: tuple[int, int], cells: int,
     work = new_arrays(CountArrays, axes=max(1, axes), functions=functions, events=events[0], members=events[1], **sizes)
     work.step[:] = work.runs[:] = 1
     return work
+
+
+@jit
+def mass_before(net, i, cell):
+    """Compute the integer mass of the cells of an attribute before a cell."""
+    if net.values[i] > 0:
+        return int(min(cell * net.values[i], int(net.last[i] - net.first[i]) + 1))
+    # Running sums have one number more than there are cells, for every attribute.
+    return int(net.before[net.cell[i] + i + cell])
 
 
 @jit

@@ -25,16 +25,16 @@ The sizes added up here are nonnegative float64 numbers; the factor 1 + 2**-30 c
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.checker.deployed import fold_columns, number_error_of, telling_margins
+from evenhand.checker.deployed import UNIT_ROUNDOFF, gamma, number_error_of, telling_margins
 from evenhand.checker.form import LayeredForm
-from evenhand.checker.kernels import jit
-from evenhand.checker.network import CellAxis, RecordedQuestion
+from evenhand.checker.network import RecordedQuestion
 from evenhand.checker.reading import CertificateError
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import array_table, pack_arrays
+from evenhand.core.typing import Integers
 from evenhand.models.additive.network import LineTerm
 
 MAX_COLUMNS = 2**14
@@ -50,54 +50,41 @@ MAX_SEPARATE = 4
 """Maximum number of joint protected values that are bounded one by one."""
 UPWARD = 1 + 2.0**-30
 
-
-class FloatNetwork(NamedTuple):
-    """Network and domain as arrays.
-
-    Attributes:
-        sizes: Number of units of each layer before ReLU; the last are the margins.
-        line: Whether an attribute enters affinely. The others have a row per cell.
-        start: First column of each attribute.
-        counts: Number of cells of each attribute.
-        values, first, last: For an attribute with equal runs of consecutive integers: length of a run, first and last
-            integer. ``values`` is 0 for listed cells.
-        cell: Index of the first listed cell of each attribute in ``entry_low``, ``entry_high`` and, plus one per
-            attribute, in ``before``.
-        entry_low, entry_high: Smallest and largest entry of each cell; 0 for attributes with rows.
-        before: Integer mass of the cells before each cell.
-        columns: Terms of the columns in the first units, shape (units, columns).
-        bases: Constants of the first units, shape (assignments, units).
-        caps: Maximum of the activation of each first unit; infinity for ReLU.
-        weights, biases: Weights, shape (layers, to, from), and biases, shape (layers, to).
-        pads: Bound on the float64 error of each unit's bounds, shape (layers + 1, units).
-        terms: Sizes of the constant terms of the first units.
-        gammas: Relative float32 error of a sum, per layer of units.
-        weight_sizes, bias_sizes: Absolute values of ``weights`` and ``biases``.
-        tie: Minimum distance of each margin from zero, in addition to the errors.
-    """
-
-    sizes: Integers
-    line: Booleans
-    start: Integers
-    counts: Integers
-    values: Integers
-    first: Floats
-    last: Floats
-    cell: Integers
-    entry_low: Floats
-    entry_high: Floats
-    before: Integers
-    columns: Floats
-    bases: Floats
-    caps: Floats
-    weights: Floats
-    biases: Floats
-    pads: Floats
-    terms: Floats
-    gammas: Floats
-    weight_sizes: Floats
-    bias_sizes: Floats
-    tie: Floats
+FloatNetwork = array_table(
+    "FloatNetwork",
+    __name__,
+    {
+        # Number of units of each layer before ReLU; the last are the margins.
+        "sizes": "int64 depths",
+        # Whether an attribute enters affinely (the others have a row per cell); first column; number of cells.
+        "line": "bool axes",
+        "start counts": "int64 axes",
+        # For equal runs of consecutive integers: length of a run (0 for listed cells), first and last integer.
+        "values": "int64 axes",
+        "first last": "float64 axes",
+        # Index of the first listed cell of each attribute in the next arrays. In ``before``, each attribute has one
+        # number more.
+        "cell": "int64 axes",
+        # Smallest and largest entry of each cell, 0 for attributes with rows; integer mass of the cells before it.
+        "entry_low entry_high": "float64 cells",
+        "before": "int64 cells",
+        # Terms of the columns in the first units, their constants, and the maximum of their activations.
+        "columns": "float64 units columns",
+        "bases": "float64 assignments units",
+        "caps": "float64 units",
+        # Later layers (to, from), and absolute values of their numbers.
+        "weights weight_sizes": "float64 layers units units",
+        "biases bias_sizes": "float64 layers units",
+        # Bound on the float64 error of each unit's bounds.
+        "pads": "float64 depths units",
+        # Sizes of the constant terms of the first units, and relative float32 error of the sums of each layer.
+        "terms": "float64 units",
+        "gammas": "float64 depths",
+        # Minimum distance of each margin from zero, in addition to the errors.
+        "tie": "float64 margins",
+    },
+)
+"""Network and domain."""
 
 
 class BoxQuestion(NamedTuple):
@@ -119,159 +106,112 @@ class BoxQuestion(NamedTuple):
     together: bool
 
 
-def gamma(terms: int, unit: float) -> float:
-    """Compute the relative error bound of a sum of ``terms`` products."""
-    return terms * unit / (1 - terms * unit)
-
-
-@jit
-def entry_range(net: FloatNetwork, i: int, cell: int) -> tuple[float, float]:
-    """Compute the smallest and the largest entry of a cell of an attribute."""
-    if net.values[i] > 0:
-        # Integers below 2**53 are exact.
-        begin = net.first[i] + cell * net.values[i]
-        return begin, min(begin + (net.values[i] - 1), net.last[i])
-    return net.entry_low[net.cell[i] + cell], net.entry_high[net.cell[i] + cell]
-
-
-@jit
-def mass_before(net: FloatNetwork, i: int, cell: int) -> int:
-    """Compute the integer mass of the cells of an attribute before a cell."""
-    if net.values[i] > 0:
-        return int(min(cell * net.values[i], int(net.last[i] - net.first[i]) + 1))
-    # Running sums have one number more than there are cells, for every attribute.
-    return int(net.before[net.cell[i] + i + cell])
-
-
-def _has_equal_runs(axis: CellAxis) -> bool:
-    """Check whether the cells of an attribute are equal runs of integers, which need no list."""
-    return isinstance(axis.part, LineTerm) and axis.cells.form == "runs" and axis.cells.weights is None
-
-
-def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
-    """Compute lower and upper bounds on the entries of each cell."""
-    low, high = axis.entries(cells)
-    if axis.cells.form == "even":
-        # Three roundings of numbers up to the largest entry.
-        off = 2.0**-50 * max(abs(end) for end in axis.cells.extent)
-        low, high = low - off, high + off
-    return low, high
-
-
-def _require_room(form: LayeredForm) -> None:
-    """Check that the network fits in memory."""
-    axes = form.axes
-    columns = sum(1 if isinstance(axis.part, LineTerm) else axis.count for axis in axes)
-    cells = sum(axis.count for axis in axes if not _has_equal_runs(axis))
-    if columns > MAX_COLUMNS or cells > MAX_CELLS or len(axes) > MAX_AXES:
-        raise CertificateError(
-            f"the model is too large to check: {len(axes):,} attributes of {cells:,} listed cells, {columns:,} columns"
-        )
-
-
-def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetwork:
-    """Convert the network to float64.
+def float_network_of(question: RecordedQuestion, form: LayeredForm) -> Any:
+    """Convert the network to a ``FloatNetwork``.
 
     Raises:
         CertificateError: The network or its numbers are too large.
     """
-    _require_room(form)
-    axes = form.axes
-    widths = [1 if isinstance(axis.part, LineTerm) else axis.count for axis in axes]
-    shifts = form.shifts if not form.layers else np.zeros(len(form.units))
-    folded = [
-        [float(row[a] - (row[b] if b >= 0 else 0)) - shift for (a, b), shift in zip(form.units, shifts, strict=True)]
-        for row in form.bases
+    axes, line = question.axes, [isinstance(part, LineTerm) for part in form.parts]
+    # Equal runs of integers need no list of cells.
+    runs = [
+        axis.cells if affine and axis.cells.form == "runs" and axis.cells.weights is None else None
+        for axis, affine in zip(axes, line, strict=True)
     ]
-    bases = np.array(folded).reshape(len(form.bases), -1)
-    terms = fold_columns(form.sizes, form.units, 1.0).max(axis=0) + np.abs(shifts)
-    reach = np.zeros(bases.shape[1])
-    parts, lows, highs, befores = [], [], [], []
-    for axis in axes:
-        cells = np.arange(0 if _has_equal_runs(axis) else axis.count)
-        if isinstance(axis.part, LineTerm):
-            folded_rows = fold_columns(np.stack([axis.part.slope, axis.part.intercept]), form.units, -1.0)
-            bases = bases + folded_rows[1]
-            terms = terms + fold_columns(np.abs(axis.part.intercept[None, :]), form.units, 1.0)[0]
-            largest = max(abs(end) for end in axis.cells.extent)
-            reach = reach + fold_columns(np.abs(axis.part.slope[None, :]), form.units, 1.0)[0] * largest
-            parts.append(folded_rows[:1])
-            low, high = entry_bounds(axis, cells)
+    widths = [1 if affine else axis.count for axis, affine in zip(axes, line, strict=True)]
+    listed = [axis.count if run is None else 0 for axis, run in zip(axes, runs, strict=True)]
+    if sum(widths) > MAX_COLUMNS or sum(listed) > MAX_CELLS or len(axes) > MAX_AXES:
+        raise CertificateError(
+            f"the model is too large to check: {len(axes):,} attributes of {sum(listed):,} listed cells, "
+            f"{sum(widths):,} columns"
+        )
+    # Without later layers, the first units are the margins.
+    units = [(unit, -1) for unit in range(len(form.bases[0]))] if form.layers else form.margins
+    shifts = 0.0 if form.layers else form.shifts
+    bases = _fold_columns(np.array(form.bases, dtype=object), units, -1).astype(np.float64) - shifts
+    terms = _fold_columns(form.sizes, units, 1).max(axis=0) + np.abs(shifts)
+    reach = np.zeros(len(units))
+    columns, lows, highs, befores = [], [], [], []
+    for axis, part, count in zip(axes, form.parts, listed, strict=True):
+        cells = np.arange(count)
+        low, high = axis.entries(cells)
+        if isinstance(part, LineTerm):
+            rows, largest = part.slope[None, :], max(abs(end) for end in axis.cells.extent)
+            bases = bases + _fold_columns(part.intercept[None, :], units, -1)
+            terms = terms + _fold_columns(np.abs(part.intercept[None, :]), units, 1)[0]
+            if axis.cells.form == "even":
+                # Three roundings of numbers up to the largest entry.
+                low, high = low - 2.0**-50 * largest, high + 2.0**-50 * largest
         else:
-            rows = axis.part.at(axis.entries(cells)[0])
-            parts.append(fold_columns(rows, form.units, -1.0))
-            reach = reach + fold_columns(np.abs(rows), form.units, 1.0).max(axis=0)
-            low = high = np.zeros(axis.count)
+            rows, largest = part.at(low), 1.0
+            low = high = np.zeros(count)
+        columns.append(_fold_columns(rows, units, -1))
+        reach = reach + _fold_columns(np.abs(rows), units, 1).max(axis=0) * largest
         lows.append(low)
         highs.append(high)
-        befores.append(axis.before(np.arange(len(cells) + 1)))
-    if any(b >= 0 for _, b in form.units):
+        befores.append(axis.before(np.arange(count + 1)))
+    if any(b >= 0 for _, b in units):
         # The model sums two outputs separately, whose terms may be far larger than those of the difference.
         terms = terms + reach
-    weights, biases, weight_sizes, bias_sizes = [], [], [], []
-    for number, layer in enumerate(form.layers):
-        is_last = number == len(form.layers) - 1
-        chosen = form.margins if is_last else [(unit, -1) for unit in range(len(layer.bias))]
-        stacked = np.concatenate([layer.weights, layer.bias[None, :]])
-        folded_rows, size = fold_columns(stacked, chosen, -1.0), fold_columns(np.abs(stacked), chosen, 1.0)
-        if is_last:
-            folded_rows[-1] -= form.shifts
-            size[-1] += np.abs(form.shifts)
-        weights.append(folded_rows[:-1].T)
-        biases.append(folded_rows[-1])
-        weight_sizes.append(size[:-1].T)
-        bias_sizes.append(size[-1])
-    sizes = [bases.shape[1], *(len(bias) for bias in biases)]
+    depth = len(form.layers)
+    sizes = [len(units), *(len(layer.bias) for layer in form.layers[:-1]), *[len(form.margins)] * (depth > 0)]
     widest = max(sizes)
+    weights, weight_sizes = np.zeros((2, depth, widest, widest))
+    biases, bias_sizes = np.zeros((2, depth, widest))
     magnitudes = [(terms + reach) * UPWARD]
-    for weight, bias in zip(weight_sizes, bias_sizes, strict=True):
-        magnitudes.append((weight @ magnitudes[-1] + bias) * UPWARD)
+    for k, layer in enumerate(form.layers):
+        numbers = np.concatenate([layer.weights, layer.bias[None, :]])
+        size = np.abs(numbers)
+        if k == depth - 1:
+            numbers, size = _fold_columns(numbers, form.margins, -1), _fold_columns(size, form.margins, 1)
+            numbers[-1] -= form.shifts
+            size[-1] += np.abs(form.shifts)
+        weights[k, : sizes[k + 1], : sizes[k]], biases[k, : sizes[k + 1]] = numbers[:-1].T, numbers[-1]
+        weight_sizes[k, : sizes[k + 1], : sizes[k]], bias_sizes[k, : sizes[k + 1]] = size[:-1].T, size[-1]
+        magnitudes.append((size[:-1].T @ magnitudes[-1] + size[-1]) * UPWARD)
     if not max(float(size.max(initial=0.0)) for size in magnitudes) < MAX_SIZE:
         raise CertificateError("the numbers in the network are too large to check")
-    terms_per_sum = widest + sum(widths) + 8
     pads = np.zeros((len(sizes), widest))
     for k, size in enumerate(magnitudes):
-        pads[k, : len(size)] = 4 * (k + 2) * gamma(terms_per_sum, 2.0**-53) * size + UNDERFLOW
-    count = [len(question.network.parts), *(len(layer.weights) for layer in form.layers)]
-    gammas = np.array([gamma(n + 8, 2.0**-24) * UPWARD for n in count])
+        pads[k, : len(size)] = 4 * (k + 2) * gamma(widest + sum(widths) + 8, 2.0**-53) * size + UNDERFLOW
+    summands = [len(question.network.parts), *(len(layer.weights) for layer in form.layers)]
+    gammas = np.array([gamma(n + 8, UNIT_ROUNDOFF) * UPWARD for n in summands])
     if form.differences:
         gammas, tie = 0 * gammas, np.full(len(form.pairs), 2 * number_error_of(question))
     else:
         tie = telling_margins(question, len(form.pairs))
-    caps = form.caps if form.layers else (None,) * bases.shape[1]
-    runs = [axis.cells if _has_equal_runs(axis) else None for axis in axes]
-    nothing = [np.zeros(0)]
-    return FloatNetwork(
-        sizes=np.array(sizes, dtype=np.int64),
-        line=np.array([isinstance(axis.part, LineTerm) for axis in axes], dtype=np.bool_),
-        start=np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
-        counts=np.array([axis.count for axis in axes], dtype=np.int64),
-        values=np.array([0 if each is None else each.values for each in runs], dtype=np.int64),
-        first=np.array([0.0 if each is None else each.first for each in runs]),
-        last=np.array([0.0 if each is None else each.last for each in runs]),
-        cell=np.concatenate([[0], np.cumsum([len(low) for low in lows])]).astype(np.int64),
-        entry_low=np.concatenate(lows or nothing),
-        entry_high=np.concatenate(highs or nothing),
-        before=np.concatenate(befores or [np.zeros(0, dtype=np.int64)]).astype(np.int64),
-        columns=np.ascontiguousarray(np.concatenate(parts).T) if parts else np.zeros((bases.shape[1], 0)),
+    return pack_arrays(
+        FloatNetwork,
+        sizes=sizes,
+        line=line,
+        start=np.cumsum([0, *widths]),
+        counts=[axis.count for axis in axes],
+        values=[0 if run is None else run.values for run in runs],
+        first=[0.0 if run is None else run.first for run in runs],
+        last=[0.0 if run is None else run.last for run in runs],
+        cell=np.cumsum([0, *listed]),
+        entry_low=np.concatenate([*lows, []]),
+        entry_high=np.concatenate([*highs, []]),
+        before=np.concatenate([*befores, np.zeros(0, dtype=np.int64)]),
+        columns=np.concatenate([*columns, np.zeros((0, len(units)))]).T,
         bases=bases,
-        caps=np.array([np.inf if cap is None else float(cap) for cap in caps]),
-        weights=_pad_arrays(weights, (widest, widest)),
-        biases=_pad_arrays(biases, (widest,)),
+        caps=[np.inf if cap is None else float(cap) for cap in form.caps]
+        if form.layers
+        else np.full(len(units), np.inf),
+        weights=weights,
+        weight_sizes=weight_sizes,
+        biases=biases,
+        bias_sizes=bias_sizes,
         pads=pads,
         terms=terms * UPWARD,
         gammas=gammas,
-        weight_sizes=_pad_arrays(weight_sizes, (widest, widest)),
-        bias_sizes=_pad_arrays(bias_sizes, (widest,)),
         tie=tie,
     )
 
 
-def _pad_arrays(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
-    padded = np.zeros((len(arrays), *shape))
-    for k, array in enumerate(arrays):
-        padded[k][tuple(slice(0, n) for n in array.shape)] = array
-    return padded
+def _fold_columns(values: Any, pairs: list[tuple[int, int]], sign: int) -> Any:
+    """Compute sums (sign 1) or differences (sign -1) of pairs of columns; a second index of -1 selects one column."""
+    return np.stack([values[:, a] + (sign * values[:, b] if b >= 0 else 0) for a, b in pairs], axis=1)
 
 
 def box_question_of(form: LayeredForm, least: int, *, separate: bool = False) -> BoxQuestion:
@@ -293,6 +233,6 @@ def box_question_of(form: LayeredForm, least: int, *, separate: bool = False) ->
     return BoxQuestion(np.array(form.pairs, dtype=np.int64), padded, least, form.differences, together)
 
 
-def count_functions(net: FloatNetwork, question: BoxQuestion) -> int:
+def count_functions(net: Any, question: BoxQuestion) -> int:
     """Count the functions of a box."""
     return 2 * len(question.pairs) * (2 if question.together else len(net.bases))
