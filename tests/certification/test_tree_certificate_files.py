@@ -201,6 +201,23 @@ def test_honest_certificates_hold_and_no_box_is_proved_beyond_the_truth(tmp_path
             assert not (proof.confirmed[0] and (claim[0] > fair * WHOLE or claim[1] > unfair * WHOLE))
 
 
+def test_masses_beyond_the_precision_of_floats_are_exact(tmp_path):
+    """Two of three cells hold 312 and 200 of 2**60 + 512 people; of these two, the 200 are treated unfairly."""
+    grown = [tree([(0, 2.0, 1, 2), -4.0, (0, 4.0, 3, 4), -3.0, 0.0]), tree([(1, 0.0, 1, 2), -1.0, 1.0])]
+    model = build_ensemble(
+        described([AGE, SEX]), grown, base=np.zeros(1), link="logistic", answers=[0, 1], location="t"
+    )
+    certification.certify(model, certificate=tmp_path / "c.cert", enumeration=False, jobs=1, samples=5)
+    question = recorded_trees_of(checker.read_certificate(tmp_path / "c.cert"), model)
+    (axis,) = question.axes
+    cells = dataclasses.replace(axis.cells, weights=np.array([2**60, 312, 200]))
+    question = dataclasses.replace(question, axes=(dataclasses.replace(axis, cells=cells),))
+    claims = np.array([0]), np.array([int(0.45 * WHOLE)])
+    proof = TreeProver(question).prove(ClaimedBoxes(*np.array([[[1]], [[2]]]), *claims))
+    assert not proof.confirmed[0]
+    assert 200 / 512 - 1e-9 <= proof.unfair[0] <= 200 / 512
+
+
 @pytest.mark.parametrize("single", [True, False])
 def test_margins_close_to_zero_are_decided_only_if_every_order_of_adding_up_agrees(single, tmp_path):
     rng = np.random.default_rng(5)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from evenhand.checker.trees.question import RecordedTrees
-from evenhand.core.kernels import array_table, new_arrays
-from evenhand.core.typing import Booleans, Integers
+from evenhand.core.kernels import array_table, new_arrays, pack_arrays
 
 MAX_LEAVES = 1 << 13
 """Maximum number of parts of a box that a tree distinguishes; a box with more parts is cut first."""
@@ -20,56 +19,41 @@ STEPS = 2048
 """Steps of the grid for the sum of the others."""
 
 
-class WholeForest(NamedTuple):
-    """Trees and domain in flat arrays.
-
-    Attributes:
-        root, left, right: Start of the nodes of each tree, shape (trees + 1,), and the children of each node.
-        test: Test of each node, -1 at a leaf.
-        same: Index of the outputs of each leaf, which leaves with equal outputs share.
-        axis: Axis of each test, -1 if it is protected.
-        begin: Start of the results of each test in ``answer``, which has one per cell.
-        answer, until: Whether a cell goes left, and the last following cell with the same result.
-        assigned: Whether a test sends a joint protected value to the left, shape (tests, assignments).
-        kind, kinds: Kind of each assignment in each tree, shape (trees, assignments), and number of kinds of each tree.
-        first: An assignment of each kind, shape (trees, kinds).
-        place: Index of the first axis of each tree in ``axes``.
-        low, high: Lower and upper bounds on the term of each leaf in each margin, shape (nodes, margins).
-        base_low, base_high, above, below, pairs: See ``TreeMargins``.
-        largest: Maximum absolute value of a tree in a margin, shape (trees, margins).
-        cell: Start of the cells of each axis, shape (axes + 1,).
-        before: Mass before each cell of an axis; an axis with n cells has n + 1 numbers.
-        labels, least: Number of labels, and minimum number of different labels that counts as unfair treatment.
-    """
-
-    root: Integers
-    left: Integers
-    right: Integers
-    test: Integers
-    same: Integers
-    axis: Integers
-    begin: Integers
-    answer: Booleans
-    until: Integers
-    assigned: Booleans
-    kind: Integers
-    kinds: Integers
-    first: Integers
-    place: Integers
-    axes: Integers
-    low: Integers
-    high: Integers
-    base_low: Integers
-    base_high: Integers
-    above: Integers
-    below: Integers
-    pairs: Integers
-    largest: Integers
-    cell: Integers
-    before: Integers
-    labels: int
-    least: int
-
+WholeForest = array_table(
+    "WholeForest",
+    __name__,
+    {
+        # Start of the nodes of each tree, and the index of its first axis in ``axes``.
+        "root place": "int64 trees",
+        "axes": "int64 places",
+        # Children of each node; its test, -1 at a leaf; index of its outputs, which leaves with equal outputs share.
+        "left right test same": "int64 nodes",
+        # Axis of each test, -1 if it is protected; start of its results in ``answer``, which has one per cell.
+        "axis begin": "int64 tests",
+        # Whether a cell goes left, and the last following cell with the same result.
+        "answer": "bool results",
+        "until": "int64 results",
+        # Whether a test sends a joint protected value to the left.
+        "assigned": "bool tests assignments",
+        # Kind of each assignment in each tree, number of kinds of each tree, and an assignment of each kind.
+        "kind": "int64 trees assignments",
+        "kinds": "int64 trees",
+        "first": "int64 trees kinds",
+        # Maximum absolute value of a tree in a margin.
+        "largest": "int64 trees margins",
+        # Start of the cells of each axis, and mass before each cell; an axis with n cells has n + 1 such numbers.
+        "cell": "int64 axes",
+        "before": "int64 cells",
+        # See ``TreeMargins``.
+        "low high": "int64 nodes margins",
+        "base_low base_high above below": "int64 margins",
+        "pairs": "int64 margins 2",
+        "labels": "",
+        # Minimum number of different labels that counts as unfair treatment.
+        "least": "",
+    },
+)
+"""Trees and domain."""
 
 TreeArrays = array_table(
     "TreeArrays",
@@ -116,8 +100,8 @@ TreeArrays = array_table(
 """Work arrays of one thread."""
 
 
-def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
-    """Lay out the trees for kernels.
+def whole_forest_of(question: RecordedTrees, least: int) -> Any:
+    """Lay out the trees as a ``WholeForest``.
 
     Args:
         question: Question of the certificate.
@@ -153,43 +137,37 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
         axes.append(looked)
         places.append(places[-1] + len(looked))
         largest.append(np.maximum(np.abs(margins.low[part]), np.abs(margins.high[part])).max(axis=0))
-    firsts = np.zeros((nodes.trees, max(kinds)), dtype=np.int64)
+    firsts = np.zeros((nodes.trees, max(kinds)))
     for tree, row in enumerate(representatives):
         firsts[tree, : len(row)] = row
-    counts = [axis.count for axis in question.axes]
-    cumulative = [axis.before(np.arange(axis.count + 1)) for axis in question.axes]
-    return WholeForest(
-        root=nodes.offsets.astype(np.int64),
-        left=nodes.left.astype(np.int64),
-        right=nodes.right.astype(np.int64),
+    return pack_arrays(
+        WholeForest,
+        root=nodes.offsets,
+        place=places,
+        axes=np.concatenate([*axes, []]),
+        left=nodes.left,
+        right=nodes.right,
         test=tests.of,
-        same=np.unique(nodes.values, axis=0, return_inverse=True)[1].ravel().astype(np.int64),
+        same=np.unique(nodes.values, axis=0, return_inverse=True)[1].ravel(),
         axis=axis,
         begin=begin,
         answer=np.concatenate(answers),
         until=np.concatenate(until),
-        assigned=np.ascontiguousarray(question.assigned),
-        kind=np.array(kind, dtype=np.int64),
-        kinds=np.array(kinds, dtype=np.int64),
+        assigned=question.assigned,
+        kind=kind,
+        kinds=kinds,
         first=firsts,
-        place=np.array(places, dtype=np.int64),
-        axes=np.concatenate([*axes, np.zeros(0)]).astype(np.int64),
-        low=np.ascontiguousarray(margins.low),
-        high=np.ascontiguousarray(margins.high),
-        base_low=margins.base_low,
-        base_high=margins.base_high,
-        above=margins.above,
-        below=margins.below,
-        pairs=np.array(margins.pairs, dtype=np.int64),
-        largest=np.array(largest, dtype=np.int64),
-        cell=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        before=np.concatenate([*cumulative, np.zeros(1)]).astype(np.int64),
-        labels=margins.labels,
+        largest=largest,
+        cell=np.cumsum([0, *(axis.count for axis in question.axes)]),
+        before=np.concatenate(
+            [*(axis.before(np.arange(axis.count + 1)) for axis in question.axes), np.zeros(0, np.int64)]
+        ),
+        **vars(margins),
         least=least,
     )
 
 
-def tree_arrays_for(forest: WholeForest) -> Any:
+def tree_arrays_for(forest: Any) -> Any:
     """Allocate the work arrays for the boxes of a forest."""
     axes, cells = len(forest.cell) - 1, np.diff(forest.cell)
     return new_arrays(
