@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.deployed import PROBABILITY, TIE, probability_margin
+from evenhand.checker.deployed import PROBABILITY, TIE, UNIT_ROUNDOFF, gamma, probability_margin
 from evenhand.checker.form import log_odds
 from evenhand.checker.question import (
     AskedQuestion,
@@ -262,40 +262,30 @@ def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMa
     link, header = ensemble.link, statement.header
     if link == "identity" or header.tolerance is not None:
         raise CertificateError("certificates about numbers of trees are not supported", hint="update Evenhand")
-    threshold, bands = header.threshold, header.bands
-    moved = threshold is not None and threshold != 0.5
-    if (moved or bands) and link == "one-vs-rest":
+    threshold, bands, steepness = header.threshold, header.bands, ensemble.steepness
+    edges = bands or (() if threshold is None or threshold == 0.5 else (threshold,))
+    if edges and link == "one-vs-rest":
         raise CertificateError("a threshold or bands of a score cannot be used with this model")
     rising = link == "frequency" or ensemble.favourable == 1
     pairs = margin_pairs(header, len(ensemble.classes), rising=rising)
     labels = len(bands) + 1 if bands else len(ensemble.classes)
     # Each margin is one output minus another (-1: none), minus a shift, or a probability if outputs are probabilities.
-    if bands:
-        columns_of_link = {"frequency": (ensemble.favourable, -1), "logistic": (0, -1)}.get(link, (1, 0))
-        columns = [columns_of_link] * len(bands)
-        if link == "frequency":
-            shifts, ties = list(bands), [0.0] * len(bands)
-        else:
-            shifts = [(1 if rising else -1) * log_odds(edge) / ensemble.steepness for edge in bands]
-            ties = [2 * _probability_tie(ensemble, edge) for edge in bands]
+    if link == "logistic":
+        columns = [(0, -1)] * len(pairs)
+    elif link == "frequency" and edges:
+        columns = [(ensemble.favourable if bands else 1, -1)] * len(pairs)
     else:
-        single = link == "logistic" or (link == "frequency" and moved)
-        columns = [(len(ensemble.base) - 1, -1)] if single else [(b, a) for a, b in pairs]
-        limit = threshold if moved and threshold is not None else 0.5
-        shift = 0.0 if not moved else limit if link == "frequency" else log_odds(limit) / ensemble.steepness
-        shifts = [shift] * len(pairs)
-        ties = [0.0 if link == "frequency" else _label_tie(ensemble, limit)] * len(pairs)
+        columns = [(1, 0)] * len(pairs) if bands else [(b, a) for a, b in pairs]
+    shifts, ties = list(edges) or [0.0] * len(pairs), [0.0] * len(pairs)
+    if link != "frequency" and edges:
+        shifts = [(-1 if bands and not rising else 1) * log_odds(edge) / steepness for edge in edges]
+        ties = [(2 if bands else 1) * _probability_tie(ensemble, edge) for edge in edges]
+    elif link != "frequency":
+        ties = [(TIE if ensemble.single else TIE * 2.0**-29) / steepness] * len(pairs)
     exact = ensemble.nodes.trees == 1 and ensemble.divisor == 1 and not ensemble.single and not ensemble.base.any()
-    if exact and link == "frequency" and not moved and not bands:
+    if exact and link == "frequency" and not edges:
         return _exact_margins(ensemble, pairs, labels)
     return _rounded_margins(ensemble, pairs, labels, (columns, shifts, ties))
-
-
-def _label_tie(ensemble: TreeEnsemble, threshold: float) -> float:
-    """Compute the minimum distance of a raw margin from zero that determines the label."""
-    if threshold == 0.5:
-        return (TIE if ensemble.single else TIE * 2.0**-29) / ensemble.steepness
-    return _probability_tie(ensemble, threshold)
 
 
 def _probability_tie(ensemble: TreeEnsemble, threshold: float) -> float:
@@ -330,9 +320,7 @@ def _rounded_margins(
         part = slice(int(nodes.offsets[tree]), int(nodes.offsets[tree + 1]))
         added[part, output : output + width] = nodes.values[part]
         largest[output : output + width] += np.abs(nodes.values[part]).max(axis=0)
-    unit = 2.0**-24 if ensemble.single else 2.0**-53
-    terms = nodes.trees + ROUNDINGS
-    gamma = terms * unit / (1 - terms * unit)
+    relative = gamma(nodes.trees + ROUNDINGS, UNIT_ROUNDOFF if ensemble.single else 2.0**-53) * (1 + 2.0**-30)
     touched = 4 + 4 * len(ensemble.schema.attributes)
     rows = []
     for (plus, minus), shift, tie in zip(*margins, strict=True):
@@ -344,7 +332,7 @@ def _rounded_margins(
         bits = UNIT_BITS - int(np.frexp(magnitude * touched)[1])
         if not (magnitude < 2.0**800 and -800 < bits < 900):
             raise CertificateError("the numbers of the trees are too large or too small to check")
-        blur = gamma * (1 + 2.0**-30) * magnitude + ensemble.divisor * tie * (1 + 2.0**-40)
+        blur = relative * magnitude + ensemble.divisor * tie * (1 + 2.0**-40)
         base = Fraction(float(ensemble.base[plus])) - (Fraction(float(ensemble.base[minus])) if minus >= 0 else 0)
         base = (base - Fraction(shift)) * Fraction(ensemble.divisor) * Fraction(2) ** bits
         upper_part = np.ldexp(added[:, plus], bits)
