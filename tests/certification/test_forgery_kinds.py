@@ -311,6 +311,14 @@ def test_totals_that_are_not_those_of_the_boxes_are_refused(name: str, honest: P
     assert check(tmp_path / "forged.cert").verdict == "rejected"
 
 
+@pytest.mark.parametrize("change", [{"note": "1"}, {"boxes": True}, {"of": None}])
+def test_totals_with_other_data_are_refused(change: dict[str, Any], honest: Path, tmp_path: Path) -> None:
+    it = opened(honest)
+    it.totals |= change
+    closed(it, tmp_path / "forged.cert")
+    assert check(tmp_path / "forged.cert").verdict == "rejected"
+
+
 def _one_bit(network: AdditiveNetwork) -> AdditiveNetwork:
     weights = network.layers[0].weights.copy()
     weights[0, 0] = np.nextafter(weights[0, 0], np.inf)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,6 +129,15 @@ class CertificateHeader(_Claim):
     population: str
     slack: dict[str, float]
     attributes: tuple[CellsClaim, ...]
+
+
+class TotalsClaim(_Claim):
+    """Totals of a partition; sums are decimal text."""
+
+    boxes: int
+    certified: str
+    falsified: str
+    of: str
 
 
 @dataclass(frozen=True)
@@ -347,9 +355,9 @@ def _check_comparison(header: CertificateHeader) -> None:
 def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:
     blocks, totals = _read_blocks(cells, sections)
     boxes = ClaimedBoxes(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
-    if len(boxes.low) != int(totals["boxes"]):
-        raise CertificateError(f"the certificate has {len(boxes.low):,} boxes and claims {totals['boxes']:,}")
-    return ClaimedPartition(least, boxes, *(int(totals[name]) for name in ("certified", "falsified", "of")))
+    if len(boxes.low) != totals.boxes:
+        raise CertificateError(f"the certificate has {len(boxes.low):,} boxes and claims {totals.boxes:,}")
+    return ClaimedPartition(least, boxes, int(totals.certified), int(totals.falsified), int(totals.of))
 
 
 def _read_cells(described: CellsClaim, sections: _SectionReader) -> RecordedCells:
@@ -377,7 +385,7 @@ def _read_cells(described: CellsClaim, sections: _SectionReader) -> RecordedCell
 
 def _read_blocks(
     cells: tuple[RecordedCells, ...], sections: _SectionReader
-) -> tuple[list[tuple[NDArray[Any], ...]], dict[str, Any]]:
+) -> tuple[list[tuple[NDArray[Any], ...]], TotalsClaim]:
     kinds = ["<u1" if each.count <= 2**8 else "<u2" if each.count <= 2**16 else "<u4" for each in cells]
     widths = [np.dtype(kind).itemsize for kind in kinds]
     dtype = np.dtype(max(kinds, default="<u1", key=lambda kind: np.dtype(kind).itemsize))
@@ -405,10 +413,9 @@ def _read_blocks(
         if (fair.astype(np.int64) + unfair > WHOLE).any():
             raise CertificateError("the shares of a box add up to more than 1")
         blocks.append((low, low + extent, fair, unfair))
-    totals = json.loads(sections.decompress(payload, MAX_TEXT))
     if not blocks:
         raise CertificateError("the certificate has no boxes")
-    return blocks, totals
+    return blocks, TotalsClaim.model_validate_json(sections.decompress(payload, MAX_TEXT))
 
 
 def _unpack_columns(raw: bytes, n: int, kinds: list[str]) -> Iterator[NDArray[Any]]:
