@@ -25,7 +25,7 @@ from evenhand.checker.reading import (
     reject_malformed,
 )
 from evenhand.checker.reprove import Prover
-from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
+from evenhand.checker.result import SHARES, CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
 from evenhand.checker.verification import CheckState, verify_boxes
 from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.errors import OptionError
@@ -109,23 +109,20 @@ def check_certificate(
     counts = _draw_sample(claimed, None if sample is None else sample * len(parts), seed)
     chosen = np.flatnonzero(counts)
     checked_boxes = CheckState.open(None if state is None else Path(state), statement.digest, len(boxes.low))
-    verification = verify_boxes(provers, boxes, owner, chosen, checked_boxes, say)
-    failures = int(counts[list(verification.failed)].sum())
-    unconfirmed = [
-        _describe_failure(recorded, boxes.of(np.intp(k)), verification.failed[k])
-        for k in sorted(verification.failed)[:MAX_LISTED]
-    ]
-    checked = int(checked_boxes.done[chosen].sum()) + len(verification.failed)
+    failed, interrupted = verify_boxes(provers, boxes, owner, chosen, checked_boxes, say)
+    failures = int(counts[list(failed)].sum())
+    unconfirmed = [_describe_failure(recorded, boxes.of(np.intp(k)), failed[k]) for k in sorted(failed)[:MAX_LISTED]]
+    checked = int(checked_boxes.done[chosen].sum()) + len(failed)
     draws = int(counts.sum())
     doubt = 0.0
-    if sample is not None and draws and not verification.interrupted:
+    if sample is not None and draws and not interrupted:
         doubt = float(
             zero_count_upper(draws, CONFIDENCE) if not failures else clopper_pearson(failures, draws, CONFIDENCE)[1]
         )
     elif claimed.sum() > 0:
         doubt = float(claimed[~checked_boxes.done].sum() / claimed.sum())
     verdict: Verdict = "restricted" if recorded.restricted else "confirmed"
-    if failures or verification.interrupted:
+    if failures or interrupted:
         verdict = "not confirmed" if failures else "unfinished"
     shares = [[max(Fraction(0), share - recorded.distance) for share in both] for both in totals]
     (certified, falsified), header = shares[0], statement.header
@@ -135,23 +132,19 @@ def check_certificate(
         protected=tuple(header.protected),
         population=recorded.population,
         restricted=recorded.restricted,
-        where=header.where,
-        threshold=header.threshold,
-        tolerance=header.tolerance,
-        bands=header.bands,
         outcomes=tuple(
             CheckedOutcome(least=part.least, proved=float_below(unfair), possible=-float_below(fair - 1))
             for part, (fair, unfair) in zip(statement.partitions, shares, strict=True)
             if len(shares) > 1
         ),
-        method=header.method,
+        **header.model_dump(include={"where", "threshold", "tolerance", "bands", "method"}),
         certified=float_below(certified),
         falsified=float_below(falsified),
         undecided=float(1 - certified - falsified),
         boxes=sum(len(part.boxes.low) for part in statement.partitions),
         checked=checked,
         exact=isinstance(box, TreeEnsemble),
-        interrupted=verification.interrupted,
+        interrupted=interrupted,
         draws=None if sample is None else draws,
         unconfirmed=tuple(unconfirmed),
         failures=failures,
@@ -244,10 +237,5 @@ def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proved: tuple
         for i, axis in enumerate(question.axes)
         if low[i] > 0 or high[i] < axis.count - 1
     }
-    return UnconfirmedBox(
-        where=where,
-        fair=int(box.fair) / WHOLE,
-        unfair=int(box.unfair) / WHOLE,
-        proved_fair=proved[0],
-        proved_unfair=proved[1],
-    )
+    shares = int(box.fair) / WHOLE, int(box.unfair) / WHOLE, *proved
+    return UnconfirmedBox(where=where, **dict(zip(SHARES, shares, strict=True)))

@@ -161,7 +161,7 @@ def recorded_domain_of(
     Args:
         statement: Content of the file.
         schema: Schema of the model.
-        asked: Question of the user.
+        question: Question of the user.
         check_cells: Function that rejects cells of an attribute whose values the model distinguishes.
 
     Raises:

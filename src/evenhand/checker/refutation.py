@@ -81,18 +81,9 @@ class RefutationCheck(Result):
     def document(self) -> Document:
         """Build the report: verdict and checked parts."""
         if self.verdict == "rejected":
-            return Document(
-                "Refutation rejected",
-                "",
-                (Note(f"rejected: {self.fault}", "caution"),),
-                brand="Evenhand check",
-                made=self.provenance,
-            )
-        claim = (
-            "reaches the floor"
-            if self.bound is None
-            else f"reaches the floor with a gap below {math.floor(self.bound * 10**6) / 10**6:.6f}"
-        )
+            note = Note(f"rejected: {self.fault}", "caution")
+            return Document("Refutation rejected", "", (note,), brand="Evenhand check", made=self.provenance)
+        limit = "" if self.bound is None else f" with a gap below {math.floor(self.bound * 10**6) / 10**6:.6f}"
         how = "all trees were enumerated" if not self.parts and self.family == "tree" else f"{self.parts:,}"
         counted = (
             "counted again in the data" if self.data_checked else "as the file states them, not compared with data"
@@ -100,22 +91,18 @@ class RefutationCheck(Result):
         family = {"any": "no decisions based on these features", "tree": f"no tree of depth {self.depth}"}.get(
             str(self.family), f"no {self.family} rule on these features"
         )
+        facts = (
+            ("accuracy floor", f"{self.accuracy}: {self.need:,} of {self.people:,} correct decisions"),
+            ("decided", str(self.decided)),
+            ("features", "; ".join(self.features.values())),
+            ("groups", "; ".join(f"{name}: {text}" for name, text in self.groups.items())),
+            ("cells", f"{self.cells:,}; people {counted}"),
+            ("parts of the proof", how),
+        )
         return Document(
             "Refutation confirmed",
-            f"Among {self.people:,} people {family} {claim}, in exact arithmetic.",
-            (
-                Facts(
-                    (
-                        ("accuracy floor", f"{self.accuracy}: {self.need:,} of {self.people:,} correct decisions"),
-                        ("decided", str(self.decided)),
-                        ("features", "; ".join(self.features.values())),
-                        ("groups", "; ".join(f"{name}: {text}" for name, text in self.groups.items())),
-                        ("cells", f"{self.cells:,}; people {counted}"),
-                        ("parts of the proof", how),
-                    )
-                ),
-                Text("The witness was counted again."),
-            ),
+            f"Among {self.people:,} people {family} reaches the floor{limit}, in exact arithmetic.",
+            (Facts(facts), Text("The witness was counted again.")),
             brand="Evenhand check",
             made=self.provenance,
         )
@@ -236,13 +223,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _understand(content: Mapping[str, Any]) -> _Claim:
     """Parse the claims of a file, and add up its counts."""
     family, depth = str(content["family"]), content["depth"]
-    texts = [
-        content["target"],
-        content["favourable"],
-        *content["protected"],
-        *content["features"].values(),
-        *content["groups"].values(),
-    ]
+    conditions = *content["features"].values(), *content["groups"].values()
+    texts = content["target"], content["favourable"], *content["protected"], *conditions
     if not all(isinstance(text, str) for text in texts):
         raise CertificateError("target, favourable label, protected attributes and conditions must be texts")
     width, groups = len(content["features"]), len(content["groups"])
@@ -276,12 +258,7 @@ def _understand(content: Mapping[str, Any]) -> _Claim:
         features=features,
         counts=counts,
         gains=[sum(yes - no for no, yes in cell) for cell in counts],
-        differences=[
-            [a - b for a, b in zip(shares[first_group], shares[other], strict=True)]
-            for first_group in range(groups)
-            for other in range(groups)
-            if first_group != other
-        ],
+        differences=[[a - b for a, b in zip(*pair, strict=True)] for pair in itertools.permutations(shares, 2)],
         whole=denominator,
         cuts=tuple(_read_cut(cut, features) for cut in cuts),
         parts=parts,

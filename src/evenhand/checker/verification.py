@@ -83,19 +83,6 @@ class CheckState:
         self._saved = time.perf_counter()
 
 
-@dataclass
-class Verification:
-    """Result of a verification.
-
-    Attributes:
-        failed: Proved fair and unfair shares of the boxes that were not confirmed, by box.
-        interrupted: Whether an interrupt left boxes unverified.
-    """
-
-    failed: dict[int, tuple[float, float]] = field(default_factory=dict)
-    interrupted: bool = False
-
-
 def verify_boxes(
     provers: Sequence[Prover],
     boxes: ClaimedBoxes,
@@ -103,7 +90,7 @@ def verify_boxes(
     chosen: NDArray[np.intp],
     state: CheckState,
     say: Progress,
-) -> Verification:
+) -> tuple[dict[int, tuple[float, float]], bool]:
     """Prove the claims of boxes until all are verified or the user interrupts.
 
     Args:
@@ -113,8 +100,12 @@ def verify_boxes(
         chosen: Boxes to verify.
         state: Boxes confirmed in earlier runs. Newly confirmed boxes are added.
         say: Callback for the share of verified boxes.
+
+    Returns:
+        Proved fair and unfair shares of the boxes that were not confirmed, by box; and whether an interrupt left boxes
+        unverified.
     """
-    verification, threads = Verification(), joblib.cpu_count()
+    threads, failed = joblib.cpu_count(), dict[int, tuple[float, float]]()
     todo = chosen[~state.done[chosen]]
     doubtful: list[tuple[int, tuple[float, float]]] = []
     looked = len(chosen) - len(todo)
@@ -139,7 +130,7 @@ def verify_boxes(
                     for at in np.flatnonzero(~proofs.confirmed):
                         k, shares = int(piece[at]), (float(proofs.fair[at]), float(proofs.unfair[at]))
                         if proofs.refuted[at]:
-                            verification.failed[k] = shares
+                            failed[k] = shares
                         else:
                             doubtful.append((k, shares))
                     looked += len(piece)
@@ -157,10 +148,9 @@ def verify_boxes(
                 state.done[k] = bool(again.confirmed[0])
                 slow += not state.done[k]
             if not state.done[k]:
-                verification.failed[k] = shares
+                failed[k] = shares
             looked += 1
             say("proving the remaining boxes again", looked / max(1, len(chosen)))
             state.save()
-        verification.interrupted = bool(interrupts.count)
     state.save(now=True)
-    return verification
+    return failed, bool(interrupts.count)
