@@ -451,7 +451,7 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     two = target.values is None or len(target.values) == 2
     open_labels = matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable)
     if keys == ["0", "1"] and two and open_labels:
-        return MatchedLabels(binary_labels(schema), 1, favourable is None)
+        return MatchedLabels(binary_labels(schema), 1, favourable is None or target.values is not None)
     values = list(map(plain_value, answers))
     raise ModelError(
         f"the model returns {list_values(values)}, but the target {target.name!r} has the labels {list_values(labels)}"
