@@ -34,6 +34,27 @@ def test_a_pipeline_answers_as_it_does_alone(kind):
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(FRAME[NAMES]))
 
 
+@pytest.mark.parametrize(("learnt", "stays"), [({"Male": "M", "Female": "F"}, None), ({"Male": "M"}, "'Male' of sex")])
+def test_values_that_an_encoder_ignores_are_named(learnt, stays):
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["sex", "home-town"]))
+    model = make_pipeline(encoder, LogisticRegression()).fit(FRAME[NAMES].replace({"sex": learnt}), FRAME["granted"])
+    if stays is None:
+        with pytest.raises(ModelError, match="not trained on the values 'Female', 'Male' of sex"):
+            load_model(model, WORDS, like=FRAME)
+    else:
+        assert stays in load_model(model, WORDS, like=FRAME).caution
+
+
+def test_zero_and_one_are_not_labels_one_and_two_unless_the_data_agree():
+    labels = np.where(FRAME["granted"] == "yes", 2, 1)
+    frame, target = FRAME.assign(granted=labels), {"favourable": 1, "values": (2, 1)}
+    model = pipeline(LogisticRegression(), labels=labels - 1)
+    with pytest.raises(ModelError, match="indicate the opposite"):
+        load_model(model, schema(**target), like=frame)
+    agreeing = load_model(pipeline(LogisticRegression(), labels=2 - labels), schema(**target), like=frame)
+    assert "the true labels of 300 people agree" in agreeing.caution
+
+
 def test_it_is_asked_with_the_frame_type_and_column_types_of_the_data():
     asked = []
 

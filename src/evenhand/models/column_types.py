@@ -69,7 +69,7 @@ class ColumnConversion:
         converted[-1] = np.nan  # missing values have the code -1
         for i, value in enumerate(distinct.tolist()):
             try:
-                converted[i] = self._convert_value(plain_value(value))
+                converted[i] = self.convert_value(plain_value(value))
             except ValueError:
                 row = int(column.index[int(np.argmax(codes == i))]) + 1
                 raise ModelError(
@@ -96,7 +96,7 @@ class ColumnConversion:
             return f"one of the categories {', '.join(map(repr, (self.input.values or ())[:12]))}"
         return {"words": "a word", "numbers": "a number", "booleans": "True or False"}[self.input.type]
 
-    def _convert_value(self, value: Any) -> Any:
+    def convert_value(self, value: Any) -> Any:
         """Convert one value."""
         if self.input.type == "words":
             word = value if isinstance(value, str) else self._spell(value)
@@ -211,7 +211,7 @@ def needs_conversion(name: str, expected: ColumnInput, schema: Schema, column: A
         return expected.type == "words"
     if expected.type == "words":
         plan = plan_conversion(name, expected, schema, column)
-        return any(is_missing(plan._convert_value(word)) for word in column.dropna().unique().tolist())
+        return any(is_missing(plan.convert_value(word)) for word in column.dropna().unique().tolist())
     return True
 
 
@@ -227,7 +227,7 @@ def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
         return None
     plan = plan_conversion(name, ColumnInput("numbers", missing=True), schema, column)
     try:
-        numbers = [plan._convert_value(word) for word in column.dropna().unique().tolist()]
+        numbers = [plan.convert_value(word) for word in column.dropna().unique().tolist()]
     except ValueError:
         return None
     return plan.input if any(not is_missing(number) for number in numbers) else None

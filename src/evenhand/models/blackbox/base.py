@@ -375,7 +375,7 @@ def _has_missing(rows: Any) -> bool:
 def settle_input(
     model: RowT,
     forms: Sequence[InputForm],
-    learnt_inputs: Callable[[], Mapping[str, ColumnInput]],
+    inputs: Mapping[str, ColumnInput],
     *,
     untyped: bool,
     learnt: InputForm | None = None,
@@ -385,7 +385,7 @@ def settle_input(
     Args:
         model: The model.
         forms: Candidate forms of its rows, most likely first.
-        learnt_inputs: Function that returns the model's declared types by column.
+        inputs: Types that the model declares, by column.
         untyped: Whether ``like`` is a text table. Undeclared column types are then inferred by queries.
         learnt: Input form that the model was fitted on. None if unknown.
 
@@ -398,7 +398,6 @@ def settle_input(
         try:
             if form != "numbers" and (untyped or model.like is None):
                 frame = decode(model.schema, people) if model.like is None else model.like
-                inputs = learnt_inputs()
                 compare = None if model.like is None else form == "frame"
                 candidate = settle_types(candidate, inputs, frame, people, compare=compare)
             candidate = candidate.probe(candidate.input(people))

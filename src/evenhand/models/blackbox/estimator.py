@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -12,8 +12,9 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, settle_input
+from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, RowT, add_caution, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
+from evenhand.models.column_types import ColumnInput
 from evenhand.models.replies import (
     MatchedLabels,
     QuestionLedger,
@@ -28,6 +29,7 @@ from evenhand.models.replies import (
 from evenhand.models.scorer import sigmoid, softmax
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import list_values
 
 REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 """Libraries whose fitted models are deterministic."""
@@ -204,14 +206,31 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
         model = EstimatorModel(schema=schema, name=name, model=source, scored_by=scored_by, **labels._asdict())
     columns = input_columns(source, schema, name)
     model = replace(model, like=request.like, columns=columns, ledger=request.ledger)
-    learnt = None if columns else learnt_form(source, schema)
-    return settle_input(
-        model,
-        ["frame"] if columns else _candidate_forms(model, learnt),
-        partial(learnt_inputs, source, columns or schema.names),
-        untyped=request.untyped,
-        learnt=learnt,
-    )
+    learnt, inputs = None if columns else learnt_form(source, schema), learnt_inputs(source, columns or schema.names)
+    forms: Sequence[InputForm] = ["frame"] if columns else _candidate_forms(model, learnt)
+    return _check_values(settle_input(model, forms, inputs, untyped=request.untyped, learnt=learnt), inputs)
+
+
+def _check_values(model: RowT, inputs: Mapping[str, ColumnInput]) -> RowT:
+    """Check whether encoders that accept unknown values were fitted on the values of the schema.
+
+    Raises:
+        ModelError: No value of an attribute was in the training data.
+    """
+    for attribute in model.schema.attributes if model.form != "numbers" else ():
+        learnt = inputs[attribute.name].values if attribute.name in inputs else None
+        if not learnt or not attribute.values or attribute.edges is not None:
+            continue
+        conversion = model.types.conversions.get(attribute.name)
+        values = attribute.values if conversion is None else list(map(conversion.convert_value, attribute.values))
+        absent = [value for value, key in zip(attribute.values, values, strict=True) if key not in learnt]
+        if absent:
+            caution = f"The model was not trained on the values {list_values(absent)} of {attribute.name}"
+            model = add_caution(model, f"{caution}, and may ignore them.")
+        if len(absent) == len(values):
+            hint = f"convert the column to the values in training: {list_values(learnt)}"
+            raise ModelError(caution, location=model.name, hint=hint)
+    return model
 
 
 def is_repeatable(model: Any) -> bool:

@@ -76,7 +76,7 @@ def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> Funct
             **labels._asdict(),
         ),
         ("frame", "numbers"),
-        dict,
+        {},
         untyped=request.untyped,
     )
     assert model.probed is not None  # settle_input probes the model
