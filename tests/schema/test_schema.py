@@ -83,6 +83,15 @@ def test_yaml_round_trip_of_odd_words(tmp_path, odd):
     assert read_schema(tmp_path / "schema.yaml") == schema
 
 
+@pytest.mark.parametrize("word", ["01", "010", "1_000", "12:30", "0x1F", "+5", "=", "no", "2020-01-01"])
+def test_yaml_words_that_are_not_plain_numbers_stay_words(tmp_path, word):
+    path = tmp_path / "schema.yaml"
+    path.write_text(
+        f"target: {{name: y, favourable: 1}}\nattributes: [{{name: a, kind: categorical, values: [{word}, 5]}}]"
+    )
+    assert read_schema(path)["a"].values == (word, 5)
+
+
 def test_yaml_faults_name_the_attribute(contract):
     cases = {
         "kind: real, lower: 0, upper: 99999": ("kind: real, lower: 0", "attribute 'gain': a real attribute needs"),

@@ -17,7 +17,7 @@ def read_configuration(
 
     Args:
         source: Path of the file. The suffix ``.toml`` selects TOML, any other suffix YAML. In YAML, only ``true`` and
-            ``false`` are Booleans. A mapping is returned as it is.
+            ``false`` are Booleans, and numbers have no leading zeros. A mapping is returned as it is.
         example: Name of an example file, for messages.
         entries: Required entries, for messages.
         error: Class of the raised error.
@@ -63,11 +63,11 @@ def _parse_yaml(text: str, path: Path) -> Any:
 
 
 def yaml_loader() -> Any:
-    """Build a loader for YAML 1.2, in which ``no``, ``on`` and ``2020-01-01`` are strings. It rejects duplicates."""
+    """Build a loader in which ``no``, ``01``, ``12:30`` and ``2020-01-01`` are strings. It rejects duplicates."""
     import yaml
 
-    # PyYAML follows YAML 1.1, in which `no` and `on` are Booleans, and 2020-01-01 is a date.
-    removed = {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}
+    # PyYAML follows YAML 1.1, in which `no` is a Boolean, 010 is 8, 12:30 is 750, and 2020-01-01 is a date.
+    removed = {f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "timestamp", "value")}
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers
 
     class Loader(yaml.SafeLoader):
@@ -84,6 +84,7 @@ def yaml_loader() -> Any:
                 names.add(name)
             return super().construct_mapping(node, deep)
 
+    Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^-?(?:0|[1-9][0-9]*)$"), list("-0123456789"))
     Loader.add_implicit_resolver(
         "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
     )

@@ -273,7 +273,8 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
         if unlisted.any():
             raise DataError(
                 f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}",
-                hint=f"the values are: {list_values(attribute.values)}; add them to the schema or correct the data",
+                hint=f"the values are: {list_values(attribute.values)}; add them to the schema, in quotes, or correct "
+                "the data",
             )
         entries[~known] = np.nan
         return entries
