@@ -404,6 +404,23 @@ def test_a_workbook_that_cannot_be_read_says_why(tmp_path, sheets, words):
         datasets.read_frame(workbook(tmp_path, sheets))
 
 
+def test_merged_cells_below_the_header_are_refused(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    path = workbook(tmp_path, {"a": [["Title", None], ["sex", "hired"], ["f", 1], [None, 0]]})
+    book = openpyxl.load_workbook(path)
+    book.active.merge_cells("A1:B1")
+    book.save(path)
+    with pytest.warns(TableWarning, match="header is in row 2"):
+        assert len(datasets.read_frame(path)) == 2
+    book.active.merge_cells("A3:A4")
+    book.save(path)
+    with (
+        pytest.warns(TableWarning, match="header is in row 2"),
+        pytest.raises(DataError, match="row 4: column 'sex': the cell is merged"),
+    ):
+        datasets.read_frame(path)
+
+
 def test_a_damaged_workbook_says_so(tmp_path):
     pytest.importorskip("openpyxl", reason="needs the extra excel")
     for data in (b"PK\x03\x04\x14\0", b"nothing at all"):
@@ -430,8 +447,11 @@ def test_a_damaged_workbook_says_so(tmp_path):
         (b"\xff\xfea,b\n1", "the text is not utf-16"),
         (
             b"PK\x03\x04\x14\0\x06\0\x08\0",
-            "Excel workbook?), not a text table\n  -> rename it to .xlsx or save it as CSV",
+            "Excel workbook or a zip file, not a text table\n  -> rename a workbook to .xlsx",
         ),
+        (gzip.compress(b"a,b\n1,2\n"), "this is a gzip file"),
+        (b'[\n  {\n  "a": 1\n  }\n]', "this is JSON"),
+        (b"a,b\nx,1\na,b\n", "row 2: the row repeats the column names"),
         (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> pass the model first, then the data"),
         (b"PAR1\x15\x04", "Parquet file\n  -> rename it to .parquet"),
     ],

@@ -75,12 +75,23 @@ def _read(path: str | Path, encoding: str | None, sheet: str | None, *, words: b
         frame = read_rows(place) if many else _parse_parquet(_read_bytes(path), place)
         return frame.map(to_word) if words else frame
     if suffix in WORKBOOKS:
-        return parse_workbook(_read_bytes(path), place, sheet=sheet, words=words)
+        return _refuse_header(parse_workbook(_read_bytes(path), place, sheet=sheet, words=words), place)
     data = decompress_file(path)
     if suffix in JSON_LINES:
         return parse_json_lines(data, place, words=words)
     frame = parse_table(data, location=place, encoding=encoding or guess_encoding(data, place))
+    _refuse_header(frame, place)
     return frame if words else parse_numbers(frame)
+
+
+def _refuse_header(frame: pd.DataFrame, location: str) -> pd.DataFrame:
+    """Check that no row repeats the column names, as in files that were joined. Return the frame."""
+    rows = frame[frame.iloc[:, 0] == frame.columns[0]]
+    rows = rows[(rows == list(frame.columns)).all(axis=1)]
+    if len(rows) and len(frame.columns) > 1:
+        place = f"{location}, row {rows.index[0] + 1:,}"
+        raise DataError("the row repeats the column names", location=place, hint="delete it")
+    return frame
 
 
 def decompress_file(path: Path) -> bytes:

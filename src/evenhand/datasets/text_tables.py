@@ -31,9 +31,10 @@ MODEL_FIRST = "pass the model first, then the data"
 BINARY_KINDS = (
     (
         b"PK\x03\x04",
-        "this is a zipped file (an Excel workbook?), not a text table",
-        "rename it to .xlsx or save it as CSV",
+        "this is an Excel workbook or a zip file, not a text table",
+        "rename a workbook to .xlsx, and unpack other zip files",
     ),
+    (b"\x1f\x8b", "this is a gzip file", "rename it to end in .gz"),
     (b"\xd0\xcf\x11\xe0", "this is an old Excel workbook, not a text table", "save it as .xlsx or as CSV"),
     (b"PAR1", "this is a Parquet file", "rename it to .parquet"),
     (b"\x80", "this is a pickle of Python objects, not a text table", MODEL_FIRST),
@@ -148,7 +149,7 @@ def parse_table(
         DataError: The content is not a text table; the message states the line.
     """
     text = decode_text(data, location, encoding)
-    if text.lstrip().startswith(('{"', "[{")):
+    if re.match(r'\s*(\{\s*"|\[\s*[\[{])', text):
         hint = "write one object per line, and rename the file to .jsonl"
         raise DataError("this is JSON, not a text table", location=location, hint=hint)
     delimiter = _detect_delimiter(text)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 EXCEL_ERRORS = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#N/A")
 """Cells of a workbook whose formula failed."""
 
+MERGED = "is merged with another cell"
+"""Content of a cell that shows the value of another cell."""
+
 
 def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, words: bool = False) -> pd.DataFrame:
     """Read a sheet of an Excel workbook. Formulas are read as their saved values.
@@ -44,19 +47,22 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
     body = cells.iloc[place + 1 :]
     if body.empty:
         raise DataError("there are no rows", location=location)
-    unsaved = body.isna()
-    if unsaved.any(axis=None):
-        formulas = _read_sheets(data, location, formulas=True)[title].reindex(index=body.index, columns=body.columns)
-        unsaved &= formulas.map(lambda cell: str(cell).startswith("="))
-    wrong = np.argwhere((unsaved | body.isin(EXCEL_ERRORS)).to_numpy())
-    if len(wrong):
-        row, column = wrong[0]
+    contents, wrong = body, body.isna()
+    if wrong.any(axis=None):
+        contents = _read_sheets(data, location, formulas=True)[title].reindex(index=body.index, columns=body.columns)
+        wrong &= contents.map(lambda cell: cell == MERGED or str(cell).startswith("="))
+    places = np.argwhere((wrong | body.isin(EXCEL_ERRORS)).to_numpy())
+    if len(places):
+        row, column = places[0]
         cell: Any = body.iat[row, column]
         problem = "has a formula without a saved value" if cell is None else f"is the error {cell}"
+        merged = contents.iat[row, column] == MERGED
         raise DataError(
-            f"column {header[column]!r}: the cell {problem}",
+            f"column {header[column]!r}: the cell {MERGED if merged else problem}",
             location=f"{location}, row {body.index[row]}",
-            hint="open the workbook, correct the formula and save it again",
+            hint="unmerge the cells, and enter the value in each of them"
+            if merged
+            else "open the workbook, correct the formula and save it again",
         )
     columns = {name: body[column].tolist() for name, column in zip(header, body.columns, strict=True)}
     return build_frame(columns, location, words=words)
@@ -129,7 +135,7 @@ def _header_error(problem: str, location: str) -> DataError:
 
 
 def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.DataFrame]:
-    """Read the non-empty rows and columns of each sheet, with formulas or with their values.
+    """Read the non-empty rows and columns of each sheet, with formulas and marks of merged cells, or with values only.
 
     Rows and columns are numbered from 1, as in the sheet. Blank cells are None.
     """
@@ -137,13 +143,14 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
 
     try:
         import openpyxl
+        from openpyxl.cell import MergedCell
     except ImportError:
         raise MissingExtraError("openpyxl", extra="excel", purpose="to read an Excel workbook") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # styles and validations are not read
             book = openpyxl.load_workbook(io.BytesIO(data), data_only=not formulas)
-            sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+            sheets = {sheet.title: list(sheet.iter_rows(values_only=not formulas)) for sheet in book.worksheets}
     except Exception as error:  # the reader raises almost any exception for damaged files
         raise DataError(
             f"not a readable Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
@@ -152,6 +159,8 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
         ) from None
     frames = {}
     for title, rows in sheets.items():
+        if formulas:
+            rows = [[MERGED if isinstance(cell, MergedCell) else cell.value for cell in row] for row in rows]
         cells = [[None if is_blank(cell) else cell for cell in row] for row in rows]
         frame = pd.DataFrame(cells, index=range(1, len(cells) + 1), dtype=object).rename(columns=lambda i: i + 1)
         frames[title] = frame.dropna(how="all").dropna(axis=1, how="all")
