@@ -3,13 +3,15 @@
 import random
 import re
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import OptionError
+from evenhand.errors import DataError, OptionError
 from evenhand.monitoring import Monitor, read_state, write_state
 from evenhand.monitoring.events import OutcomeWordError
+from evenhand.monitoring.lines import LineReader
 
 SPELLINGS = [(True, False), (1, 0), (1.0, 0.0), ("1", "0"), ("1.0", "0.0"), ("True", "False"), ("TRUE", "false")]
 
@@ -40,6 +42,31 @@ def test_spellings_of_true_and_false_are_one(decisions, favourable, rng):
     watching.add(event(i, rng.choice(SPELLINGS)[not made]) for i, made in enumerate(decisions))
     plain.add(event(i, int(made)) for i, made in enumerate(decisions))
     assert rates(watching) == rates(plain)
+
+
+@pytest.mark.parametrize(("words", "compared"), [(["F", "M", "Unknown"], 1), (["F", "M", "f"], None)])
+def test_learnt_groups_are_neither_unknown_nor_spellings(words, compared):
+    watching = Monitor(
+        {"groups": {"by": ["sex"], "learn": 30}, "watch": [{"gap": "selection_rate", "tolerance": 0.02}]}
+    )
+    events = [event(i, i % 2, words[i % 3]) for i in range(60)]
+    if compared is None:
+        with pytest.raises(DataError, match="'F', 'f'"):
+            watching.add(events)
+        return
+    watching.add(events)
+    assert len(watching.intervals()) == compared
+
+
+def test_a_table_may_have_nullable_numbers_and_needs_distinct_columns():
+    frame = pd.DataFrame({"sex": ["female", "male"] * 8, "decision": pd.array([1, 0] * 8, dtype="Int64")})
+    watching = monitor()
+    watching.add(frame)
+    assert (watching.decisions, watching.favourable) == (16, 8)
+    with pytest.raises(DataError, match="'sex'"):
+        watching.add(frame.set_axis(["sex", "sex"], axis=1))
+    with pytest.raises(DataError, match="line 1"):
+        LineReader(watching.reader, table=True).read([b"sex,sex,decision", b"female,x,1"])
 
 
 WORDS = ["offered", "Offered", "declined", "withdrawn", "unknown", "offered ", "1"]

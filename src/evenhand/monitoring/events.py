@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig, group_word
-from evenhand.schema.table import outcome_key, read_number
+from evenhand.schema.table import is_missing, outcome_key, plain_value, read_number
 
 _key_cached = lru_cache(maxsize=4096, typed=True)(outcome_key)
 
@@ -93,6 +93,7 @@ def _read_share(value: Any, name: str) -> float:
 
 def _read_answer(value: Any, field: str, numbers: Mapping[str, float]) -> float:
     """Return 1 or 0 for the decision or label in a field, given the number of each word."""
+    value = plain_value(value)
     if not isinstance(value, str | int | float):
         raise DataError(f"expected a word or a number in {field!r}, got {_describe(value)}")
     key = _key_cached(value)
@@ -107,7 +108,7 @@ def _read_answer(value: Any, field: str, numbers: Mapping[str, float]) -> float:
 
 def _is_empty(value: Any) -> bool:
     """Return whether a field is empty; tables write NaN for a missing value."""
-    return value is None or value == "" or value != value
+    return value == "" if isinstance(value, str | int) else is_missing(value)
 
 
 def _read_value(value: Any, name: str) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from evenhand.datasets.text_tables import read_header
 from evenhand.errors import DataError
 from evenhand.monitoring.events import Event, EventReader
 
@@ -142,7 +143,11 @@ class LineReader:
         self._line = 0
 
     def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[DataError]]:
-        """Read the events of lines, and the errors of other lines. Lines are counted from 1 in this process."""
+        """Read the events of lines, and the errors of other lines. Lines are counted from 1 in this process.
+
+        Raises:
+            DataError: The header of the table is invalid.
+        """
         events: list[Event] = []
         errors: list[DataError] = []
         for line in lines:
@@ -154,8 +159,10 @@ class LineReader:
                 if entry is not None:
                     events.append(self._reader.read(entry))
             except DataError as error:
-                errors.append(error)
                 error.location = f"line {self._line}"
+                if self._table and self.names is None:
+                    raise
+                errors.append(error)
         if last and self.rest:
             self.rest = ""
             errors.append(DataError("a quoted cell is not closed", location=f"line {self._line}"))
@@ -173,9 +180,9 @@ class LineReader:
                 return None
             raise DataError("expected a row of a table in UTF-8") from None
         if self.names is None:
-            self.names = cells
+            self.names = read_header(cells, "")
             return None
-        if cells == self.names:
+        if [cell.strip() for cell in cells] == self.names:
             return None  # a file that was replaced by another with the same names
         if len(cells) != len(self.names):
             raise DataError(f"expected {len(self.names)} values, got {len(cells)}")
