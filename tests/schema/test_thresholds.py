@@ -32,6 +32,8 @@ def test_scores_are_never_rescaled_silently():
     with pytest.raises(OptionError) as error:
         Threshold.parse(50).check_scale(points / 100)
     assert "`threshold=0.5`" in str(error.value)
+    with pytest.raises(OptionError, match="between 300 and 980"):
+        Threshold.parse(0.5).check_scale(10 * points + [270, 0, 0])
     Threshold.parse(0.5).check_scale(np.array([-3.0, 4.0]))  # log-odds may be cut anywhere
     assert looks_like_points(points)
     assert not looks_like_points(points / 100)

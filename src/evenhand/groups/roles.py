@@ -40,7 +40,7 @@ from evenhand.schema.table import (
     read_number,
     unknown_codes,
 )
-from evenhand.schema.thresholds import Threshold
+from evenhand.schema.thresholds import PERCENT, Threshold
 
 
 @dataclass(frozen=True)
@@ -323,17 +323,19 @@ def read_scores(column: CodedColumn, rows: Integers) -> Floats:
 
     Raises:
         DataError: A score is not a finite number, or there are codes for unknown scores, such as -1, among
-            probabilities.
+            probabilities or points.
     """
     scores = column.finite_numbers(rows, "score")
-    outside = scores[(scores < 0) | (scores > 1)]
-    codes = sorted(set(outside.tolist()))
-    if len(outside) and len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
-        counts = ", ".join(f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
-        raise DataError(
-            f"column {column.name!r} has codes for unknown scores among scores from 0 to 1: {counts}",
-            hint="drop these rows",
-        )
+    for highest in (1.0, PERCENT):
+        outside = scores[(scores < 0) | (scores > highest)]
+        codes = sorted(set(outside.tolist()))
+        if len(outside) and len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
+            counts = (f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
+            raise DataError(
+                f"column {column.name!r} has codes for unknown scores among scores from 0 to {highest:g}: "
+                f"{', '.join(counts)}",
+                hint="drop these rows",
+            )
     return scores
 
 

@@ -49,13 +49,14 @@ class Threshold(BaseModel):
         """Check that the threshold is on the scale of the scores, which are never rescaled silently.
 
         Raises:
-            OptionError: Scores from 0 to 100 and a threshold below 1, or scores from 0 to 1 and a threshold above 1.
+            OptionError: Scores above 1 and a threshold below 1, or scores from 0 to 1 and a threshold above 1.
         """
         low, high, threshold = float(scores.min()), float(scores.max()), self.value
         message = f"the scores are between {low:g} and {high:g}, and the threshold is {threshold:g}"
         hint = "give the threshold on the scale of the scores"
-        if 0 < threshold < 1 and looks_like_points(scores):
-            hint += f", such as `threshold={PERCENT * threshold:g}` on a scale of 100, or divide the scores by 100"
+        if 0 < threshold < 1 and low >= 0 and high > 1:
+            if looks_like_points(scores):
+                hint += f", such as `threshold={PERCENT * threshold:g}` on a scale of 100, or divide the scores by 100"
         elif threshold > 1 and low >= 0 and high <= 1:
             message += f": {'every' if self.low_is_good else 'no'} person would be selected"
             hint += f", such as `threshold={threshold / PERCENT:g}`" if threshold <= PERCENT else ""
