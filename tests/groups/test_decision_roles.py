@@ -9,6 +9,7 @@ from evenhand.errors import DataError, EvenhandError, OptionError, SchemaError
 from evenhand.groups import DecisionRoles
 from evenhand.groups.roles import table_of_decisions
 from evenhand.schema import Schema
+from evenhand.schema.outcome import OutcomeRole
 
 TABLE = {
     "sex": ["F", "M", "F", "M", None],
@@ -92,6 +93,7 @@ def test_any_data_frame_is_read(make):
         ({"protected": ["selected"]}, OptionError, "twice"),
         ({"target": "selected"}, OptionError, "twice"),
         ({"favourable": "yess"}, SchemaError, "does not occur"),
+        ({"favourable": "1", "outcome": OutcomeRole("label")}, SchemaError, "does not occur"),
         ({"decision": "score"}, SchemaError, "which label"),
         ({"score": "hired"}, DataError, "expected a finite number"),
         ({"protected": ["notes"]}, DataError, "list values"),

@@ -49,6 +49,15 @@ def test_variants_differ_in_case_or_blanks_alone():
     assert find_variants(["Hired", "hired", "hired ", "not hired", 1]) == [["Hired", "hired", "hired "]]
 
 
+@pytest.mark.parametrize("other", ["M\u0430le", "\u039cale", "male", "Ma\u200ble"])  # Cyrillic a, Greek mu
+def test_look_alike_characters_are_variants(other):
+    assert find_variants(["Male", other, "Female", "\u043c\u0443\u0436"]) == [["Male", other]]
+    assert find_variants(["18-24", "18\u201324", "O'Neil", "O\u2019Neil"]) == [
+        ["18-24", "18\u201324"],
+        ["O'Neil", "O\u2019Neil"],
+    ]
+
+
 @pytest.mark.parametrize(
     "word",
     [
@@ -71,6 +80,11 @@ def test_variants_differ_in_case_or_blanks_alone():
         "(blank)",
         "Declined to state",
         "I'd rather not say",
+        "#REF!",
+        "#DIV/0!",
+        "\\N",
+        "n/d",
+        "Unk.",
     ],
 )
 def test_recognises_words_for_unknown(word):

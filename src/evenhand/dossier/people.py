@@ -249,7 +249,7 @@ def _read_attribute(table: CodedTable, name: str, config: DossierConfig) -> Cate
     names = tuple(dict.fromkeys(category for category in listed.values() if category not in unknown))
     for variants in find_variants(names):
         raise DossierError(
-            f"categories of {name} differ only in case or spaces: {join_words(variants)}",
+            f"categories of {name} differ only in case, spaces or look-alike characters: {join_words(variants)}",
             code="spelling-variants",
             location=_place(table.location, field.column),
             hint="correct the cells, or enter each spelling under `categories` with the same category: "

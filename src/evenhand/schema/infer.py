@@ -160,7 +160,7 @@ def infer_schema(
     described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
     names = [name for name in table.names if name not in (target, *ignore)]
     reviews = [review_column(table, name, name in protected, varied, table[target]) for name in names]
-    attributes = choose_entries(reviews, accept_proposals)
+    attributes = choose_entries(reviews, accept_proposals, protected)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
         raise DataError("no column can be an attribute", hint=hint)
@@ -209,15 +209,17 @@ def describe_groups(
     if schema is not None:
         entries = [schema[name].model_dump(exclude_unset=True) for name in names]
     else:
-        entries = choose_entries([review_column(table, name, True, True) for name in names], accept)
+        entries = choose_entries([review_column(table, name, True, True) for name in names], accept, names)
         for entry in entries:
             if entry.pop("missing", None) is not None:
                 entry["unknown"] = []
     return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
 
 
-def choose_entries(reviews: Sequence[Review], accept: bool) -> list[dict[str, Any]]:
+def choose_entries(reviews: Sequence[Review], accept: bool, groups: Sequence[str]) -> list[dict[str, Any]]:
     """Choose the entries of a schema for reviewed columns, and accept every proposal if ``accept`` is True.
+
+    The columns in ``groups`` define groups and cannot be left out.
 
     Raises:
         DataError: A required proposal is not accepted, or a column has none. The message lists all such columns.
@@ -233,11 +235,13 @@ def choose_entries(reviews: Sequence[Review], accept: bool) -> list[dict[str, An
             entries.append(entry)
     if not unresolved:
         return [entry for entry in entries if entry is not None]
-    accept_hint = "accept the proposals (`accept_proposals=True`), " * any(proposal.entry for proposal in unresolved)
+    hint = "accept the proposals (`accept_proposals=True`), " * any(proposal.entry for proposal in unresolved)
+    hint += "leave columns out (`ignore=NAME`), " * any(proposal.column not in groups for proposal in unresolved)
+    hint += "choose other protected columns, " * any(proposal.column in groups for proposal in unresolved)
     lines = "".join(f"\n  {proposal.column!r} {proposal.problem}: {proposal.advice}" for proposal in unresolved)
     raise DataError(
         f"columns that cannot be attributes as they are:{lines}",
-        hint=f"{accept_hint}leave columns out (`ignore=NAME`), correct them, or describe them in a schema",
+        hint=f"{hint}correct them, or describe them in a schema",
     )
 
 
@@ -316,7 +320,7 @@ class _ColumnReview:
         low, high = float(min(numbers)), float(max(numbers))
         largest, several = max(abs(low), abs(high)), len(numbers) > FEW_DISTINCT
         integral = all(float(value).is_integer() for value in numbers)
-        if integral and largest > LARGEST_INTEGER:
+        if integral and largest >= LARGEST_INTEGER:  # an array of floats merges larger ones
             return self.pass_through(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
         if integral and len(numbers) == self.rows >= COUNTED_ROWS and self._enumerates_rows(low):
             return self.pass_through(
@@ -485,7 +489,7 @@ class _ColumnReview:
                 problem = f"has several spellings of true and false: {list_values(truths)}"
             elif variants:
                 listed = "; ".join(", ".join(map(repr, words)) for words in variants)
-                problem = f"has values that differ only in case or spaces: {listed}"
+                problem = f"has values that differ only in case, spaces or look-alike characters: {listed}"
             if problem:
                 return self._propose(problem, None, "use one spelling in the data")
         if unknown and len(known) < 2:

@@ -53,6 +53,7 @@ SIGNIFICANT, CONTRADICTORY = 2.0, 4.0
 """Minimum absolute z-scores of an association with the decisions to support a guess, and to refute it."""
 
 NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
+PLAIN_HINT = "write plain numbers such as 1200.5, without units; or omit `kind=number` for labels"
 EACH_HINT = "; or compare each of them: `kind=labels`"
 
 
@@ -334,7 +335,9 @@ def read_labels(
         favourable, basis = propose_favourable(column.name, column.known_words()), "proposed"
     elif (match := find_value(favourable, column.words)) is not None:
         favourable = match
-    elif basis == "stated" and not {*map(plain_key, (favourable, *column.words))} <= {*TRUTH}:
+    elif basis == "stated" and (
+        len(column.known_words()) > 1 or not {*map(plain_key, (favourable, *column.words))} <= {*TRUTH}
+    ):
         # If all labels are true, or all are false, the other label is known although it does not occur.
         column.require([favourable], "favourable")
     losing = column.require(unfavourable, "unfavourable") if unfavourable else []
@@ -539,7 +542,7 @@ def infer_target(
     if kind == "number":
         other = next((label for label in labels if not is_number(label)), None)
         if other is not None:
-            raise DataError(f"expected numbers in the column {name!r}, got {other!r}", hint="omit `kind=number`")
+            raise DataError(f"expected numbers in the column {name!r}, got {other!r}", hint=PLAIN_HINT)
         if len(labels) < 2:
             raise DataError(f"column {name!r} holds a single number: {list_values(labels)}")
         return target | {"unit": outcome.unit}

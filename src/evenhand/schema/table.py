@@ -100,14 +100,15 @@ def folded(value: Any) -> str:
 
 
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
-    """Group the strings that differ only in case or whitespace, in their order of appearance.
+    """Group the strings that differ only in case, whitespace or look-alike characters, in their order of appearance.
 
     Leading whitespace is ignored, because text tables often have it after the separator.
     """
     alike: dict[str, list[str]] = {}
+    lookalikes = str.maketrans(*_data()["lookalikes"])
     for value in values:
         if isinstance(value, str):
-            alike.setdefault(folded(value), []).append(value)
+            alike.setdefault(folded(value).translate(lookalikes), []).append(value)
     return [words for words in alike.values() if len({word.lstrip() for word in words}) > 1]
 
 
