@@ -1,22 +1,24 @@
-"""Compiled kernels: kept where there is a place for them, told apart from those that are not compiled yet."""
+"""Compiled kernels, atomic writes of files, and parallel work."""
 
 from __future__ import annotations
 
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
+import joblib
 import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
-from evenhand.core import kernels
-from evenhand.errors import KernelCacheWarning
+from evenhand.core import files, kernels, parallel
+from evenhand.errors import DataError, KernelCacheWarning, OptionError
 
 PROGRAM = """
 import sys
@@ -166,3 +168,127 @@ def test_an_interrupt_that_the_compiler_loses_ends_it_all_the_same(
 
     with pytest.raises(KeyboardInterrupt):
         double(3)
+
+
+@pytest.mark.parametrize("data", ["text\nof two lines\n", b"\x00\xff"])
+def test_the_file_holds_the_data_and_nothing_lies_beside_it(tmp_path: Path, data: bytes | str) -> None:
+    place = tmp_path / "file"
+    files.write_atomically(place, data)
+    assert place.read_bytes() == (data.encode() if isinstance(data, str) else data)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "file"
+    place.write_text("before")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_atomically(place, "after")
+    assert place.read_text() == "before"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_permissions_are_those_of_a_plain_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    files.write_atomically(tmp_path / "atomic", "")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "atomic")}
+    assert len(modes) == 1
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("before")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    files.write_atomically(tmp_path / "link", "after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "after"
+
+
+def test_a_device_is_written_to_and_stays() -> None:
+    files.write_atomically(Path(os.devnull), "gone")
+    assert not Path(os.devnull).is_file()
+
+
+def test_appended_data_follow_what_was_there(tmp_path: Path) -> None:
+    place = tmp_path / "log"
+    for line in (b"one\n", b"two\n"):
+        files.append_durably(place, line)
+    assert place.read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+def test_the_umask_decides_the_mode_and_is_not_changed(tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", lambda mask: pytest.fail("the umask of the process was changed"))
+            files.write_atomically(tmp_path / "report.json", "{}")
+        assert stat.S_IMODE((tmp_path / "report.json").stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+def square(part):
+    return part * part
+
+
+def fail(part):
+    raise DataError(f"part {part} is damaged")
+
+
+def die_where_marked(part):
+    """Return a square; the process that has the marked part first is killed."""
+    number, mark = part
+    if number == 3 and Path(mark).exists():
+        Path(mark).unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def die_elsewhere(part):
+    """Return a square in the given process; others are killed."""
+    number, process = part
+    if os.getpid() != process:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading"])
+def test_runs_every_part_once(backend):
+    with joblib.parallel_config(backend=backend):
+        assert sorted(parallel.run_parts(square, range(20), 3)) == [(n, n * n) for n in range(20)]
+    assert list(parallel.run_parts(square, [], 2)) == []
+
+
+def test_errors_of_a_call_are_raised():
+    with pytest.raises(DataError, match="part 0 is damaged"):
+        list(parallel.run_parts(fail, range(2), 1))
+
+
+def test_workers_of_another_version_are_refused():
+    with pytest.raises(OptionError, match=r"expected Evenhand 0\.0 on all workers"):
+        parallel._run_part("0.0", square, 0, 1)
+
+
+@pytest.mark.parametrize("workers", [0, -2, True, 1.5, "2"])
+def test_refuses_other_numbers_of_workers(workers):
+    with pytest.raises(OptionError, match="expected a positive number of worker processes"):
+        parallel.count_workers(workers)
+
+
+@pytest.mark.slow
+def test_parts_of_a_killed_worker_run_again(tmp_path):
+    mark = tmp_path / "mark"
+    mark.touch()
+    found = dict(parallel.run_parts(die_where_marked, [(n, str(mark)) for n in range(8)], 2))
+    assert found == {n: n * n for n in range(8)}
+    assert not mark.exists()
+
+
+@pytest.mark.slow
+def test_parts_that_end_every_worker_run_in_this_process():
+    found = dict(parallel.run_parts(die_elsewhere, [(n, os.getpid()) for n in range(3)], 2))
+    assert found == {n: n * n for n in range(3)}

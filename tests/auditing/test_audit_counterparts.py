@@ -1,4 +1,6 @@
-"""An audit of people whose schema has rules: the plausible rate first, the published beside it, a gate on each."""
+"""Audits between plausible counterparts, and audits that repeat by their seed."""
+
+import json
 
 import numpy as np
 import pandas as pd
@@ -8,8 +10,10 @@ from evenhand import auditing, datasets, view
 from evenhand.auditing import AuditConfig, audit
 from evenhand.individual import FlipConfig, measure_flips
 from evenhand.models import Subject, load_model
+from evenhand.models.additive.network import network_from_dense
 from evenhand.population import uniform_population
-from evenhand.schema import Schema, encode
+from evenhand.schema import People, Schema, encode
+from support import leaves_but_clocks
 
 SCHEMA = Schema.parse(
     {
@@ -95,3 +99,39 @@ def test_the_adult_example_against_an_independent_count():
     assert (rate.flips, rate.n) == (int(counterfactual[~breaking].sum()), int((~breaking).sum())) == (1002, 16_280)
     assert (rate.breaking, rate.without) == (int(breaking.sum()), 0) == (1, 0)
     assert int(flips[couple].sum()) == 1363
+
+
+REPEATED_SCHEMA = Schema.parse(
+    {
+        "target": {"name": "hired", "favourable": 1, "values": [0, 1]},
+        "attributes": [
+            {"name": "sex", "kind": "categorical", "values": [0, 1], "protected": True, "encoding": "code"},
+            *({"name": f"x{i}", "kind": "integer", "lower": 0, "upper": 60} for i in range(9)),
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def repeated_subject():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, 2, 300), rng.integers(0, 61, (300, 9))]).astype(float)
+    layers = [(rng.normal(size=(10, 16)) / 30, rng.normal(size=16)), (rng.normal(size=(16, 1)), np.zeros(1))]
+    middle = np.median(network_from_dense(REPEATED_SCHEMA, layers).logits(rows))
+    layers[-1][1][0] -= middle
+    network = network_from_dense(REPEATED_SCHEMA, layers)
+    labels = (network.logits(rows)[:, 0] + rng.normal(0, 0.2, 300) > 0).astype(np.int64)
+    return Subject(network, People(REPEATED_SCHEMA, rows, labels, np.arange(300), None))
+
+
+def leaves(found):
+    return leaves_but_clocks(json.loads(found.to_json()))
+
+
+@pytest.mark.full
+def test_an_audit_limited_by_boxes_is_repeated_by_its_seed(repeated_subject):
+    config = AuditConfig(max_boxes=3000, samples=2000, searched=500)
+    first, second = audit(repeated_subject, config), audit(repeated_subject, config)
+    assert not first.time_limited
+    assert [found.stopped_by for found in first.certificates] == ["boxes"]
+    assert leaves(first) == leaves(second)

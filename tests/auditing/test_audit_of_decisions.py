@@ -1,6 +1,7 @@
-"""Decisions alone: what needs no model is measured, what needs true labels or scores only where these are there."""
+"""Audits of decisions alone, and of people whose true label is missing."""
 
 import json
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,19 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand import auditing
+from evenhand.auditing import (
+    check_gates,
+    compare_audits,
+    format_annotations,
+    format_junit,
+    format_sarif,
+    gates_pass,
+    parse_gate,
+)
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.groups import DecisionRoles
+from evenhand.schema import Schema
+from evenhand.stats import bonferroni, paired_difference
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import quantity_value
 
@@ -143,3 +155,163 @@ def test_an_interrupt_leaves_the_groups(monkeypatch):
     assert result.groups.breakdowns
     assert "interrupted" in result.summary().lower()
     assert json.loads(result.to_json())["interrupted"]
+
+
+GROUPS = np.repeat(["a", "b"], 200)
+
+
+def loans(*, seed=0, keep=False, accepted=(160, 100)):
+    """Return an audit of loans: repaid or not is known for accepted people only."""
+    decided = np.r_[[1] * accepted[0], [0] * (200 - accepted[0]), [1] * accepted[1], [0] * (200 - accepted[1])]
+    repaid = np.where(decided == 1, (np.arange(400) % 3 > 0).astype(float), np.nan)
+    return evenhand.audit_predictions(
+        decided, y_true=repaid, sensitive_features={"group": GROUPS}, favourable=1, keep_decisions=keep, seed=seed
+    )
+
+
+def outcome(expression, result):
+    return check_gates([parse_gate(expression)], result)[0]
+
+
+def test_people_without_a_true_label_are_counted_and_not_dropped():
+    data = loans().data
+    repaid = [i % 3 > 0 for i in (*range(160), *range(200, 300))]
+    assert (data.people, data.dropped, data.unlabelled) == (400, 0, 140)
+    assert data.base_rate == pytest.approx(sum(repaid) / 260)
+
+
+def test_a_gate_on_selection_rates_sees_everyone_and_has_no_caution():
+    gate = outcome("demographic_parity_difference > 0.1", loans())
+    assert (gate.status, gate.cautions) == ("failed", ())
+    assert gate.measured == ("demographic_parity_difference = 0.3",)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "equal_opportunity_difference > 0.2",
+        "equalized_odds_difference.group > 0.2",
+        "accuracy_difference.group.high < 0",
+        "accuracy < 0.1",
+        "true_positive_rate < 0.5",
+        "theil_index > 5",
+    ],
+)
+def test_a_gate_on_an_error_rate_says_that_labels_are_selective(expression):
+    result = loans()
+    gate = outcome(expression, result)
+    assert gate.status == "passed"
+    assert len(gate.cautions) == 1
+    assert gate.cautions[0] in gate.message
+    log = json.loads(format_sarif([gate], subject="loans.csv"))["runs"][0]["results"]
+    assert [(one["level"], gate.cautions[0] in one["message"]["text"]) for one in log] == [("note", True)]
+    xml = ET.fromstring(format_junit([gate], subject="loans.csv", seconds=0).encode())
+    assert xml.attrib["failures"] == xml.attrib["errors"] == "0"
+    assert gate.cautions[0] in xml.find(".//system-out").text
+    assert [line.partition(" ")[0] for line in format_annotations([gate], subject="loans.csv")] == ["::notice"]
+    assert gates_pass([gate])
+
+
+def test_a_failed_gate_keeps_its_level_and_names_the_caution():
+    gate = outcome("accuracy < 0.9", loans())
+    assert (gate.status, len(gate.cautions)) == ("failed", 1)
+    log = json.loads(format_sarif([gate], subject="loans.csv"))["runs"][0]["results"]
+    assert log[0]["level"] == "error"
+    assert gate.cautions[0] in log[0]["message"]["text"]
+
+
+def test_labels_missing_at_random_give_gates_no_caution():
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random(400) < 0.5, rng.integers(0, 2, 400), np.nan)
+    result = evenhand.audit_predictions(
+        rng.integers(0, 2, 400), y_true=truth, sensitive_features={"group": GROUPS}, favourable=1
+    )
+    assert not outcome("accuracy < 0.1 or equal_opportunity_difference > 0.9", result).cautions
+
+
+def test_paired_changes_of_error_rates_are_of_people_with_a_true_label():
+    rng = np.random.default_rng(3)
+    truth = pd.Series(np.where(rng.random(400) < 0.5, rng.integers(0, 2, 400), np.nan))
+    before, after = rng.integers(0, 2, 400), rng.integers(0, 2, 400)
+    scores = rng.random(400), rng.random(400)
+
+    def audit(decided, score, rows=slice(None)):
+        return evenhand.audit_predictions(
+            decided[rows],
+            y_true=truth[rows].reset_index(drop=True),
+            y_score=score[rows],
+            sensitive_features={"group": GROUPS[rows]},
+            favourable=1,
+            keep_decisions=True,
+        )
+
+    found = compare_audits(audit(before, scores[0]), audit(after, scores[1]))
+    known = truth.notna().to_numpy()
+    only = compare_audits(audit(before, scores[0], known), audit(after, scores[1], known))
+    assert found.pairing == only.pairing == "paired"
+    assert found.comparisons == only.comparisons
+    for name, by, group in [
+        ("accuracy", "", ""),
+        ("auc", "", ""),
+        ("true_positive_rate", "group", "a"),
+        ("equal_opportunity_difference", "group", ""),
+        ("accuracy_difference", "group", ""),
+        ("calibration_difference", "group", ""),
+        ("calibration_gap", "group", "b"),
+    ]:
+        line, other = found.line(name, by, group), only.line(name, by, group)
+        assert (line.change.value, line.change.low, line.change.high) == pytest.approx(
+            (other.change.value, other.change.low, other.change.high)
+        ), name
+        assert line.pairing == "paired"
+    gained, lost = int(((before == 0) & (after == 1)).sum()), int(((before == 1) & (after == 0)).sum())
+    change = found.line("selection_rate").change
+    assert (change.low, change.high) == pytest.approx(
+        paired_difference(gained, lost, 400, bonferroni(0.95, found.comparisons))
+    )
+
+
+def test_a_comparison_names_selective_labels_beside_error_rates():
+    found = compare_audits(loans(), loans(accepted=(150, 90)))
+    assert found.line("accuracy").caution
+    assert found.line("equal_opportunity_difference", "group").caution
+    assert found.line("true_positive_rate", "group", "a").caution
+    assert not found.line("selection_rate").caution
+    assert not found.line("demographic_parity_difference", "group").caution
+    assert outcome("accuracy < -1", found).cautions
+
+
+def test_paired_changes_of_errors_are_of_people_with_a_true_number():
+    rng = np.random.default_rng(4)
+    truth = np.where(rng.random(400) < 0.6, rng.normal(0, 1, 400), np.nan)
+    before, after = rng.normal(0, 1, 400), rng.normal(0, 1, 400)
+
+    def audit(decided, rows=slice(None)):
+        return evenhand.audit_predictions(
+            decided[rows],
+            y_true=truth[rows],
+            sensitive_features={"group": GROUPS[rows]},
+            kind="number",
+            keep_decisions=True,
+        )
+
+    found, known = compare_audits(audit(before), audit(after)), ~np.isnan(truth)
+    only = compare_audits(audit(before, known), audit(after, known))
+    for name, by in (("mean_absolute_error", ""), ("residual_difference", "group")):
+        line, other = found.line(name, by), only.line(name, by)
+        assert (line.change.low, line.change.high) == pytest.approx((other.change.low, other.change.high)), name
+        assert line.pairing == "paired"
+    assert found.line("mean").change.value == pytest.approx(after.mean() - before.mean())
+
+
+def test_rows_without_a_required_value_are_dropped_and_counted():
+    age = np.r_[[np.nan] * 7, 20 + np.arange(393) % 40]
+    people = pd.DataFrame({"group": GROUPS, "age": age, "hired": np.arange(400) % 2})
+    attributes = [
+        {"name": "group", "kind": "categorical", "values": ["a", "b"], "protected": True},
+        {"name": "age", "kind": "integer", "lower": 20, "upper": 59, "missing": "drop"},
+    ]
+    schema = Schema.parse({"target": {"name": "hired", "favourable": 1}, "attributes": attributes})
+    result = evenhand.audit(lambda frame: (frame["age"] > 40).astype(int), people, schema=schema, searched=0, samples=9)
+    assert (result.data.people, result.data.dropped) == (393, 7)
+    assert result.table_reading.left_out == {"without a value of age": 7}

@@ -1,12 +1,23 @@
-"""`evenhand audit` as a user runs it."""
+"""`evenhand audit` as a user runs it: reports, gates, thresholds, and one model in several forms."""
+
+from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
-from support import needs
+import evenhand as package
+from evenhand import datasets, models
+from evenhand.auditing import train_example
+from evenhand.schema import Schema, encode, write_schema
+from serving import serving
+from support import needs, shared
 
 
 def test_report_and_json(evenhand, case, tmp_path):
@@ -165,3 +176,168 @@ def test_nothing_is_overwritten_by_a_failure(evenhand, case, tmp_path):
     ran = evenhand("audit", tmp_path / "broken.npz", case.data, "--schema", case.schema, "--out", out)
     assert ran.code == 2
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.fixture
+def scored(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 600
+    sex = rng.choice(["F", "M"], n)
+    score = np.clip(rng.normal(0.5 + 0.1 * (sex == "M"), 0.2, n), 0, 1).round(3)
+    frame = pd.DataFrame({"sex": sex, "p": score, "points": 100 * score, "y": (rng.random(n) < score).astype(int)})
+    path = tmp_path / "scored.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path):
+    asked = ("audit-decisions", scored, "--score", "p", "--protected", "sex", "--target", "y", "--threshold", "0.5")
+    ran = evenhand(*asked, "--thresholds", "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "decisions by score 'p' from 0.5 on" in ran.out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    frame = pd.read_csv(scored)
+    assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["p"] >= 0.5).mean()
+    assert report["groups"]["overall"]["accuracy"]["value"] == ((frame["p"] >= 0.5) == frame["y"]).mean()
+    assert report["groups"]["decided_by"] == {"value": 0.5, "low_is_good": False}
+    assert report["groups"]["thresholds"]["curves"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") >= 4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--score", "p"], "scores and a threshold"),
+        (["--score", "points", "--threshold", "0.5"], "such as --threshold 50 on a scale of 100"),
+        (["--score", "p", "--threshold", "50"], "such as --threshold 0.5"),
+        (["--score", "p", "--threshold", "half"], "'--threshold': expected a number, got 'half'"),
+        (["--score", "p", "--decision", "y", "--threshold", "0.5"], "got both"),
+        (["--decision", "y", "--threshold", "0.5"], "got both"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(refuses, scored, tmp_path, options, words):
+    refuses(words, "audit-decisions --protected sex", scored, *options, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def trained():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"skill": rng.integers(0, 10, 500), "sex": rng.integers(0, 2, 500)})
+    hired = (frame["skill"] + 3 * frame["sex"] + rng.normal(0, 3, 500) > 6).astype(int)
+    return LogisticRegression().fit(frame, hired), frame, hired
+
+
+def test_a_model_is_audited_by_a_threshold_of_its_scores(trained):
+    model, frame, hired = trained
+    scores = model.predict_proba(frame)[:, 1]
+    result = package.audit(model, frame, hired, protected=["sex"], threshold=0.7, thresholds=True, max_boxes=1)
+    assert result.groups.overall["selection_rate"].value == (scores >= 0.7).mean()
+    flipped = model.predict_proba(frame.assign(sex=1 - frame["sex"]))[:, 1]
+    assert result.individual.rate(("sex",), "data").flips == ((scores >= 0.7) != (flipped >= 0.7)).sum()
+    assert "a threshold was set" in next(one.reason for one in result.not_run if one.what == "certification")
+    curves = result.groups.thresholds
+    place = curves.thresholds.index(0.7)
+    assert curves.curve("selection_rate").values[place] == pytest.approx((scores >= 0.7).mean())
+
+
+def test_a_model_that_scores_from_0_to_100_gets_a_hint(trained):
+    _, frame, hired = trained
+
+    def model(people):
+        return 7.5 * people["skill"] + 3
+
+    with pytest.raises(package.errors.ModelError, match=r"lie from 3 to 70\.5") as error:
+        package.audit(model, frame, hired, protected=["sex"])
+    assert "output" in str(error.value.hint)
+
+
+def people(frame: pd.DataFrame, folder: Path, n: int) -> Path:
+    path = folder / "people.csv"
+    frame.sample(n, random_state=0).to_csv(path, index=False)
+    return path
+
+
+def adult_network_schema() -> Schema:
+    """The domain of FairQuant's Adult networks, by the column names of the bundled data."""
+    domain = json.loads(shared("data", "certify", "domains.json").read_text())["adult"]
+    bins = {"capital-gain": 99_999, "capital-loss": 4_356}
+    attributes = []
+    for each in domain["attributes"]:
+        entry: dict[str, Any] = {"name": each["name"].replace("-", "_")}
+        if each["name"] in bins:
+            entry |= {"kind": "ordinal", "edges": np.linspace(0, bins[each["name"]], 21).tolist()}
+        elif "codes" in each:
+            entry |= {"kind": "categorical", "values": each["codes"], "encoding": "code", "missing": "drop"}
+        else:
+            entry |= {"kind": "integer", "lower": each["lower"], "upper": each["upper"]}
+        if each["name"] == "sex":
+            entry |= {"protected": True, "missing": "refuse"}
+        attributes.append(entry)
+    return Schema.parse(
+        {
+            "target": {"name": "income", "favourable": ">50K", "values": ["<=50K", ">50K"]},
+            "attributes": attributes,
+            "missing_markers": ["?"],
+        }
+    )
+
+
+def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
+    schema = adult_network_schema()
+    write_schema(schema, tmp_path / "schema.yaml")
+    data = people(datasets.load_dataset("adult").frame, tmp_path, 1500)
+    network = models.load_model(shared("data", "certify", "AC-1.npz"), schema)
+
+    def predict(instances: list[dict[str, Any]]) -> list[Any]:
+        frame = pd.DataFrame(instances)
+        return [schema.target.values[label] for label in network.predict(encode(schema, frame).individuals)]
+
+    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 2, "--json", "-"]
+    file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
+    assert file.code == 0, file.err
+    with serving(lambda instances: {"predictions": predict(instances)}) as service:
+        endpoint = evenhand("audit", service.url, "--budget", 10**6, *options)
+    assert endpoint.code == 0, endpoint.err
+    assert 0 < file.json["flip_rate"] == endpoint.json["flip_rate"]
+    assert file.json["data"]["dropped"] == endpoint.json["data"]["dropped"] > 0
+    assert file.json["certificates"]
+    assert not endpoint.json["certificates"]
+
+
+@pytest.mark.parametrize("name", [pytest.param("adult", marks=pytest.mark.slow), "german"])
+def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeypatch, name):
+    skl2onnx = pytest.importorskip("skl2onnx", reason="needs the extra onnx, and skl2onnx to compare with")
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    from skl2onnx.common.data_types import Int64TensorType, StringTensorType
+
+    dataset = datasets.load_dataset(name)
+    model, held_out = train_example(dataset)
+    data = people(held_out, tmp_path, min(1500, len(held_out)))
+    write_schema(dataset.schema, tmp_path / "schema.yaml")
+    kinds = [
+        (each, Int64TensorType([None, 1]) if held_out[each].dtype.kind == "i" else StringTensorType([None, 1]))
+        for each in dataset.schema.names
+    ]
+    exported = skl2onnx.convert_sklearn(model, initial_types=kinds, options={"zipmap": False})
+    (tmp_path / "model.onnx").write_bytes(exported.SerializeToString())
+    import joblib
+
+    joblib.dump(model, tmp_path / "model.joblib")
+    # By sex alone: by age there are so many variants of everybody that an audit asks about fewer people.
+    options = [data, "--schema", tmp_path / "schema.yaml", "--protected", "sex", "--time-limit", 2, "--json", "-"]
+
+    def reply(instances: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"predictions": model.predict(pd.DataFrame(instances)[list(dataset.schema.names)]).tolist()}
+
+    with serving(reply) as service:
+        runs = [
+            evenhand("audit", tmp_path / "model.joblib", "--trust", *options),
+            evenhand("audit", tmp_path / "model.onnx", *options),
+            evenhand("audit", service.url, "--budget", 10**6, *options),
+        ]
+    assert [ran.code for ran in runs] == [0, 0, 0], [ran.err for ran in runs]
+    rates = {ran.json["flip_rate"] for ran in runs}
+    assert len(rates) == 1
+    assert rates.pop() > 0

@@ -1,13 +1,18 @@
-"""The enforcer by hand: slots, promises, voids, retries, slack, both modes, several specifications, the baseline."""
+"""The enforcer of deadlines and the game that decides what can be kept."""
 
 import copy
 import random
+from itertools import combinations, product
+from random import Random
 
 import pytest
-from genai_reference import read_config
+from genai_reference import read_config, winning
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.genai import Enforcer
+from evenhand.genai import Enforcer, GenerationConfig
+from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, SpecificationState
+from evenhand.genai.games.game import MAX_GAME_STATES, Game, find_culprits, solve_game
+from evenhand.genai.spec.specification import Requirement
 
 AGES = ("1", "2", "3", "4")
 
@@ -190,3 +195,330 @@ def test_states_are_values(mode):
         row["last"].clear()
         row["counts"].clear()
     assert shields[1].state() == shields[0].state() == first.state()
+
+
+NAMES = "abcdef"
+LOST = -1
+
+
+def one(beta):
+    return read_config({"g": list(NAMES[: len(beta)])}, {"condition": "x", "group": "g", "repeated": list(beta)})
+
+
+def level(counters, value, beta, slack):
+    """How many items early every deadline can be kept once ``value`` was shown; ``LOST``: not even in time."""
+    then = [beta[other] if other == value else left - 1 for other, left in enumerate(counters)]
+    for by in range(slack, -1, -1):
+        if tuple(left - by for left in then) in winning(tuple(most - by for most in beta)):
+            return by
+    return LOST
+
+
+CASES = [
+    (beta, slack)
+    for beta in [(5, 6, 7), (4, 5, 5, 8), (3, 5, 5), (3, 5, 9, 9)]
+    for slack in (0, 1, 2)
+    if tuple(most - slack for most in beta) in winning(tuple(most - slack for most in beta))
+]
+"""Deadlines of both kinds, those for which there is a bound and those for which the game is solved."""
+
+
+@pytest.mark.parametrize(("beta", "slack"), CASES)
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_decisions_after_failures_are_the_best_there_are(mode, beta, slack):
+    """A generator that disobeys half of the time: what is asked for wins back most, and nothing is redone in vain."""
+    everything, seen = set(range(len(beta))), set()
+    for seed in range(12):
+        rng = Random(seed)
+        enforcer = Enforcer(one(beta), mode=mode, slack=slack, retries=0, in_flight=1, seed=seed)
+        counters = beta
+        for _ in range(40):
+            levels = [level(counters, value, beta, slack) for value in range(len(beta))]
+            best = max(levels)
+            right = {value for value in everything if levels[value] == best}
+            if best < slack:
+                first = min(counters[value] for value in right)
+                right = {value for value in right if counters[value] == first}
+            elif right == everything:
+                right = set()
+            admission = enforcer.admit({"x"})
+            shown = rng.randrange(len(beta))
+            if mode == "after":
+                outcome = enforcer.complete(admission, {"g": NAMES[shown]})
+                fine = levels[shown] >= slack or LOST < levels[shown] == best
+                if not fine and levels[shown] == best:
+                    fine = outcome.status == "ok" and shown in right  # all is lost: only what is due first will do
+                assert (outcome.status == "ok") == fine, (counters, shown)
+                seen.add((best, outcome.status == "ok"))
+                if outcome.status != "ok":
+                    admission, shown = outcome.admission, rng.randrange(len(beta))
+            if mode == "before" or outcome.status != "ok":
+                assert {NAMES.index(value) for value in admission.must.get("g", ())} == right, (counters, slack)
+                outcome = enforcer.complete(admission, {"g": NAMES[shown]})
+                fine = not right or levels[shown] >= slack or LOST < levels[shown] == best
+                if best > LOST:
+                    assert outcome.status == ("ok" if fine else "violation"), (counters, shown)
+                seen.add((best, outcome.status == "ok"))
+            counters = tuple(beta[other] if other == shown else left - 1 for other, left in enumerate(counters))
+    assert {best for best, _ in seen} == set(range(LOST, slack + 1))
+
+
+def test_slack_is_kept_in_pairs_of_three_groups():
+    groups = {"g": ["a", "b"], "h": ["p", "q"], "k": ["y", "z"]}
+    described = {
+        "conditions": [{"name": "x"}],
+        "groups": groups,
+        "specifications": [{"condition": "x", "paired": list(groups), "repeated": 13}],
+    }
+    for seed in range(10):
+        rng, asked = Random(seed), 0
+        enforcer = Enforcer(GenerationConfig.read(described), slack=1, in_flight=1, seed=seed)
+        for _ in range(60):
+            admission = enforcer.admit({"x"})
+            asked += bool(admission.must)
+            shown = {group: rng.choice(admission.must.get(group, names)) for group, names in groups.items()}
+            assert enforcer.complete(admission, shown).status == "ok"
+            left = sorted(items for row in enforcer.items_until_due().values() for items in row.values())
+            assert all(items - 1 > place for place, items in enumerate(left)), left
+        assert asked > 10
+
+
+def test_an_item_whose_prompt_fixes_one_of_several_groups_does_not_count_for_them_together():
+    enforcer = Enforcer(
+        read_config(
+            {"g": ["a", "b"], "h": ["p", "q"]},
+            {"condition": "x", "paired": ["g", "h"], "repeated": 9},
+            {"condition": "x", "group": "h", "repeated": 9},
+        )
+    )
+    assert enforcer.admit({"x"}, fixed={"g"}).counts == ("x: h",)
+    assert enforcer.admit({"x"}, fixed={"h"}).counts == ()
+
+
+def test_when_more_are_in_flight_than_was_said_one_value_is_asked_for():
+    enforcer = Enforcer(one((3, 3, 3)), in_flight=1)
+    enforcer.admit({"x"})
+    crowded = enforcer.admit({"x"})
+    assert len(crowded.allowed["g"]) == 3
+    assert len(crowded.must["g"]) == 1
+    assert [broken.what for broken in enforcer.broken_assumptions] == ["in-flight"]
+
+
+def state_of(repeated):
+    values = tuple(NAMES[: len(repeated)])
+    return SpecificationState(Requirement("x: g", "x", ("g",), (values,), tuple(repeated)))
+
+
+def reckoned(repeated, slots):
+    """``due`` and the number of items by the definition; a slot is what it shows or promises, ``OPEN`` or ``VOID``."""
+    due, items = list(repeated), 0
+    for value in slots:
+        if value != VOID_ITEM:
+            items += 1
+            if value != OPEN_SLOT:
+                due[value] = items + repeated[value]
+    return due, items
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deadlines_are_those_of_all_slots_whatever_the_order_in_which_they_are_known(seed):
+    rng = Random(seed)
+    repeated = [rng.randint(2, 9) for _ in range(rng.randint(2, 4))]
+    values = range(len(repeated))
+    deadlines, slots, under_way = state_of(repeated), [], []
+    for _ in range(150):
+        if not under_way or (rng.random() < 0.5 and len(under_way) < 8):
+            promise = rng.choice([OPEN_SLOT, OPEN_SLOT, *values])
+            under_way.append(deadlines.admit(promise))
+            slots.append(promise)
+        else:
+            slot = under_way.pop(rng.randrange(len(under_way)))
+            slots[slot - 1] = rng.choice([VOID_ITEM, slots[slot - 1] if slots[slot - 1] >= 0 else 0, *values])
+            deadlines.complete(slot, slots[slot - 1])
+        assert (deadlines.due, deadlines.items) == reckoned(repeated, slots)
+
+
+@pytest.mark.parametrize("slots", list(product([0, 1, VOID_ITEM], repeat=3)))
+def test_what_would_follow_changes_nothing(slots):
+    deadlines = state_of((4, 5))
+    for _ in slots:
+        deadlines.admit()
+    for slot, value in enumerate(slots[:2], 1):
+        deadlines.complete(slot, value)
+    before = deadlines.state()
+    due, items, _spare = deadlines.due_if_shown(3, slots[2])
+    assert (due, items) == reckoned((4, 5), slots)
+    assert deadlines.state() == before
+
+
+@pytest.mark.parametrize(
+    ("groups", "ways", "simulation", "complaint"),
+    [
+        (30, 15, {}, "more than 10,000 combinations of 15"),
+        (12, 12, {}, "more than 10,000 combinations of values"),
+        (2, 2, {"slack": 100_000_000}, "got 100000000"),
+    ],
+)
+def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simulation, complaint):
+    names = [f"g{i}" for i in range(groups)]
+    with pytest.raises(OptionError, match=complaint):
+        read_config(
+            {name: ["a", "b", "c"] for name in names},
+            {"condition": "x", "paired": names, "ways": ways, "repeated": 9},
+            simulation=simulation,
+        )
+
+
+def test_only_what_was_not_shown_is_blamed():
+    groups = {"g": ["a", "b"], "h": ["p", "q"]}
+    specifications = [
+        {"condition": "x", "paired": ["g", "h"], "repeated": 6},
+        {"condition": "x", "group": "h", "repeated": 6},
+    ]
+    blamed = 0
+    for seed in range(30):
+        enforcer = Enforcer(read_config(groups, *specifications), retries=0, seed=seed)
+        for _ in range(12):
+            admission = enforcer.admit({"x"})
+            asked = enforcer.counts["x: h"]["asked"]
+            shown = {group: admission.must.get(group, names)[0] for group, names in groups.items()}
+            if admission.must.keys() == groups.keys() and asked:
+                shown["g"] = "b" if shown["g"] == "a" else "a"
+            enforcer.complete(admission, shown)
+            blamed += enforcer.counts["x: g + h"]["disobeyed"]
+            assert enforcer.counts["x: h"]["disobeyed"] == 0
+    assert blamed > 0
+
+
+def all_states(deadlines):
+    return product(*(range(1, d + 1) for d in deadlines))
+
+
+def test_the_counterexample_to_counting_is_inside_and_then_outside():
+    region = solve_game(Game.single((5, 6, 6, 9)))
+    assert region.method == "hall"
+    assert region.holds((5, 6, 6, 9))
+    assert region.holds((2, 3, 3, 9))
+    # Three values due within two items: lost, though each alone has time.
+    assert not region.holds((1, 2, 2, 9))
+
+
+def test_large_games_are_solved_exactly_or_with_shorter_deadlines():
+    large = solve_game(Game.single((4, 4, 40, 90, 90)))
+    assert large.method == "exact"
+    assert large.feasible
+    assert 4_000_000 < large.states <= MAX_GAME_STATES
+    cut = solve_game(Game.single((2, 4, 10, 61, 1000)))
+    assert cut.feasible
+    assert cut.verdict != "undecided"
+    assert cut.states <= MAX_GAME_STATES
+    assert cut.holds((2, 4, 10, 61, 1000))
+
+
+def test_values_at_fault():
+    assert find_culprits((5, 6, 6, 9)) == ()
+    assert find_culprits((9, 9, 1, 7)) == (2, 3)
+    assert find_culprits((9, 2, 3, 50)) == (0, 1, 2)
+    assert find_culprits((2, 2, 2)) == (0, 1, 2)
+    # Among many values too; to try all sets of four of them would take for ever.
+    assert find_culprits((299,) * 300) == tuple(range(300))
+    assert solve_game(Game.single((10**30,) * 3000)).feasible
+
+
+def joint(conditions, values, deadline):
+    """The game of several conditions on one group, any of which may hold for an item."""
+    return Game(
+        ((deadline,) * values,) * conditions,
+        tuple((k,) * conditions for k in range(values)),
+        tuple(move for size in range(1, conditions + 1) for move in combinations(range(conditions), size)),
+    )
+
+
+def of_conditions(*deadlines):
+    """The game of several conditions on one group, each with its own deadlines."""
+    moves = (move for size in range(1, len(deadlines) + 1) for move in combinations(range(len(deadlines)), size))
+    return Game(deadlines, tuple((k,) * len(deadlines) for k in range(len(deadlines[0]))), tuple(moves))
+
+
+@pytest.mark.parametrize(
+    "deadlines",
+    [
+        ((3, 3), (3, 3)),
+        ((3, 4), (5, 3)),
+        ((4, 4), (3, 3)),
+        ((4, 4), (4, 4), (4, 4)),
+        ((5, 4), (4, 4), (4, 5)),
+        ((5, 5, 5), (5, 6, 5)),
+        ((4, 4), (4, 4, 5)),
+    ],
+)
+def test_long_deadlines_are_kept_whatever_the_size_of_the_game(deadlines, monkeypatch):
+    if len(set(map(len, deadlines))) == 1:
+        game = of_conditions(*deadlines)
+    else:  # two groups, so that any values go together
+        game = Game(deadlines, tuple(product(*(range(len(one)) for one in deadlines))), ((0,), (1,), (0, 1)))
+    assert min(game.flat) >= game.enough
+    expected = solve_game(game)
+    assert expected.feasible
+    monkeypatch.setattr("evenhand.genai.games.game.MAX_GAME_STATES", 2 ** len(game.flat))
+    region = solve_game(game)
+    assert region.method == "hall"
+    assert region.holds(game.flat)
+    inside = {state for state in all_states(game.flat) if region.holds(state)}
+    assert all(expected.holds(state) for state in inside)
+    # It can be kept: from every state in it, whatever counts for the next item, something leads to another one.
+    for state in inside:
+        for move in game.moves:
+            assert any(after(game, state, move, action) in inside for action in game.actions), (state, move)
+
+
+def after(game, state, move, action):
+    """The state after an item, or one that is in no region."""
+    found, at = [], 0
+    for i, deadlines in enumerate(game.deadlines):
+        for k, deadline in enumerate(deadlines):
+            left = state[at + k]
+            found.append(left if i not in move else deadline if action[i] == k else left - 1)
+        at += len(deadlines)
+    return tuple(found)
+
+
+def test_one_item_less_is_not_enough():
+    for conditions, values in ((2, 2), (3, 2), (2, 3), (4, 2)):
+        game = joint(conditions, values, conditions * (values - 1))
+        assert min(game.flat) == game.enough - 1
+        assert not solve_game(game).feasible
+
+
+@pytest.mark.parametrize("deadlines", [((30,) * 12, (23,) * 12), ((13, 14, 15, 16),) * 4, ((10, 10),) * 9])
+def test_large_games_with_long_deadlines_are_feasible_without_being_solved(deadlines):
+    game = of_conditions(*deadlines)
+    region = solve_game(game)
+    assert (region.method, region.verdict, region.states) == ("hall", "feasible", 0)
+    assert region.holds(game.flat)
+
+
+def test_large_games_are_refused_if_some_of_their_specifications_cannot_be_kept_together():
+    region = solve_game(of_conditions(*[(4, 4)] * 7))
+    assert region.verdict == "infeasible"
+    assert solve_game(of_conditions(*[(4, 4)] * 3)).feasible
+
+
+def test_a_game_that_takes_too_long_is_given_up(monkeypatch):
+    game = of_conditions((2, 40), (40, 40))
+    assert solve_game(game).verdict != "undecided"
+    monkeypatch.setattr("evenhand.genai.games.game.MAX_GAME_STEPS", 10_000_000)
+    region = solve_game(game)
+    assert region.verdict == "undecided"
+
+
+def test_conditions_that_are_too_many_to_be_tried_are_not_called_feasible():
+    game = Game(((5, 5),) * 9, ((0,) * 9, (1,) * 9), ())
+    region = solve_game(game)
+    assert region.verdict == "undecided"
+
+
+def test_a_cut_game_that_is_lost_is_not_decided():
+    # With 5,000,000 states and more, deadlines are cut down; that loses, and says nothing of the deadlines as they are.
+    region = solve_game(of_conditions((4, 6, 8), (5, 7, 8), (6, 7, 3)))
+    assert region.verdict == "undecided"

@@ -1,14 +1,29 @@
-"""Judges: keywords are whole words, functions answer True or False."""
+"""Judges of prompts, instructions and classifiers of items."""
 
 from __future__ import annotations
+
+from itertools import product
+from typing import Any
 
 import pytest
 from genai_reference import read_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import ModelError, OptionError
-from evenhand.genai import Enforcer, FunctionJudge, GenerationConfig, KeywordJudge
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.genai import (
+    Enforcer,
+    FunctionClassifier,
+    FunctionJudge,
+    GenerationConfig,
+    Guard,
+    Item,
+    KeywordJudge,
+    LexiconClassifier,
+)
+from evenhand.genai.backends import pictures
+from evenhand.genai.backends.studio import COLOURS, GROUPS, Studio, StudioPixels
+from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
 
 
 def _configuration(**leader: object) -> GenerationConfig:
@@ -150,3 +165,168 @@ def test_functions_tell_what_is_fixed() -> None:
     assert judge.fixed_groups("an old leader") == {"age"}
     with pytest.raises(ModelError, match="'age' answered None"):
         FunctionJudge({}, {"age": lambda _: None}).fixed_groups("x")
+
+
+MUST = {"gender": ("woman",)}
+
+
+def configured(**instruction: Any) -> GenerationConfig:
+    return read_config(
+        {"gender": ["woman", "man"], "age": ["young", "old"]},
+        {"condition": "leader", "group": "gender", "repeated": 2},
+        conditions=[{"name": "leader", "keywords": ["leader", "Chef"]}],
+        guard={"instruction": instruction},
+    )
+
+
+def writer(**instruction: Any) -> InstructionWriter:
+    return InstructionWriter(configured(**instruction).guard.instruction)
+
+
+@pytest.mark.parametrize(
+    ("must", "clause"),
+    [
+        ({}, ""),
+        (MUST, "(showing: gender woman)"),
+        ({"age": ("old",), "gender": ("woman", "man")}, "(showing: age old, gender woman or man)"),
+    ],
+)
+def test_writes_the_default_clause(must: dict[str, tuple[str, ...]], clause: str) -> None:
+    assert writer()("a leader", must) == f"a leader {clause}".strip()
+    assert writer().clause(must) == clause
+
+
+@pytest.mark.parametrize(
+    ("told", "prompt"),
+    [
+        ({"template": "(showing: {values}) {prompt}"}, "(showing: gender woman) a leader"),
+        ({"template": "It shows {values}."}, "a leader It shows gender woman."),
+        ({"values": {"gender": {"woman": "a woman"}}}, "a leader (showing: a woman)"),
+        ({"part": "{value}"}, "a leader (showing: woman)"),
+        ({"template": "{values}: {prompt}, in oil", "part": "{value}"}, "woman: a leader, in oil"),
+    ],
+)
+def test_templates_and_words(told: dict[str, Any], prompt: str) -> None:
+    assert writer(**told)("a leader", MUST) == prompt
+    assert writer(**told)("a leader", {}) == "a leader"
+
+
+def test_several_values_and_groups_are_joined_as_told() -> None:
+    told = {"either": " oder ", "also": " und ", "values": {"gender": {"woman": "eine Frau", "man": "ein Mann"}}}
+    said = writer(**told)("ein Chef", {"gender": ("woman", "man"), "age": ("old",)})
+    assert said == "ein Chef (showing: eine Frau oder ein Mann und age old)"
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"template": "showing a woman"}, "expected a text with {values}"),
+        ({"values": {"hat": {"red": "a red hat"}}}, "there is no group 'hat'"),
+        ({"values": {"gender": {"lady": "a lady"}}}, "there is no gender 'lady'"),
+        ({"templat": "{values}"}, "templat"),
+    ],
+)
+def test_wordings_that_make_no_sense_are_refused(told: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        configured(**told)
+    assert message in str(caught.value)
+
+
+class Echo:
+    """A model that repeats what it was told, and writes of a man."""
+
+    def generate(self, prompt: str) -> Item:
+        return Item.of_text(f"{prompt}: he led.")
+
+
+@pytest.mark.parametrize("told", [{}, {"template": "{values} {prompt}"}, {"template": "[{values}] {prompt} [end]"}])
+def test_texts_do_not_carry_the_words_that_were_put_in(told: dict[str, Any]) -> None:
+    configuration = configured(**told)
+    classifier = LexiconClassifier({"gender": {"woman": ["woman", "she"], "man": ["man", "he"]}, "age": {}})
+    guard = Guard(
+        Enforcer(configuration, in_flight=1),
+        Echo(),
+        classifier,
+        KeywordJudge.of(configuration),
+        groups=configuration.values,
+        instruct=InstructionWriter(configuration.guard.instruction),
+    )
+    answers = [guard.answer("a leader") for _ in range(4)]
+    assert any(answer.changed for answer in answers)
+    for answer in answers:
+        assert answer.item is not None
+        assert answer.item.text == "a leader: he led."
+        # The words that were put in do not count as shown either.
+        assert answer.values["gender"] == "man"
+
+
+def test_only_what_was_put_in_is_taken_out() -> None:
+    made = Item.of_text("A woman led. She was showing it.")
+    assert clean_item(made, "a leader", "a leader (showing: gender woman)") is made
+    assert clean_item(made, "a leader", "a leader") is made
+    assert clean_item(made, "a leader", "a woman who leads") is made
+
+
+def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:
+    studio, classifier = Studio(seed=11), StudioPixels()
+    for _ in range(5):
+        for values in product(*GROUPS.values()):
+            asked = dict(zip(GROUPS, values, strict=True))
+            picture = studio.generate(
+                InstructionWriter()("a person", {group: (value,) for group, value in asked.items()})
+            )
+            assert classifier.classify(picture) == asked
+
+
+def test_where_nobody_was_drawn_nothing_is_recognised() -> None:
+    studio, classifier = Studio(seed=12, unrecognised=1.0), StudioPixels()
+    for _ in range(50):
+        assert set(classifier.classify(studio.generate("a person")).values()) == {None}
+
+
+def test_it_is_the_pixels_that_are_read() -> None:
+    pixels = pictures.read_png(Studio(seed=13).generate("showing: age adult, gender man, skin light").data)
+    pixels[-48:] = COLOURS["skin"]["dark"]
+    painted = Item("image", pictures.write_png(pixels), "image/png")
+    assert StudioPixels().classify(painted) == {"age": "adult", "gender": "man", "skin": "dark"}
+    pixels[:] = (255, 0, 255)
+    hidden = Item("image", pictures.write_png(pixels), "image/png")
+    assert set(StudioPixels().classify(hidden).values()) == {None}
+
+
+def test_an_item_that_cannot_be_looked_at_is_an_error_and_not_a_value() -> None:
+    with pytest.raises(DataError, match="card of the studio in PNG"):
+        StudioPixels().classify(Item("image", b"<svg/>", "image/svg+xml"))
+    with pytest.raises(DataError, match="not a PNG"):
+        StudioPixels().classify(Item("image", b"nothing", "image/png"))
+    with pytest.raises(DataError, match="is not text"):
+        LexiconClassifier({"age": {"old": ["old"]}}).classify(Studio().generate("a person"))
+
+
+def test_words_of_one_value_decide_and_those_of_several_do_not() -> None:
+    lexicon = LexiconClassifier({"origin": {"asian": ["asian", "from East Asia"], "caucasian": ["caucasian"]}})
+    for text, value in {
+        "A Caucasian chief executive.": "caucasian",
+        "An engineer from  east\nAsia": "asian",
+        "Asians": None,
+        "asian and caucasian": None,
+        "": None,
+    }.items():
+        assert lexicon.classify(Item.of_text(text)) == {"origin": value}
+    with pytest.raises(OptionError, match="expected words to match"):
+        LexiconClassifier({"origin": {"asian": []}})
+    with pytest.raises(OptionError, match="at least one concept group"):
+        LexiconClassifier({})
+
+
+def test_a_function_is_a_classifier_whose_answers_are_checked() -> None:
+    item = Item.of_text("x")
+    groups = {"age": ["child", "adult"], "gender": ["woman", "man"]}
+    assert FunctionClassifier(lambda _: {"age": "Adult.", "hat": "yes"}, groups).classify(item) == {
+        "age": "adult",
+        "gender": None,
+    }
+    with pytest.raises(ModelError, match="mapping from concept groups"):
+        FunctionClassifier(lambda _: "adult", groups).classify(item)
+    with pytest.raises(ModelError, match="answered 3 for 'age'"):
+        FunctionClassifier(lambda _: {"age": 3}, groups).classify(item)

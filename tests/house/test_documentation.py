@@ -1,5 +1,7 @@
-"""The documentation works: its Python runs, its files are read, its commands and options exist."""
+"""The documentation: examples run, the reference is complete, quoted figures are reproduced."""
 
+import importlib
+import importlib.util
 import re
 import runpy
 import subprocess
@@ -7,6 +9,7 @@ import sys
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 
+import make_reference as reference
 import pytest
 import typer
 
@@ -14,6 +17,7 @@ from evenhand import auditing as auditing
 from evenhand import genai, service
 from evenhand.cli.main import app
 from evenhand.schema import read_schema
+from evenhand.service.settings import ServiceConfig
 from evenhand.shields import read_plan
 from support import ROOT, shortened
 
@@ -205,3 +209,160 @@ def test_commands_shown_exist_with_their_options():
         quoted = re.sub(r"'[^']*'", "", rest)
         unknown = set(re.findall(r"--[a-z][a-z-]*", quoted)) - options((COMMANDS | GROUPS)[command])
         assert not unknown, (page, command, unknown)
+
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+
+REFERENCE_COMMANDS = reference.list_commands()
+
+
+@pytest.fixture(scope="module")
+def command_pages():
+    return "\n".join(text for _, text in reference.command_pages())
+
+
+def test_lists_every_command_and_option(command_pages):
+    assert sorted(re.findall(r"^## evenhand (.+)$", command_pages, re.M)) == sorted(REFERENCE_COMMANDS)
+    assert re.findall(r"\[`evenhand ([\w -]+)`\]", reference.table_of_commands()) == list(REFERENCE_COMMANDS)
+    shared = reference.table_of_shared_options()
+    for name, command in REFERENCE_COMMANDS.items():
+        section = reference.describe_command(name, command)
+        for parameter in reference.list_parameters(command):
+            shown = re.split("[ ,]", reference.show_name(parameter))[0]
+            assert f"`{shown}" in section, (name, parameter.name)
+            row = re.escape(f"| `{shown}") + r"[ ,`]"
+            assert re.search(row, section) or re.search(row, shared), (name, parameter.name)
+
+
+def test_notes_name_existing_options():
+    notes = reference.read_notes()
+    shared = {option.opts[0] for option in reference.find_shared().values()}
+    for name, note in notes.items():
+        command = REFERENCE_COMMANDS.get(name)
+        options = (
+            shared
+            if command is None
+            else {
+                re.split("[ ,]", reference.show_name(parameter))[0] for parameter in reference.list_parameters(command)
+            }
+        )
+        assert command is not None or name == "several commands", name
+        assert set(note.get("options", {})) <= options, name
+
+
+def test_describes_every_result_once():
+    pages = dict(reference.result_pages())
+    headings = [name for page in pages.values() for name in re.findall(r"^## (\w+)$", page, re.M)]
+    assert len(headings) == len(set(headings))
+    assert set(reference.list_results()) <= set(headings)
+    assert {f"schemas/{name}.json" for name in reference.list_results()} <= set(pages)
+    for page in pages.values():
+        for file, anchor in re.findall(r"\]\((\w*)(?:\.md)?#(\w+)\)", page):
+            assert anchor in {name.lower() for name in headings}, (file, anchor)
+
+
+ENTRIES = {
+    path: page.name
+    for page in (ROOT / "docs" / "reference").glob("*.md")
+    for path in re.findall(r"<!-- reference: entries ([\w.]+) -->", page.read_text("utf-8"))
+}
+
+
+def test_describes_every_file_entry():
+    assert len(ENTRIES) > 20
+    for path in ENTRIES:
+        model = reference.find_file_model(path)
+        assert all(reference.describe_fields(model, list(model.model_fields)).values()), path
+
+
+def test_lists_every_section_of_the_service_file():
+    sections = [field.annotation for field in ServiceConfig.model_fields.values()]
+    names = set(re.findall(r"\b(\w+Config)\b", " ".join(map(str, sections))))
+    assert names == {path.rpartition(".")[2] for path, page in ENTRIES.items() if page == "service-file.md"}
+
+
+@pytest.mark.parametrize("package", reference.list_packages())
+def test_lists_every_export(package):
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    if package == "evenhand.service":
+        pytest.importorskip("fastapi", reason="needs the extra serve")
+    module = importlib.import_module(package)
+    names = reference.list_names(package)
+    assert set(names) == set(getattr(module, "__all__", names))
+    assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_renders_formulas_and_keeps_dollars():
+    markdown = pytest.importorskip("markdown", reason="needs the extra docs")
+    pytest.importorskip("latex2mathml", reason="needs the extra docs")
+    from docs_hooks import FormulaExtension
+
+    def render(text):
+        return markdown.markdown(text, extensions=["tables", FormulaExtension()])
+
+    assert "<mo>&#x02264;</mo>" in render(r"so $a \le b$.")
+    for plain in ("from $5 to $6", "`$x$`", "US$ 5 and US$ 6", r"\$x\$"):
+        assert "<math" not in render(plain)
+
+
+def load_tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+def rows_of_method(page):
+    text = (ROOT / "docs" / "methods" / f"{page}.md").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def assert_printed(cells, values):
+    """Assert that each cell starts with the value, rounded to its decimals."""
+    for cell, value in zip(cells, values, strict=True):
+        printed = re.match(r"[\d,.]+", cell).group().replace(",", "")
+        decimals = len(printed.partition(".")[2])
+        assert abs(float(printed) - value) <= 0.5001 * 10**-decimals, (cell, value)
+
+
+@pytest.mark.parametrize(
+    ("page", "figures", "unit", "columns"),
+    [
+        ("fairquant", "find_undecided", "", slice(2, 5)),
+        ("maft", "find_profiles", "", slice(1, 4)),
+        ("testsgd", "find_coverage", " people", slice(1, 3)),
+    ],
+)
+def test_quotes_reproduced_figures(page, figures, unit, columns):
+    points = getattr(load_tool("draw_methods"), figures)()
+    quoted = {row[0] + unit: row[columns] for row in rows_of_method(page) if row[0] + unit in points}
+    assert len(quoted) > 3
+    for name, cells in quoted.items():
+        assert_printed(cells, points[name])
+
+
+def test_quotes_figures_of_conditional_fairness():
+    figures = load_tool("draw_methods").read_table("conditional_fairness", "Algorithm 1", "deadlines missed")
+    missed = {figure["row"].partition("(")[2]: figure for figure in figures}
+    quoted = [row for row in rows_of_method("conditional-fairness") if row[0][:1].isdigit()]
+    assert len(quoted) > 5
+    for deadlines, in_flight, *cells in quoted:
+        figure = missed[f"{deadlines.removesuffix(' of five')}), {in_flight} in flight"]
+        assert_printed(cells[:2], (figure["ours"]["value"], figure["default"]["value"]))
+
+
+def test_quotes_figures_of_shields():
+    tool = load_tool("draw_methods")
+    ends = tool.read_table("shields", "Table 9", "runs that end above the threshold")
+    periods = {row["row"]: row for row in tool.read_table("shields", "Table 2", "fair at the end of every period")}
+    rows = rows_of_method("shields")
+    above = [row[1:] for row in rows if row[0].endswith(("no shield", "parity, shield", "opportunity, shield"))]
+    assert len(above) == len(ends) == 4
+    for cells, figure in zip(above, ends, strict=True):
+        assert_printed(cells, (figure["published"], figure["ours"]["value"]))
+    for name, short in (("demographic parity", "DP"), ("equal opportunity", "EqOpp")):
+        (cells,) = (row[1:] for row in rows if row[0] == name)
+        figure = periods[f"{short}, Dynamic"]
+        assert_printed(cells, (figure["published"], figure["ours"]["value"], figure["default"]["value"]))

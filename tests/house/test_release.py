@@ -1,6 +1,8 @@
-"""A release: one version everywhere, read from Git; distributions with what belongs there and nothing else."""
+"""The release, the minimal install and the files for pipelines."""
 
 import io
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +11,7 @@ import tarfile
 import tomllib
 import zipfile
 
+import check_distributions
 import pytest
 import yaml
 
@@ -18,7 +21,6 @@ from support import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import check_distributions
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -141,3 +143,143 @@ def test_a_missing_file_and_a_stray_one_are_named(tmp_path, without):
     assert [line.partition(": ")[2] for line in check_distributions.check(tmp_path, TRACKED)] == [
         "unexpected: notes.txt"
     ] * 2
+
+
+WITHOUT = """
+import importlib.abc, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {optional!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+DECLARED = {re.match(r"[\w-]+", one).group() for extra, some in EXTRAS.items() if extra != "docs" for one in some}
+OPTIONAL = {name.replace("-", "_") for name in DECLARED - {"evenhand"}} | {"PIL", "docx", "mlflow", "opentelemetry"}
+OPTIONAL |= {"keras", "lightgbm", "matplotlib", "skl2onnx", "xgboost"}
+"""Modules of optional libraries."""
+
+
+def run(code, cwd):
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(optional=OPTIONAL) + code],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.full
+def test_an_audit_writes_its_report(tmp_path):
+    done = run(
+        "from evenhand.cli.main import main\n"
+        "sys.argv = ['evenhand', 'audit', '--example', 'german', '--time-limit', '1', '--out', 'report']\n"
+        "main()\n",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "report" / "report.json").stat().st_size > 1_000
+
+
+def test_a_format_that_needs_an_extra_names_it(tmp_path):
+    extras = {".onnx": "onnx", ".h5": "keras", ".keras": "keras", ".skops": "skops", ".cbm": "catboost"}
+    for ending in extras:
+        (tmp_path / f"model{ending}").write_bytes(b"CBM1 any content")
+    done = run(
+        "from evenhand.cli.main import main\n"
+        f"for ending in {list(extras)}:\n"
+        "    sys.argv = ['evenhand', 'audit', f'model{ending}', 'german', '--out', 'report']\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        print('exit code', end.code, file=sys.stderr)\n",
+        tmp_path,
+    )
+    messages = done.stderr.split("exit code 2")
+    for extra, message in zip(extras.values(), messages, strict=False):
+        assert f"'.[{extra}]'" in message
+    assert len(messages) == len(extras) + 1
+    assert not (tmp_path / "report").exists()
+
+
+def test_serving_names_its_extra(tmp_path):
+    done = run(
+        "from evenhand.cli.main import main\nsys.argv = ['evenhand', 'serve', '--port', '0']\nmain()\n", tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    assert "'.[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["steps"]}
+
+
+@pytest.fixture
+def run_audit_step(tmp_path):
+    """Run the step's script with a command that writes down its arguments, and return these and the step's outputs."""
+    command = tmp_path / "bin" / "evenhand"
+    command.parent.mkdir()
+    command.write_text(f"#!{sys.executable}\nimport json, sys\njson.dump(sys.argv[1:], open('given.json', 'w'))\n")
+    command.chmod(0o755)
+
+    def run(arguments, conditions=""):
+        output = tmp_path / "output"
+        output.write_text("")
+        environment = os.environ | {
+            "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
+            "ARGUMENTS": arguments,
+            "CONDITIONS": conditions,
+            "OUT": "out dir",
+            "GITHUB_OUTPUT": str(output),
+        }
+        script = STEPS["Audit"]["run"]
+        subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
+        return json.loads((tmp_path / "given.json").read_text()), output.read_text()
+
+    return run
+
+
+def test_the_action_passes_arguments_and_conditions_as_they_are(run_audit_step, tmp_path):
+    given, output = run_audit_step(
+        "model.skops 'my people.csv' --protected sex",
+        "flip_rate.high > 0.01\n\n  \naccuracy < 0.8; touch $(echo bad)\n",
+    )
+    assert given[:5] == ["audit", "model.skops", "my people.csv", "--protected", "sex"]
+    assert given[5:9] == ["--fail-on", "flip_rate.high > 0.01", "--fail-on", "accuracy < 0.8; touch $(echo bad)"]
+    assert given[-5:] == ["--out", "out dir", "--quiet", "--gate-report", "github"]
+    assert given.count("--gate-report") == 3
+    assert output == "sarif=out dir/evenhand.sarif\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "given.json", "out dir", "output"]
+
+
+def test_the_action_asks_for_no_files_about_conditions_without_any(run_audit_step):
+    given, output = run_audit_step("--example german")
+    assert given == ["audit", "--example", "german", "--out", "out dir", "--quiet", "--gate-report", "github"]
+    assert output == ""
+
+
+def test_every_input_is_used_and_reaches_scripts_as_a_variable():
+    text = (ROOT / "action.yml").read_text("utf-8")
+    assert all(f"inputs.{name}" in text for name in ACTION["inputs"])
+    assert all("${{" not in step.get("run", "") for step in STEPS.values())
+
+
+def test_the_hook_runs_a_command_that_exists():
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    words = hook["entry"].split()
+    assert words[:2] == ["evenhand", "audit"]
+    run = subprocess.run(
+        [sys.executable, "-c", "from evenhand.cli.main import app; app()", *words[1:], "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert all(option in run.stdout for option in words[2:])

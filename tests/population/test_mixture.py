@@ -1,18 +1,27 @@
-"""People who can exist: they obey every rule, and are distributed as strata and latent classes say."""
+"""Populations that samples are drawn from: independent, by latent classes, with rules."""
 
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import datasets
+from evenhand import datasets, population
 from evenhand.errors import OptionError
 from evenhand.population import MixturePopulation, choose_population, fit_mixture, product_of_marginals
-from evenhand.population.mixture import code_people, fit_latent_classes, strata_of, uniform_mixture
+from evenhand.population.independent import Marginal, estimate_marginal
+from evenhand.population.mixture import (
+    CodedPeople,
+    LatentClasses,
+    code_people,
+    fit_latent_classes,
+    strata_of,
+    uniform_mixture,
+)
 from evenhand.schema import People, Schema, encode
 from support import scaled, shared
 
@@ -210,3 +219,174 @@ def test_rules_of_endless_values_are_not_listed() -> None:
     endless = Schema.parse({"target": TARGET, "attributes": ATTRIBUTES, "rules": ["debt < 1 -> school == low"]})
     with pytest.raises(OptionError, match="infinitely many joint values"):
         uniform_mixture(endless)
+
+
+SCHEMA = Schema.parse(
+    {
+        "target": {"name": "y", "favourable": 1, "values": [0, 1]},
+        "attributes": [
+            {"name": "age", "kind": "integer", "lower": 18, "upper": 22},
+            {"name": "sex", "kind": "categorical", "values": ["f", "m"], "protected": True},
+            {"name": "debt", "kind": "real", "lower": -1, "upper": 3, "missing": "keep"},
+        ],
+    }
+)
+
+
+def independent_people(individuals: np.ndarray) -> People:
+    return People(SCHEMA, individuals, None, np.arange(len(individuals)), None)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_samples_lie_in_the_domain(seed):
+    rng = np.random.default_rng(seed)
+    uniform = population.uniform_population(SCHEMA)
+    drawn = uniform.sample(200, rng)
+    assert SCHEMA.contains(drawn).all()
+    assert SCHEMA.contains(population.product_of_marginals(independent_people(drawn[:5])).sample(200, rng)).all()
+
+
+def test_marginals_are_the_frequencies_and_ignore_missing_values():
+    rows = np.array([[18, 0, np.nan], [18, 1, 0.0], [19, 1, 0.1], [22, 1, 3.0]])
+    product = population.product_of_marginals(independent_people(rows))
+    assert product.marginals[0].masses.tolist() == [0.5, 0.25, 0, 0, 0.25]
+    assert product.marginals[1].masses.tolist() == [0.25, 0.75]
+    assert product.marginals[2].masses.sum() == pytest.approx(1)
+    assert product.marginals[2].masses[-1] == pytest.approx(1 / 3)
+    drawn = product.sample(40_000, np.random.default_rng(0))
+    counts = np.bincount(drawn[:, 0].astype(int), minlength=23)[18:] / 40_000
+    assert np.abs(counts - [0.5, 0.25, 0, 0, 0.25]).max() < 0.01  # > 4 standard errors
+    assert not np.isin(drawn[:, 0], [20, 21]).any()
+
+
+def test_an_attribute_never_seen_has_no_distribution():
+    with pytest.raises(OptionError, match="'debt' has no value"):
+        population.product_of_marginals(independent_people(np.array([[18, 0, np.nan]])))
+
+
+def test_the_data_itself():
+    rows = np.array([[18, 0, 0.0], [22, 1, 3.0]])
+    drawn = population.DataPopulation(independent_people(rows)).sample(100, np.random.default_rng(0))
+    assert {tuple(row) for row in drawn} == {tuple(row) for row in rows}
+
+
+WIDE = SCHEMA.model_copy(
+    update={
+        "attributes": (
+            SCHEMA["age"].model_copy(update={"upper": 1e9}),
+            *SCHEMA.attributes[1:],
+        )
+    }
+)
+AGES = np.array([18.0, 18, 19, 22, 1e9])
+
+
+def wide_and_narrow():
+    """The distribution of the same ages, over a domain that is listed and over one with a cell for each value."""
+    listed = estimate_marginal(WIDE["age"], AGES)
+    cells = np.zeros(6)
+    cells[[0, 1, 4, 5]] = [0.4, 0.2, 0.2, 0.2]
+    names = np.array([18, 19, 20, 21, 22, 1e9])
+    return listed, Marginal(SCHEMA["age"].model_copy(update={"upper": 23}), cells), names
+
+
+def test_a_wide_domain_is_listed_where_anybody_is():
+    listed, _, _ = wide_and_narrow()
+    assert listed.held_values().tolist() == [18, 19, 22, 1e9]
+    assert listed.masses.tolist() == [0.4, 0.2, 0.2, 0.2]
+    assert listed.masses_of(np.array([17.0, 18, 20, 22, 1e9])).tolist() == [0, 0.4, 0, 0.2, 0.2]
+    found = listed.mass_between(np.array([18.0, 19, 20, 23]), np.array([18.0, 22, 21, 1e9]))
+    assert found == pytest.approx([0.4, 0.4, 0, 0.2])
+    older = listed.restrict(19, 1e6)
+    assert older.held_values().tolist() == [19, 22]
+    assert older.masses == pytest.approx([0.5, 0.5])
+
+
+def test_a_wide_domain_draws_the_same_people():
+    listed, dense, names = wide_and_narrow()
+    one, other = (marginal.sample(500, np.random.default_rng(0)) for marginal in (listed, dense))
+    assert one.tolist() == names[(other - 18).astype(int)].tolist()
+    starts, ends = np.full(50, 19.0), np.full(50, 22.0)
+    drawn = [marginal.draw_between(starts, ends, np.random.default_rng(1)).tolist() for marginal in (listed, dense)]
+    assert drawn[0] == drawn[1]
+    assert set(drawn[0]) == {19, 22}
+
+
+def test_a_domain_of_a_billion_costs_no_memory():
+    rows = np.column_stack([AGES, np.zeros(5), np.zeros(5)])
+    tracemalloc.start()
+    uniform = population.uniform_population(WIDE)
+    product = population.product_of_marginals(People(WIDE, rows, None, np.arange(5), None))
+    drawn = [one.sample(1000, np.random.default_rng(0)) for one in (uniform, product)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2e6
+    assert all(WIDE.contains(rows).all() for rows in drawn)
+    assert drawn[0][:, 0].mean() == pytest.approx(5e8, rel=0.1)
+    assert set(drawn[1][:, 0]) == set(AGES)
+
+
+def coded(codes: np.ndarray) -> CodedPeople:
+    return CodedPeople(codes.astype(np.int64), codes.max(axis=0).astype(np.int64) + 1)
+
+
+@settings(max_examples=scaled(40), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), classes=st.integers(1, 5))
+def test_every_step_raises_what_is_maximised(seed: int, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, rng.integers(2, 6), size=(80, 4))
+    codes[rng.random(codes.shape) < 0.1] = -1
+    codes[0] = np.maximum(codes[0], 0)
+    people = CodedPeople(codes, np.full(4, 6))
+    fitted = fit_latent_classes(people, classes, rng)
+    assert (np.diff(fitted.progress) > -1e-9).all()
+    assert fitted.weights.sum() == pytest.approx(1)
+    for chances in fitted.chances:
+        assert chances.sum(axis=1) == pytest.approx(np.ones(classes))
+
+
+def test_the_likelihood_is_its_formula() -> None:
+    """P(x) = sum_z pi_z prod_g P(x_g | z), person by person; a missing code counts as any."""
+    rng = np.random.default_rng(3)
+    model = LatentClasses(np.array([0.3, 0.7]), tuple(rng.dirichlet(np.ones(3), 2) for _ in range(2)), ())
+    codes = np.array([[0, 2], [1, 1], [-1, 0], [2, -1], [-1, -1]])
+    expected = [
+        np.log(
+            sum(
+                model.weights[z] * np.prod([model.chances[g][z, code] for g, code in enumerate(row) if code >= 0])
+                for z in range(2)
+            )
+        )
+        for row in codes
+    ]
+    found = model.log_likelihood(CodedPeople(codes, np.array([3, 3])), unseen=1e-9)
+    assert found == pytest.approx(expected)
+
+
+def test_a_code_that_no_class_knows_has_the_least_chance() -> None:
+    model = LatentClasses(np.ones(1), (np.array([[1.0, 0.0]]),), ())
+    people = CodedPeople(np.array([[0], [1]]), np.array([2]))
+    assert model.log_likelihood(people, unseen=0.01) == pytest.approx([0.0, np.log(0.01)])
+
+
+def test_a_planted_mixture_is_found() -> None:
+    """Two classes, of 30 and 70 %, over six attributes: weights and chances come back."""
+    rng = np.random.default_rng(0)
+    planted = [rng.dirichlet(np.full(4, 0.4), 2) for _ in range(6)]
+    latent = (rng.random(20_000) > 0.3).astype(int)
+    codes = np.stack(
+        [(rng.random(len(latent))[:, None] > np.cumsum(chances, axis=1)[latent]).sum(axis=1) for chances in planted],
+        axis=1,
+    )
+    fitted = fit_latent_classes(coded(np.minimum(codes, 3)), 2, rng)
+    order = np.argsort(fitted.weights)
+    assert fitted.weights[order] == pytest.approx([0.3, 0.7], abs=0.03)
+    for chances, truth in zip(fitted.chances, planted, strict=True):
+        assert np.abs(chances[order] - truth[:, : chances.shape[1]]).max() < 0.04
+
+
+def test_one_class_is_frequencies() -> None:
+    codes = np.array([[0, 1], [0, 0], [1, 1], [-1, 1]])
+    fitted = fit_latent_classes(CodedPeople(codes, np.array([2, 2])), 1, np.random.default_rng(0))
+    assert fitted.chances[0].ravel() == pytest.approx([2 / 3, 1 / 3])
+    assert fitted.chances[1].ravel() == pytest.approx([1 / 4, 3 / 4])

@@ -1,16 +1,20 @@
-"""TestSGD run again: networks of people and of texts, error bounds, and the tables made of what was found."""
+"""The papers on TestSGD and THEMIS."""
 
+import itertools
 import sys
 import zlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity.lists import TermRow
-from evenhand.errors import FetchError, MissingExtraError
+from evenhand.errors import FetchError, MissingExtraError, OptionError
 from evenhand.mitigation.split import TrainingSet
+from evenhand.schema import Attribute, People, Schema
 from evenhand.subgroups import Range, TextSubgroupConfig
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.result import RefusedRuleSet
@@ -19,7 +23,8 @@ from reproductions import testsgd_people as people
 from reproductions import testsgd_texts as texts
 from reproductions.common import Context, read_results, reproduce
 from reproductions.testsgd_samples import sample_text_gaps
-from support import needs
+from reproductions.testsgd_themis import score_groups
+from support import needs, scaled, small_schema
 
 
 def select(figures, measure):
@@ -250,3 +255,51 @@ def test_sensitive_attributes_are_protected(name, count):
     everybody = people.load_people(people.find_case(name))
     assert len(everybody) == count
     assert set(everybody.schema.protected) == set(people.find_case(name).sensitive)
+
+
+FINITE = small_schema(target="loan", sex="f m", age=(20, 39), income=(0, 4), job="x y z").with_protected(["sex", "age"])
+
+
+class Decider:
+    """Model of a decision rule."""
+
+    classes = ("no", "yes")
+    favourable = 1
+    label_only = True
+    name = "decider"
+
+    def __init__(self, decide, schema=FINITE):
+        self.decide, self.schema = decide, schema
+
+    def predict(self, individuals):
+        return self.decide(individuals).astype(int)
+
+
+def themis_people(schema=FINITE, n=300):
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(attribute.first, attribute.last + 1, n) for attribute in schema.attributes])
+    return People(schema, rows.astype(float), np.zeros(n, dtype=np.int64), np.arange(n), None)
+
+
+@settings(max_examples=scaled(8))
+@given(st.integers(0, 10_000))
+def test_score_is_that_of_the_enumerated_domain(seed):
+    rng = np.random.default_rng(seed)
+    table = rng.random((2, 20, 5, 3)) < rng.random((2, 1, 5, 1))
+
+    def decide(rows):
+        sex, age, income, job = rows.astype(int).T
+        return table[sex, age - 20, income, job]
+
+    result = score_groups(Decider(decide), themis_people(), ("sex", "age"), bins=2)
+    exact = [table[sex, ages].mean() for sex, ages in itertools.product(range(2), (slice(10), slice(10, None)))]
+    assert abs(result["score"] - np.ptp(exact)) <= 0.03  # both rates to within 0.01, with 99 % confidence each
+    assert list(result["rates"].values()) == pytest.approx(exact, abs=0.015)
+    assert result["low"] <= np.ptp(exact) <= result["high"]
+
+
+def test_too_many_combinations_are_refused():
+    attributes = tuple(Attribute(name=f"a{i}", kind="integer", lower=0, upper=9) for i in range(5))
+    schema = Schema(target=FINITE.target, attributes=attributes)
+    with pytest.raises(OptionError, match="combinations"):
+        score_groups(Decider(lambda rows: rows[:, 0] > 5, schema), themis_people(schema), schema.names)

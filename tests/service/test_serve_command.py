@@ -1,18 +1,31 @@
-"""`evenhand serve` starts, says what it serves and stops cleanly; what cannot work is refused before that."""
+"""`evenhand serve` and `evenhand backup`: settings, names of streams, stopping, copies."""
 
+import errno
 import json
 import signal
 import socket
 import threading
 import urllib.error
 import urllib.request
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from in_thread import until
 from service_settings import FINITE, SMALL_GUARD, to_toml, write_toml
+from sqlalchemy import update
+from worked_streams import PARITY, open_worked
 
 from evenhand.cli.service import serve
-from evenhand.errors import StoreError
+from evenhand.errors import OptionError, StoreError
+from evenhand.service import Database, KeyStore, ServiceConfig, replay_stored_logs
+from evenhand.service.server import open_socket
+from evenhand.service.settings import demo_config
+from evenhand.service.store.database import read_heads
+from evenhand.service.store.tables import entries
+from evenhand.service.store.upkeep import copy_store
 from evenhand.shields import read_plan, save_policy, synthesize
 from genai_upstream import Upstream
 
@@ -216,3 +229,155 @@ def test_a_demo_that_cannot_use_the_store_it_finds_says_how_to_begin_anew(tmp_pa
         serve(None, None, 0)
     assert "in a folder without an evenhand.db" in told.value.hint
     assert (tmp_path / "evenhand.db").read_text() == "a shopping list"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sqlite:///here.db", "sqlite:///{folder}/here.db"),
+        ("sqlite:///state/here.db", "sqlite:///{folder}/state/here.db"),
+        ("sqlite:////var/lib/evenhand.db", "sqlite:////var/lib/evenhand.db"),
+        ("postgresql+psycopg://evenhand@db/evenhand", "postgresql+psycopg://evenhand@db/evenhand"),
+    ],
+)
+def test_a_relative_store_lies_beside_the_file(given, meant, tmp_path, monkeypatch):
+    (tmp_path / "evenhand.toml").write_text(f'[service]\ndatabase = "{given}"\n', "utf-8")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert ServiceConfig.read(tmp_path / "evenhand.toml").service.database == meant.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "nowhere.invalid"])
+def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
+    with pytest.raises(OptionError, match="expected keys = true for a service on") as refused:
+        demo_config().with_address(host, None)
+    assert refused.value.location == "--host"
+    assert demo_config().with_address("::1", 8001).service.port == 8001
+
+
+ENTRIES = {
+    "shields": {"policy": "loans.shield"},
+    "guards": {"config": "genai.yaml"},
+    "monitors": {"config": "monitor.yaml"},
+}
+NAMES = st.one_of(
+    st.text(st.sampled_from("ab.-_/\\ \n\x00%é:"), max_size=4),
+    st.sampled_from(["loans", "loans.v2", "a..b", ".hidden", "...", ".", "..", "", "a" * 100, "a" * 101]),
+)
+
+
+def read(kind, name, **entries):
+    return ServiceConfig.read({kind: [{"name": name, **ENTRIES[kind], **entries}]})
+
+
+def is_one_segment(name):
+    """Whether a client sends a name as one segment of a path, unchanged."""
+    try:
+        url = httpx.URL("http://127.0.0.1/v1/shields/").join(f"/v1/shields/{name}/decisions")
+    except httpx.InvalidURL:
+        return False
+    return url.raw_path.decode() == f"/v1/shields/{name}/decisions" and urlsplit(str(url)).path == url.path
+
+
+def refusal(kind, name):
+    try:
+        read(kind, name)
+    except OptionError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+@given(name=NAMES)
+def test_accepts_exactly_the_names_that_clients_keep(kind, name):
+    kept = bool(name) and len(name) <= 100 and is_one_segment(name) and not set(name) & set("/:\\%")
+    error = refusal(kind, name)
+    assert (error is None) == kept
+    assert error is None or error.location == f"{kind}.0.name"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "a//b", "/a", "a/", "a\nb", "x" * 201])
+def test_rejects_names_of_models_that_clients_change(name):
+    with pytest.raises(OptionError) as error:
+        read("guards", "studio", models=["studio", name])
+    assert error.value.location == "guards.0.models.1"
+
+
+@pytest.mark.parametrize("number", [48, 98, 10048])
+def test_a_used_port_is_reported_on_every_platform(monkeypatch, number):
+    def fail(*_, **__):
+        raise OSError(number, "text of the platform")
+
+    monkeypatch.setattr(socket, "create_server", fail)
+    monkeypatch.setattr(errno, "EADDRINUSE", number)
+    with pytest.raises(OptionError) as used:
+        open_socket("127.0.0.1", 8000)
+    monkeypatch.setattr(errno, "EADDRINUSE", number + 1)
+    with pytest.raises(OptionError) as other:
+        open_socket("127.0.0.1", 8000)
+    assert "text of the platform" in other.value.message
+    assert "text of the platform" not in used.value.message
+
+
+BACKUP_SHIELD = {"shields": [{"name": "loans", "plan": PARITY}]}
+
+
+def _fill(database, count):
+    ledger = open_worked(database, BACKUP_SHIELD)
+    for n in range(count):
+        asked = {"op": "decide", "id": f"{n}", "group": ("women", "men")[n % 2], "recommendation": n % 3 % 2}
+        ledger.submit("loans", asked, id=f"{n}").result(30)
+    return ledger
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_copy_has_all_that_was_acknowledged_and_goes_on(kind, new_store_url, tmp_path):
+    source, middle = Database(new_store_url(kind)), Database(f"sqlite:///{tmp_path / 'backup'}")
+    ledger = _fill(source, 12)
+    with KeyStore(source) as ring:
+        ring.add("ann", ["decide"])
+    heads = copy_store(source, middle)
+    # What comes after the copy is not in it.
+    ledger.submit("loans", {"op": "decide", "id": "late", "group": "men", "recommendation": 1}, id="late").result(30)
+    ledger.close()
+    assert replay_stored_logs(middle, heads={name: last for name, (_, last) in heads.items()}).all_agree
+    target = Database(new_store_url(kind))
+    assert copy_store(middle, target) == heads
+    with pytest.raises(StoreError, match="not empty"):
+        copy_store(middle, target)
+    _fill(target, 14).close()  # The first 12 are asked again, and answered as they were.
+    with target.reading() as connection:
+        assert read_heads(connection)["loans"][0] == 14
+    assert replay_stored_logs(target).all_agree
+    for one in (source, middle, target):
+        one.close()
+
+
+def test_the_commands_prove_what_they_copied(evenhand, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(
+            write_toml({"service": {"database": f"sqlite:///{name}.db"}, **BACKUP_SHIELD})
+        )
+    settings = ServiceConfig.read(tmp_path / "one.toml")
+    database = Database(settings.service.database)
+    _fill(database, 25).close()
+    backup, config = tmp_path / "monday.backup", ("--config", tmp_path / "one.toml")
+    code, out, _ = evenhand("store", "backup", backup, *config)
+    assert code == 0
+    assert f"{backup} has 1 log; the replay confirmed every entry" in out
+    assert list(tmp_path.glob("*.partial*")) == []
+    code, _, err = evenhand("store", "backup", backup, *config)
+    assert (code, "exists" in err) == (2, True)
+    code, again, _ = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
+    assert (code, out.splitlines()[1:]) == (0, again.splitlines()[1:])
+    code, _, err = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
+    assert (code, "not empty" in err) == (2, True)
+    code, _, err = evenhand("store", "restore", tmp_path / "no", "--config", tmp_path / "two.toml")
+    assert (code, "there is no file" in err) == (2, True)
+    with database.transaction() as connection:
+        connection.execute(update(entries).where(entries.c.number == 7).values(at=1.0))
+    database.close()
+    code, _, err = evenhand("store", "backup", tmp_path / "tuesday", *config)
+    assert (code, "the log of 'loans' differs: entry 7: the entry was changed" in err) == (1, True)
+    assert not (tmp_path / "tuesday").exists()

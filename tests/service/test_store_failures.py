@@ -1,3 +1,6 @@
+"""Stores that fail, that are not ready, and that are brought to a newer version."""
+
+import asyncio
 import os
 import random
 import resource
@@ -9,13 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chains import counting_ledger, verified
+from clocks import Clock
 from counting import Counting
 from faulty import Faulty
 from severing import Proxy
-from sqlalchemy import make_url, text
+from sqlalchemy import func, inspect, make_url, select, text
 
-from evenhand.errors import StoreError
+from evenhand.errors import MissingExtraError, StoreError
 from evenhand.service import Database, Ledger
+from evenhand.service.store import tables
+from evenhand.service.store.database import read_heads
+from evenhand.service.store.tables import answers, entries, metadata, revisions
+from evenhand.service.store.upkeep import FRESH_SECONDS, Readiness
 
 
 def _add(ledger, amount, id=None):
@@ -208,3 +216,204 @@ def test_a_store_that_may_only_be_read_refuses_and_keeps_what_it_has(tmp_path):
     # SQLAlchemy hands the address on as it is.
     with pytest.raises(StoreError, match="readonly"):
         Database(f"sqlite:///file:{path}?mode=ro&uri=true")
+
+
+ONE = {"id": "1", "group": "women", "recommendation": 1}
+
+
+def counts(database):
+    with database.reading() as connection:
+        rows = [connection.execute(select(func.count()).select_from(table)).scalar() for table in (entries, answers)]
+        return read_heads(connection), rows
+
+
+def test_what_is_tried_leaves_nothing_behind(store_url):
+    database = Database(store_url)
+    ledger = Ledger(database, {"a": Counting(), "b": Counting()})
+    ledger.submit("a", {"op": "add", "amount": 1}, id="x").result(60)
+    before = counts(database)
+    for _ in range(3):
+        asyncio.run(Readiness(ledger, "me").check())
+    assert counts(database) == before
+    assert ledger.submit("a", {"op": "add", "amount": 2}, id="y").result(60).number == 2
+    ledger.close()
+    with pytest.raises(StoreError, match="stopping"):
+        asyncio.run(Readiness(ledger, "me").check())
+    database.close()
+
+
+def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tmp_path):
+    database = Faulty(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    with counting_ledger(database) as ledger:
+        clock = Clock()
+        readiness = Readiness(ledger, "me", steady=clock)
+
+        async def run():
+            database.faults.extend(["commit", None])
+            said = await asyncio.gather(*(readiness.check() for _ in range(50)), return_exceptions=True)
+            assert all(isinstance(one, StoreError) for one in said)
+            with pytest.raises(StoreError):
+                await readiness.check()
+            assert len(database.faults) == 1, "one write for all of them"
+            clock.now += FRESH_SECONDS
+            await readiness.check()
+            assert not database.faults
+
+        asyncio.run(run())
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path):
+    path = tmp_path / "evenhand.db"
+    database = Database(f"sqlite:///{path}", wait_seconds=60)
+    with counting_ledger(database) as ledger:
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="has not accepted a write"):
+            asyncio.run(Readiness(ledger, "me", patience=0.01).check())
+        holder.execute("ROLLBACK")
+        holder.close()
+
+
+def both(client, number):
+    """The status of the probe, then that of a decision."""
+    client.app.state.context.readiness._tried_at = float("-inf")
+    ready = client.get("/readyz").status_code
+    asked = {**ONE, "id": f"{number}"}
+    return ready, client.post("/v1/shields/loans/decisions", json=asked).status_code
+
+
+def test_not_ready_on_a_full_disk_and_ready_when_there_is_room(client, tmp_path):
+    assert both(client, 1) == (200, 200)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # What may not grow is a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "evenhand.db-wal").stat().st_size, hard))
+    try:
+        assert both(client, 2) == (503, 503)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert both(client, 3) == (200, 200)
+
+
+def test_not_ready_where_pages_of_the_database_were_overwritten(client, tmp_path):
+    path = tmp_path / "evenhand.db"
+    assert both(client, 1) == (200, 200)
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # What the service has in memory of the pages is read again.
+        other.execute("UPDATE alembic_version SET version_num = version_num")
+        other.commit()
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+    assert both(client, 2) == (503, 503)
+    assert client.get("/healthz").status_code == 200
+
+
+def test_alembic_makes_the_tables_that_the_code_describes(store_url):
+    database = Database(store_url)
+    with database.reading() as connection:
+        assert connection.execute(select(revisions.c.version_num)).scalar() == tables.REVISION
+        made = _shape(connection)
+        assert made.keys() == metadata.tables.keys()
+        assert set(made["entries"][0]) == {column.name for column in tables.entries.columns}
+    database.close()
+
+
+def _shape(connection):
+    look = inspect(connection)
+    return {
+        table: (
+            {column["name"]: (str(column["type"]), column["nullable"]) for column in look.get_columns(table)},
+            look.get_pk_constraint(table)["constrained_columns"],
+        )
+        for table in look.get_table_names()
+    }
+
+
+def test_a_step_that_fails_leaves_nothing(store_url, monkeypatch):
+    from alembic import command
+
+    def half(config, revision):
+        upgrade(config, revision)
+        raise StoreError("the disk is full")
+
+    upgrade = command.upgrade
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "upgrade", half)
+        with pytest.raises(StoreError, match="disk is full"):
+            Database(store_url)
+    with pytest.raises(StoreError, match="not a store"):
+        Database(store_url, make=False)
+    database = Database(store_url)
+    verified(database)
+    database.close()
+
+
+def test_only_a_new_store_needs_alembic(store_url, monkeypatch, tmp_path):
+    Database(store_url).close()
+    monkeypatch.setitem(__import__("sys").modules, "alembic", None)
+    Database(store_url).close()
+    with pytest.raises(MissingExtraError, match="alembic"):
+        Database(f"sqlite:///{tmp_path / 'new.db'}")
+
+
+def _make_newer(database):
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0999'"))
+
+
+def test_a_store_of_a_newer_version_is_refused(store_url):
+    database = Database(store_url)
+    _make_newer(database)
+    database.close()
+    for make in (True, False):
+        with pytest.raises(StoreError, match="or older, got one of revision 0999"):
+            Database(store_url, make=make)
+
+
+def test_who_runs_while_a_newer_one_changes_the_tables_writes_nothing_more(store_url):
+    database = Database(store_url)
+    ledger = Ledger(database, {"a": Counting()})
+    ledger.submit("a", {"op": "add", "amount": 1}).result(10)
+    _make_newer(database)
+    with pytest.raises(StoreError, match="while this process was running"):
+        ledger.submit("a", {"op": "add", "amount": 1}).result(10)
+    ledger.close()
+    database.close()
+
+
+def test_reading_alone_makes_and_changes_nothing(tmp_path):
+    with pytest.raises(StoreError, match="does not exist"):
+        Database(f"sqlite:///{tmp_path / 'absent.db'}", make=False)
+    assert not (tmp_path / "absent.db").exists()
+    sqlite3.connect(tmp_path / "other.db").close()
+    (tmp_path / "other.db").touch()
+    with pytest.raises(StoreError, match="not a store"):
+        Database(f"sqlite:///{tmp_path / 'other.db'}", make=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("sqlite:////nowhere/at/all/evenhand.db", "no folder /nowhere/at/all"),
+        ("mysql://root@localhost/evenhand", "got mysql"),
+        ("evenhand.db", "the URL of a store"),
+        ("postgresql://postgres:secret@127.0.0.1:9/evenhand?connect_timeout=2", "refused"),
+    ],
+)
+def test_places_that_cannot_be_a_store_are_refused_in_one_line(url, said):
+    pytest.importorskip("psycopg", reason="needs the extra postgres")
+    with pytest.raises(StoreError, match=said) as caught:
+        Database(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(MissingExtraError, match="psycopg") as caught:
+        Database("postgresql://postgres@127.0.0.1:9/evenhand")
+    assert "'.[postgres]'" in str(caught.value)

@@ -1,15 +1,18 @@
-"""What the ledger promises, whatever fails when: nothing acknowledged is lost, nothing happens twice or in part.
+"""The promises of the ledger, on any store and after a crash."""
 
-A reference in memory, which never fails, goes the same way. Where the ledger says that something was done, the
-reference does it too, and must come to the same answer. Where the ledger says that nobody knows, the store alone is
-asked, and it must be exactly one of the two.
-"""
-
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from chains import verified
+from chains import counting_ledger, verified
 from counting import Counting, held
 from faulty import Faulty
 from hypothesis import HealthCheck, settings
@@ -22,10 +25,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sqlalchemy import select, text
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Ledger
+from evenhand.service import Database, Ledger
 from evenhand.service.store.database import read_entries_after, read_heads
+from evenhand.service.store.tables import streams
 from evenhand.service.store.transaction import OperationResult
 from support import scaled
 
@@ -178,3 +183,303 @@ def test_the_ledger_keeps_its_promises_on_postgres(postgres):
         url = postgres.url()
 
     run_state_machine_as_test(There, settings=settings(max_examples=scaled(8), stateful_step_count=8, **CALM))
+
+
+CODE = """
+import os, sys; sys.path[:0] = sys.argv[2:]
+from counting import Counting
+from evenhand.service.store.database import Database
+from evenhand.service.store.ledger import Ledger
+
+def mark(place):
+    # Seen by whoever traces this process.
+    try: os.stat(place)
+    except OSError: pass
+
+ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})
+for durable in (True, False):
+    ledger.submit('a', {'op': 'add', 'amount': 1}).result(60)
+    mark('/begin')
+    for one in range(10):
+        ledger.submit('a', {'op': 'add', 'amount': 1}, durable=durable).result(60)
+        mark('/acknowledged')
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
+def test_sqlite_waits_for_the_disk_exactly_where_it_must(tmp_path, durable, level):
+    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    for _ in range(2):
+        with database.transaction(durable=durable) as connection:
+            assert connection.execute(text("PRAGMA synchronous")).scalar() == level
+            assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        with database.transaction(durable=not durable) as connection:
+            assert connection.execute(text("PRAGMA synchronous")).scalar() == 3 - level
+    database.close()
+
+
+def test_every_acknowledged_decision_was_brought_to_the_disk_first(tmp_path):
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed")
+    url, trace = f"sqlite:///{tmp_path / 'evenhand.db'}", tmp_path / "trace"
+    calls = "trace=fsync,fdatasync,pwrite64,stat,newfstatat"
+    command = [strace, "-f", "--seccomp-bpf", "-y", "-o", trace, "-e", calls]
+    command += [sys.executable, "-c", CODE, url, Path(__file__).parent]
+    ran = subprocess.run([str(one) for one in command], capture_output=True, text=True, timeout=120, check=False)
+    if "ptrace" in ran.stderr:
+        pytest.skip("processes cannot be traced here")
+    assert ran.returncode == 0, ran.stderr
+    calls = re.findall(
+        r"(fdatasync|fsync|pwrite64)\(\d+<[^>]*evenhand.db-wal>|\"(/acknowledged|/begin)\"",
+        trace.read_text(errors="replace"),
+    )
+    steps = [call or mark for call, mark in calls]
+    begins = [place for place, step in enumerate(steps) if step == "/begin"]
+    for durable, begin, end in ((True, begins[0], begins[1]), (False, begins[1], len(steps))):
+        parts = " ".join(steps[begin + 1 : end]).split("/acknowledged")[:10]
+        assert len(parts) == 10
+        for part in parts:
+            assert "pwrite64" in part
+            assert ("sync" in part) == durable
+
+
+def test_postgres_waits_for_its_disk_exactly_where_it_must(postgres_url):
+    database = Database(postgres_url)
+    for durable, said in ((True, "on"), (False, "off"), (True, "on")):
+        with database.transaction(durable=durable) as connection:
+            assert connection.execute(text("SHOW synchronous_commit")).scalar() == said
+    database.close()
+
+
+def test_postgres_waits_even_if_its_default_is_not_to(postgres_url):
+    database = Database(postgres_url)
+    with database.transaction() as connection:
+        name = connection.execute(text("SELECT current_database()")).scalar()
+        connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
+    database.close()
+    database = Database(postgres_url)
+    with database.transaction() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
+        connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = remote_write"))
+    database.close()
+    database = Database(postgres_url)
+    with database.transaction() as connection:
+        # Whoever asks for more, or for something of their own, gets that.
+        assert connection.execute(text("SHOW synchronous_commit")).scalar() == "remote_write"
+    database.close()
+
+
+def test_a_durable_commit_brings_those_before_it_to_the_disk(postgres_url):
+    """What did not wait lies before what waits in the server's one log, and that is flushed up to there."""
+    database = Database(postgres_url)
+    with counting_ledger(database) as ledger:
+        ledger.submit("a", {"op": "add", "amount": 1}, durable=False).result(10)
+        with database.reading() as connection:
+            written = connection.execute(text("SELECT pg_current_wal_insert_lsn()::text")).scalar()
+        ledger.submit("a", {"op": "add", "amount": 2}).result(10)
+        with database.reading() as connection:
+            query = text("SELECT pg_current_wal_flush_lsn() >= CAST(:written AS pg_lsn)")
+            assert connection.execute(query, {"written": written}).scalar() is True
+
+
+@pytest.mark.parametrize("asked", [[False], [True], [False, False], [False, True, False]])
+def test_a_batch_waits_if_any_of_it_must(tmp_path, asked):
+    waited = []
+
+    class Noting(Database):
+        def transaction(self, *, durable=True, reads=False):
+            waited.extend([] if reads else [durable])
+            return super().transaction(durable=durable, reads=reads)
+
+    database = Noting(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    with counting_ledger(database) as ledger, held(ledger):
+        waited.clear()
+        for durable in asked:
+            ledger.submit("a", {"op": "add", "amount": 1}, durable=durable)
+    assert waited == [any(asked)]
+
+
+@pytest.fixture
+def ledger(database):
+    ledger = Ledger(database, {"a": Counting(), "b": Counting()})
+    yield ledger
+    ledger.close()
+
+
+def _add(ledger, amount, id=None, stream="a"):
+    return ledger.submit(stream, {"op": "add", "amount": amount}, id=id)
+
+
+def test_replicas_that_begin_at_the_same_time_begin_each_stream_once(database, store_url):
+    def begin(_):
+        here = Database(store_url)
+        ledger = Ledger(here, {f"s{one}": Counting() for one in range(5)})
+        _add(ledger, 1, stream="s3").result(20)
+        ledger.close()
+        here.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(begin, range(4)))
+    logs = verified(database)
+    assert sorted(logs) == ["s0", "s1", "s2", "s3", "s4"]
+    assert len(logs["s3"]) == 5
+
+
+def test_any_text_is_an_id(database, ledger):
+    ids = ["x" * 200, "π" * 200, "\u0000", "\ud800 alone", "\U0001f600" * 200, "", "' OR 1=1 --", "a\nb"]
+    first = [_add(ledger, 1, one).result(10) for one in ids]
+    again = [_add(ledger, 1, one).result(10) for one in ids]
+    assert again == [OperationResult(one.number, one.answer, repeated=True) for one in first]
+    assert [entry["body"]["id"] for entry in verified(database)["a"][1:]] == ids
+
+
+class Greedy(Counting):
+    """Keeps whatever it is given, and breaks half-way when it is told to."""
+
+    def apply(self, operation, number):
+        if operation["op"] == "break":
+            self.total = 10**9
+            raise RuntimeError("a fault of the machine")
+        if operation["op"] == "mad":
+            self.total = 10**9
+            return {"total": float("nan")}
+        return super().apply(operation, number)
+
+
+def test_a_fault_of_the_machine_is_the_fault_of_one_operation_alone(database):
+    ledger = Ledger(database, {"a": Greedy(), "b": Counting()})
+    with held(ledger):
+        asked = [
+            _add(ledger, 1, "x"),
+            ledger.submit("a", {"op": "break"}),
+            _add(ledger, 2, "y"),
+            ledger.submit("a", {"op": "mad"}),
+            _add(ledger, 4, stream="b"),
+        ]
+    errors = [one.exception(10) for one in asked]
+    assert [*map(type, errors)] == [type(None), RuntimeError, type(None), ValueError, type(None)]
+    assert asked[2].result().answer == {"total": 3, "number": 2}
+    ledger.close()
+    verified(database)
+
+
+def test_an_operation_whose_caller_gives_up_is_committed_once_or_does_not_exist(database, ledger, monkeypatch):
+    begun, go = threading.Event(), threading.Event()
+    transaction = database.transaction
+
+    @contextmanager
+    def slow(**options):
+        with transaction(**options) as connection:
+            begun.set()
+            assert go.wait(20)
+            yield connection
+
+    async def run():
+        with held(ledger):
+            assert _add(ledger, 1).cancel()
+            assert ledger.ask("a", {"op": "add", "amount": 2}, id="queued").cancel()
+            last = _add(ledger, 4)
+        assert (await asyncio.wrap_future(last)).answer == {"total": 4, "number": 1}
+        monkeypatch.setattr(database, "transaction", slow)
+        running = ledger.ask("a", {"op": "add", "amount": 8}, id="running")
+        assert await asyncio.to_thread(begun.wait, 20)
+        assert running.cancel()
+        go.set()
+        for id, repeated in (("running", True), ("queued", False), ("queued", True)):
+            assert (await ledger.ask("a", {"op": "add", "amount": 8}, id=id)).repeated == repeated
+
+    asyncio.run(run())
+    assert [entry["body"]["id"] for entry in verified(database)["a"][1:]] == [None, "running", "queued"]
+
+
+def test_who_listens_is_told_what_was_committed_and_cannot_stop_the_ledger(database, ledger, caplog):
+    told = []
+
+    def falls(_commit):
+        raise RuntimeError("nobody caught this")
+
+    ledger.listeners += [falls, lambda commit: told.extend(commit.batches["a"].applied)]
+    for one in range(3):
+        _add(ledger, one, f"{one}").result(10)
+    ledger.close()
+    logged = [one["body"] for one in verified(database)["a"][1:]]
+    assert told == [(one["input"], one["output"]) for one in logged]
+    assert "nobody caught this" in caplog.text
+
+
+def test_nothing_is_taken_up_after_the_end_and_everything_before_it_is(database):
+    ledger = Ledger(database, {"a": Counting()})
+    asked = [_add(ledger, 1) for _ in range(700)]
+    ledger.close()
+    assert all(one.done() for one in asked)
+    with pytest.raises(StoreError, match="stopping"):
+        _add(ledger, 1)
+    with pytest.raises(StoreError, match="stopping"):
+        ledger.submit_work(lambda connection: None)
+    ledger.close()
+    assert verified(database)["a"][-1]["body"]["output"]["total"] == 700
+
+
+def test_an_errand_that_fails_changes_nothing_and_stops_nothing(database, ledger):
+    def spoil(connection):
+        connection.execute(streams.delete())
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        ledger.submit_work(spoil).result(10)
+    names = ledger.submit_work(lambda connection: connection.execute(select(streams.c.name)).scalars().all())
+    assert names.result(10) == ["a", "b"]
+    _add(ledger, 1).result(10)
+    verified(database)
+
+
+def test_streams_are_locked_in_one_order_so_that_replicas_never_wait_in_a_circle(database, new_store_url):
+    one, two = (Ledger(database, {"a": Counting(), "b": Counting()}) for _ in range(2))
+    asked = []
+    for number in range(20):
+        with held(one):
+            asked += [_add(one, 1, stream=stream) for stream in "ab"[:: 1 if number % 2 else -1]]
+        asked += [_add(two, 1, stream=stream) for stream in "ba"]
+    assert all(future.exception(30) is None for future in asked)
+    one.close()
+    two.close()
+    assert [log[-1]["body"]["output"]["total"] for log in verified(database).values()] == [40, 40]
+
+
+ONE_OF_TWO = """
+import sys; sys.path[:0] = sys.argv[3:]
+from counting import Counting, held
+from evenhand.service.store.database import Database
+from evenhand.service.store.ledger import Ledger
+ledger = Ledger(Database(sys.argv[1]), {'a': Counting()})
+print('ready', flush=True)
+sys.stdin.readline()
+first = int(sys.argv[2])
+asked = [ledger.submit('a', {'op': 'add', 'amount': 1}, id=f'{one}') for one in range(first, first + 300)]
+print(sum(not one.result(60).repeated for one in asked))
+ledger.close()
+"""
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_two_processes_on_one_store_are_one_sequence(store_url):
+    here = str(Path(__file__).parent)
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, store_url, first, here],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for first in ("0", "200")
+    ]
+    for one in both:
+        assert one.stdout.readline() == "ready\n"
+    said = [one.communicate("go\n", timeout=120)[0] for one in both]
+    # A hundred ids were asked for by both.
+    assert sum(map(int, said)) == 500
+    database = Database(store_url)
+    assert verified(database)["a"][-1]["body"]["output"]["total"] == 500
+    database.close()

@@ -1,16 +1,23 @@
-"""Configurations of shields: read as documented, and every fault one clear error."""
+"""Configurations, plans and costs of shields."""
+
+from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
+from functools import cache
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan, synthesize
 from evenhand.shields.spec.configuration import plan_from_mapping, plan_to_mapping
 from evenhand.shields.spec.ends import why_nothing_is_required
+from evenhand.shields.spec.plan import MAX_COSTS
 from evenhand.shields.spec.properties import EmptyGroupRule
 
 CONTRACT = """\
@@ -233,3 +240,141 @@ def test_a_shield_that_would_keep_nothing_is_refused(changes, place):
     read_plan({**asked, "empty_group": "min_count=50", "start": {"a": [45, 20], "b": [40, 20]}})
     read_plan({**asked, "empty_group": "min_count=50", "kind": "dynamic"})
     read_plan({**asked, "kind": "static-bw"})
+
+
+INPUTS = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6))
+PLAN = ShieldPlan(FairnessProperty("equal_opportunity", Fraction(1, 10)), INPUTS, 100)
+
+
+def test_times_are_ascending_and_end_at_the_horizon() -> None:
+    assert replace(PLAN, checks=(6, 3)).times == (3, 6, 100)
+    assert replace(PLAN, checks=(6, 100)).times == (6, 100)
+    assert replace(PLAN, horizon=3, checks="anytime").times == (1, 2, 3)
+
+
+def test_a_plan_goes_on_from_other_counters() -> None:
+    later = PLAN.continue_from((1, 1, 5, 2), horizon=3)
+    assert (later.start, later.horizon, later.property) == ((1, 1, 5, 2), 3, PLAN.property)
+    assert PLAN.continue_from((1, 1, 5, 2)).horizon == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"horizon": 0}, "whole number of at least 1"),
+        ({"horizon": 2.5}, "whole number of at least 1"),
+        ({"horizon": True}, "whole number of at least 1"),
+        ({"kind": "infinite"}, "unknown kind"),
+        ({"checks": "sometimes"}, "unknown checks"),
+        ({"checks": (101,)}, "between 1 and 100"),
+        ({"terminal": "kind"}, "unknown terminal"),
+        ({"bounds": (Fraction(1, 10), Fraction(2, 5))}, "welfare bounds"),
+        ({"bounds": (Fraction(1, 5), Fraction(1, 10))}, "welfare bounds"),
+        ({"start": (1, 2, 0, 0)}, "counters at the start"),
+        ({"start": (1, 1)}, "counters at the start"),
+        ({"start": (10**10, 0, 0, 0)}, "64 bits"),
+        ({"inputs": replace(INPUTS, label=None)}, "share of label 1"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        replace(PLAN, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"groups": ("a",)}, "two or more groups"),
+        ({"groups": ("a", "a")}, "two or more groups"),
+        ({"rate": (0.3, 0.3)}, "add up to"),
+        ({"rate": (1.0,)}, "values for 2 groups"),
+        ({"accept": (0.5, 1.5)}, "expected a probability"),
+        ({"label": (0.5, float("nan"))}, "expected a probability"),
+        ({"costs": ()}, "nonnegative"),
+        ({"costs": (-1.0,)}, "nonnegative"),
+        ({"costs": (float("inf"),)}, "nonnegative"),
+        ({"costs": (1.0, 0.5), "weights": ()}, "not ascending"),
+        ({"weights": (((1.0,), (1.0,)),)}, "one weight per group"),
+        ({"weights": (((0.5,), (1.0,)), ((1.0,), (1.0,)))}, "add up to 1"),
+    ],
+)
+def test_inputs_that_make_no_sense_are_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        replace(INPUTS, **change)
+
+
+def test_weights_are_on_the_first_cost_unless_given() -> None:
+    inputs = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), costs=(0.1, 1.0))
+    assert inputs.weights == (((1.0, 0.0), (1.0, 0.0)),) * 2
+    assert inputs.position("b") == inputs.position(1) == 1
+
+
+KEPT = FairnessProperty("demographic_parity", Fraction(1, 5), EmptyGroupRule("min_count", 2))
+
+
+def with_costs(costs: np.ndarray, seed: int | None = None) -> Inputs:
+    """These costs; all alike likely, or at random for each group and recommendation."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.random(len(costs)) ** 2 if seed is not None else np.ones(len(costs)) for _ in range(4)]
+    likely = [tuple(float(value) for value in row / row.sum()) for row in rows]
+    weights = ((likely[0], likely[1]), (likely[2], likely[3]))
+    return Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), None, tuple(float(cost) for cost in costs), weights)
+
+
+def exact_cost(plan: ShieldPlan) -> float:
+    """The recursion with E[min] over all costs at once."""
+    inputs, costs = plan.inputs, np.array(plan.inputs.costs)
+
+    @cache
+    def value(t: int, n_a: int, a: int, b: int) -> float:
+        n_b = t - n_a
+        if t == plan.horizon:
+            return 0.0 if plan.property.fair(n_a, a, n_b, b) else np.inf
+        total = 0.0
+        for g in (0, 1):
+            after = [value(t + 1, n_a + 1 - g, a + (1 - g) * y, b + g * y) for y in (0, 1)]
+            if min(after) == np.inf:
+                return np.inf
+            for r in (0, 1):
+                share = inputs.accept[g] if r else 1 - inputs.accept[g]
+                best = np.minimum(after[r], costs + after[1 - r])
+                total += inputs.rate[g] * share * float(np.array(inputs.weights[g][r]) @ best)
+        return total
+
+    return value(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 30, MAX_COSTS])
+def test_any_number_of_costs_is_taken_exactly(count: int) -> None:
+    costs = np.sort(np.random.default_rng(count).random(count))
+    plan = ShieldPlan(KEPT, with_costs(costs, seed=count), 12)
+    expected = exact_cost(plan)
+    assert expected > 0
+    assert synthesize(plan).expected_cost == pytest.approx(expected, abs=1e-9)
+
+
+def test_with_most_costs_every_end_is_fair() -> None:
+    # The outermost levels, which force a decision, are the first that a byte could not hold.
+    plan = ShieldPlan(KEPT, with_costs(np.linspace(0.1, 1, MAX_COSTS)), 9)
+    policy = synthesize(plan)
+    states = {(0, 0, 0, 0)}
+    forced = 0
+    for t in range(plan.horizon):
+        after = set()
+        for n_a, a, n_b, b in states:
+            for g in (0, 1):
+                level = policy.action(t, (n_a, a, n_b, b), g)
+                forced += abs(level) == MAX_COSTS
+                for y in {0, 1} - ({0} if level == MAX_COSTS else {1} if level == -MAX_COSTS else set()):
+                    after.add((n_a + 1 - g, a + (1 - g) * y, n_b + g, b + g * y))
+        states = after
+    assert forced > 0
+    assert len(states) > 50
+    assert all(KEPT.fair(*state) for state in states)
+
+
+def test_more_costs_are_refused() -> None:
+    with pytest.raises(OptionError, match="128 different costs") as caught:
+        with_costs(np.linspace(0.1, 1, MAX_COSTS + 1))
+    assert caught.value.hint is not None
+    assert "bins" in caught.value.hint

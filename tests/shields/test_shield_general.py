@@ -1,16 +1,37 @@
+"""Shields for more than two groups."""
+
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import shield_reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evenhand.errors import LimitError, OptionError
-from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan, synthesize
+from evenhand.shields import (
+    FairnessProperty,
+    Inputs,
+    PeriodicShield,
+    Shield,
+    ShieldPlan,
+    always_ends_fair,
+    inspect_policy,
+    read_plan,
+    simulate_shield,
+    synthesize,
+    synthesize_separable,
+)
+from evenhand.shields.spec.ends import WelfareBounds, welfare_bounds_of
 from evenhand.shields.spec.properties import EmptyGroupRule, parse_kappa
 from evenhand.shields.synthesis.general import synthesize_general
+from support import scaled
 
 COSTS = (0.25, 1.0)
 WEIGHTS = (((0.5, 0.5), (0.1, 0.9)), ((0.3, 0.7), (1.0, 0.0)), ((0.8, 0.2), (0.5, 0.5)))
@@ -114,3 +135,280 @@ def test_properties_that_no_running_shield_keeps_are_refused_with_the_reason(nam
     with pytest.raises(OptionError, match="does not support") as refused:
         read_plan(described)
     assert refused.value.location == "property"
+
+
+Counters = tuple[int, ...]
+
+
+def whole_cost(plan: ShieldPlan, bounds: WelfareBounds) -> float:
+    """The least expected cost of keeping the condition of every group, over the counters of all groups together."""
+    inputs, groups, horizon = plan.inputs, len(plan.inputs.groups), plan.horizon
+    label = inputs.label if plan.property.labelled else (1.0,) * groups
+    assert label is not None
+
+    def kept(state: Counters) -> bool:
+        return all(
+            n < bounds.least_seen or bounds.lower <= Fraction(a, n) <= bounds.upper
+            for n, a in zip(state[::2], state[1::2], strict=True)
+        )
+
+    @cache
+    def value(t: int, state: Counters) -> float:
+        if t in plan.times and not kept(state):
+            return np.inf
+        if t == horizon:
+            return 0.0
+        total = 0.0
+        for g in range(groups):
+            after = []
+            for decision in (0, 1):
+                moved = list(state)
+                moved[2 * g] += 1
+                moved[2 * g + 1] += decision
+                seen = value(t + 1, tuple(moved))
+                unseen = value(t + 1, state) if plan.property.labelled else 0.0
+                mean = label[g] * seen + (1 - label[g]) * unseen if max(seen, unseen) < np.inf else np.inf
+                after.append(mean)
+            for r, (k, cost) in itertools.product((0, 1), enumerate(inputs.costs)):
+                share = (inputs.accept[g] if r else 1 - inputs.accept[g]) * inputs.weights[g][r][k]
+                best = min(after[r], cost + after[1 - r])
+                if best == np.inf:
+                    return np.inf
+                total += inputs.rate[g] * share * best
+        return total
+
+    return value(0, (0,) * (2 * groups))
+
+
+def probabilities(count: int) -> st.SearchStrategy[tuple[float, ...]]:
+    return st.tuples(*[st.sampled_from((0.0, 0.1, 0.35, 0.5, 0.8, 1.0))] * count)
+
+
+@st.composite
+def plans(draw: st.DrawFn, groups: int, longest: int) -> tuple[ShieldPlan, WelfareBounds]:
+    kind = draw(st.sampled_from(("demographic_parity", "equal_opportunity", "disparate_impact")))
+    parts = draw(st.lists(st.integers(0, 4), min_size=groups, max_size=groups).filter(any))
+    costs, weights = draw(st.sampled_from((((1.0,), ()), ((0.25, 2.0), ((0.3, 0.7), (0.8, 0.2))))))
+    inputs = Inputs(
+        tuple("abcd"[:groups]),
+        tuple(part / sum(parts) for part in parts),
+        draw(probabilities(groups)),
+        draw(probabilities(groups)),
+        costs,
+        (weights,) * groups if weights else (),
+    )
+    low, high = draw(st.sampled_from(list(itertools.combinations(range(7), 2))))
+    bounds = WelfareBounds(Fraction(low, 6), Fraction(high, 6))
+    # A ratio needs kappa 1 to allow bounds from 0 on; the bounds are what is kept.
+    horizon = draw(st.integers(1, longest))
+    checks = draw(st.sampled_from(("end", "anytime", (1,))))
+    return ShieldPlan(FairnessProperty(kind, Fraction(1)), inputs, horizon, "static-bw", checks), bounds
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(plans(2, 6))
+def test_the_sum_over_two_groups_is_the_cost_of_the_whole(case: tuple[ShieldPlan, WelfareBounds]) -> None:
+    assert synthesize_separable(*case).expected_cost == pytest.approx(whole_cost(*case), abs=1e-9)
+
+
+@settings(max_examples=scaled(25), deadline=None)
+@given(plans(3, 5))
+def test_the_sum_over_three_groups_is_the_cost_of_the_whole(case: tuple[ShieldPlan, WelfareBounds]) -> None:
+    assert synthesize_separable(*case).expected_cost == pytest.approx(whole_cost(*case), abs=1e-9)
+
+
+def three(horizon: int = 20, kappa: str = "0.2", kind: str = "demographic_parity") -> ShieldPlan:
+    inputs = Inputs(("a", "b", "c"), (0.5, 0.3, 0.2), (0.3, 0.6, 0.5), (0.5, 0.6, 0.7))
+    return ShieldPlan(FairnessProperty(kind, Fraction(kappa)), inputs, horizon, "static-bw")
+
+
+@pytest.mark.parametrize("kind", ["demographic_parity", "equal_opportunity"])
+def test_every_group_ends_within_the_bounds_whatever_comes(kind: str) -> None:
+    # All states that the table allows to be reached, group by group, with any recommendation and any label.
+    plan = three(kind=kind)
+    policy, bounds = synthesize_separable(plan), welfare_bounds_of(plan)
+    for g in range(3):
+        states = {(0, 0)}
+        for t in range(plan.horizon):
+            after = set(states)
+            for n, a in states:
+                counters = [0] * 6
+                counters[2 * g : 2 * g + 2] = n, a
+                level = policy.actions.level(t, counters, g)
+                after |= {(n + 1, a + y) for y in (0, 1) if level == 0 or (level > 0) == bool(y)}
+            states = after
+        small = {n for n, _ in states if n < bounds.least_seen}
+        assert small == set(range(bounds.least_seen))
+        assert len(states) > 50
+        assert all(n < bounds.least_seen or bounds.lower <= Fraction(a, n) <= bounds.upper for n, a in states)
+
+
+def test_many_runs_are_looked_up_as_one_is() -> None:
+    policy = synthesize_separable(three())
+    rng = np.random.default_rng(0)
+    t, runs = 12, 50
+    seen = rng.multinomial(t, (0.5, 0.3, 0.2), size=runs).T
+    accepted = rng.integers(0, seen + 1)
+    group = rng.integers(3, size=runs)
+    found = policy.actions.levels(t, seen, accepted, group)
+    states = np.stack([seen, accepted], axis=2).transpose(1, 0, 2).reshape(runs, -1).tolist()
+    assert found.tolist() == [policy.action(t, tuple(state), int(g)) for state, g in zip(states, group, strict=True)]
+    assert set(found.tolist()) == {-1, 0, 1}
+
+
+def test_beyond_two_groups_static_bw_is_separable() -> None:
+    plan = three(kappa="0.5")
+    shield = PeriodicShield(plan)
+    period = shield.begin((9, 4, 6, 3, 5, 3))
+    assert synthesize(plan).expected_cost == period.policy.expected_cost == synthesize_separable(plan).expected_cost
+    assert shield.bounds is not None
+    assert shield.bounds.least_seen == 2
+    assert period.assumption_held([5, 1], [6, 9], [9, 10]).tolist() == [True, False]
+    assert period.policy.decision(0, (0,) * 6, "c", 1) in (0, 1)
+
+
+def test_one_condition_for_each_costs_at_least_one_for_both() -> None:
+    # The exact shield for two groups exempts both when one is small; each of them alone does not.
+    inputs = Inputs(("a", "b"), (0.2, 0.8), (0.3, 0.7))
+    plan = ShieldPlan(FairnessProperty("demographic_parity", Fraction(1, 5)), inputs, 20, "static-bw")
+    assert synthesize_separable(plan).expected_cost > synthesize(plan).expected_cost > 0
+
+
+def test_a_table_that_would_not_fit_is_refused() -> None:
+    with pytest.raises(LimitError, match="GiB"):
+        synthesize_separable(three(horizon=3000))
+
+
+def test_bounds_wider_than_kappa_are_refused() -> None:
+    with pytest.raises(OptionError, match="at most kappa apart"):
+        synthesize_separable(three(kappa="0.1"), WelfareBounds(Fraction(1, 5), Fraction(2, 5)))
+
+
+INPUTS = Inputs(("a", "b", "c"), (0.2, 0.5, 0.3), (0.3, 0.6, 0.5))
+KEPT = FairnessProperty("demographic_parity", Fraction(1, 4))
+
+
+def dynamic_plan(horizon: int = 4, kept: FairnessProperty = KEPT, **options) -> ShieldPlan:
+    return ShieldPlan(kept, INPUTS, horizon, kind="dynamic", **options)
+
+
+def fair(kept: FairnessProperty, counters: tuple[int, ...]) -> bool:
+    rates = [Fraction(a, max(n, 1)) for n, a in zip(counters[::2], counters[1::2], strict=True)]
+    return max(rates) - min(rates) <= kept.kappa
+
+
+def can_end_fair(kept: FairnessProperty, counters: tuple[int, ...], left: int) -> bool:
+    """Whether a fair end can be forced, by recursion over whoever comes."""
+    if left == 0:
+        return fair(kept, counters)
+    for group in range(3):
+        after = []
+        for decision in (0, 1):
+            now = list(counters)
+            now[2 * group] += 1
+            now[2 * group + 1] += decision
+            after.append(can_end_fair(kept, tuple(now), left - 1))
+        if not any(after):
+            return False
+    return True
+
+
+PASTS = st.lists(st.tuples(st.integers(0, 9), st.floats(0, 1)), min_size=3, max_size=3)
+
+
+@given(PASTS, st.integers(1, 3))
+@settings(max_examples=scaled(100), deadline=None)
+def test_a_period_is_certain_where_a_fair_end_can_be_forced(past: list[tuple[int, float]], horizon: int) -> None:
+    counters = tuple(count for n, share in past for count in (n, round(n * share)))
+    period = PeriodicShield(dynamic_plan(horizon)).begin(counters)
+    assert period.guaranteed == can_end_fair(KEPT, counters, horizon)
+    if always_ends_fair(dynamic_plan(horizon), counters):
+        assert period.guaranteed
+    # Whoever comes, with any recommendation: certain periods end fair.
+    layer = {(0,) * 6}
+    for t in range(horizon):
+        later = set()
+        for here in layer:
+            for group, r in itertools.product(range(3), (0, 1)):
+                now = list(here)
+                now[2 * group] += 1
+                now[2 * group + 1] += period.policy.decision(t, here, group, r)
+                later.add(tuple(now))
+        layer = later
+    ends = [tuple(p + n for p, n in zip(counters, end, strict=True)) for end in layer]
+    assert not period.guaranteed or all(fair(KEPT, end) for end in ends)
+
+
+def test_enough_of_each_group_are_enough_for_ever() -> None:
+    """2 / kappa of each, and rates kappa apart at most: a fair end can be forced, from every such past that is met."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(400):
+        n = rng.integers(8, 14, 3)
+        counters = tuple(int(c) for size in n for c in (size, rng.integers(0, size + 1)))
+        if fair(KEPT, counters):
+            found += 1
+            assert always_ends_fair(dynamic_plan(), counters)
+            assert can_end_fair(KEPT, counters, 3)
+    assert found > 20
+    assert not always_ends_fair(dynamic_plan(), (7, 3, 20, 10, 20, 10))
+
+
+def test_every_run_of_two_periods_through_a_running_shield() -> None:
+    shield, kept = PeriodicShield(dynamic_plan(3)), KEPT
+    for sequence in itertools.product(itertools.product("abc", (0, 1)), repeat=3):
+        running = Shield(shield)
+        counters = [0] * 6
+        for t, (group, r) in enumerate([*sequence, *sequence]):
+            decided = running.decide(group, r)
+            counters[2 * "abc".index(group)] += 1
+            counters[2 * "abc".index(group) + 1] += decided.decision
+            if t in (2, 5) and decided.guaranteed:
+                assert fair(kept, tuple(counters))
+        assert running.period == 1
+        assert running.certificate().shielded == max(
+            abs(Fraction(counters[i + 1], max(counters[i], 1)) - Fraction(counters[j + 1], max(counters[j], 1)))
+            for i, j in itertools.combinations((0, 2, 4), 2)
+        )
+
+
+def test_states_files_and_simulation() -> None:
+    asked = dynamic_plan(8)
+    made = synthesize(asked)
+    assert inspect_policy(made).verified
+    shield, other = Shield(PeriodicShield(asked)), Shield(made)
+    assert shield.policy_digest == other.policy_digest
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        group, r = "abc"[rng.integers(0, 3)], int(rng.integers(0, 2))
+        other = Shield.restore(made, other.state())
+        assert shield.decide(group, r) == other.decide(group, r)
+    assert shield.state() == other.state()
+    assert shield.period == 3
+    result = simulate_shield(asked, runs=20, periods=3, seed=2)
+    assert result.fair_when_assumed.value == 1
+    assert result.fair_share > 0.9
+
+
+def test_equal_opportunity_counts_labels_of_earlier_periods() -> None:
+    inputs = Inputs(INPUTS.groups, INPUTS.rate, INPUTS.accept, (0.5, 0.6, 0.7))
+    asked = ShieldPlan(FairnessProperty("equal_opportunity", Fraction(1, 2)), inputs, 3, kind="dynamic")
+    shield = Shield(PeriodicShield(asked))
+    for number, (group, r, label) in enumerate(itertools.product("abc", (0, 1), (0, 1))):
+        shield.decide(group, r, id=number)
+        if number != 4:
+            shield.observe(number, label)
+    assert shield.period == 3
+    assert shield.certificate().later is None
+    again = Shield.restore(PeriodicShield(asked), shield.state())
+    shield.observe(4, 1)
+    again.observe(4, 1)
+    assert Shield.restore(PeriodicShield(asked), shield.state()).state() == again.state()
+    assert shield.decide("a", 1, id="x") == again.decide("a", 1, id="x")
+
+
+def test_what_several_groups_cannot_have_is_refused() -> None:
+    with pytest.raises(OptionError, match="exempt"):
+        PeriodicShield(dynamic_plan(terminal="exempt"))
+    with pytest.raises(OptionError, match="two groups"):
+        PeriodicShield(dynamic_plan(kept=FairnessProperty("disparate_impact", Fraction(1, 5)))).begin()

@@ -1,15 +1,39 @@
-"""No future exceeds what a certificate says, and some future attains it where it says so: every future is tried."""
+"""Certificates of a running shield, and labels that are still open."""
 
+from __future__ import annotations
+
+import copy
 import itertools
 from fractions import Fraction
+from functools import cache
+from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from naive_shield import plan, policy
 
-from evenhand.errors import LimitError
-from evenhand.shields import PeriodicShield, Shield, read_plan
-from evenhand.shields.runtime.certificate import PROMPT_LABELS
-from support import shortened
+from evenhand.errors import DecisionError, LimitError, OptionError
+from evenhand.shields import (
+    FairnessProperty,
+    PeriodicShield,
+    Shield,
+    ShieldPlan,
+    ShieldPolicy,
+    load_policy,
+    read_plan,
+    save_policy,
+    synthesize,
+)
+from evenhand.shields.runtime import shield as shield_module
+from evenhand.shields.runtime.certificate import PROMPT_LABELS, worst_bias
+from evenhand.shields.runtime.reachable_states import LiveStates
+from evenhand.shields.spec.configuration import plan_from_mapping, plan_to_mapping
+from evenhand.shields.spec.ends import end_values_of
+from evenhand.shields.spec.properties import EmptyGroupRule
+from support import scaled, shortened
 
 FINITE = [
     {"horizon": 5},
@@ -204,3 +228,284 @@ def test_later_periods_have_a_bound_or_a_reason_for_none(kind, held):
     assert [kind for kind, _ in said.describe(said.to_dict())] == ["proved", "proved" if held else "unknown"]
     advice = Shield(PeriodicShield(read_plan({**PERIODS, "kind": kind})), advisory=True).certificate()
     assert [kind for kind, _ in advice.describe(advice.to_dict())] == ["unknown"] * 2
+
+
+ANY_WAIT = 10**9
+
+
+def plan_of(groups: str = "ab", **entries: Any) -> ShieldPlan:
+    return read_plan(
+        {
+            "property": "equal_opportunity",
+            "kappa": "1/3",
+            "horizon": 8,
+            "groups": {name: {"rate": 1 / len(groups), "accept": 0.5, "label": 0.5} for name in groups},
+            **entries,
+        }
+    )
+
+
+@cache
+def made(groups: str, kind: str, horizon: int, wait: int) -> ShieldPolicy | PeriodicShield:
+    plan = plan_of(groups, kind=kind, horizon=horizon, labels={"wait": wait})
+    return PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
+
+
+def slow_worst_bias(kept: FairnessProperty, counters: tuple[int, ...], open_labels: tuple[int, ...]) -> Fraction:
+    """Compute the largest bias by trying every pair of outcomes that are extreme for their number of labels 1."""
+    outcomes = [
+        [
+            (n + more, k + accepted)
+            for more in range(rejected_open + accepted_open + 1)
+            for accepted in {max(0, more - rejected_open), min(more, accepted_open)}
+        ]
+        for n, k, rejected_open, accepted_open in (
+            (*counters[:2], *open_labels[:2]),
+            (*counters[2:], *open_labels[2:]),
+        )
+    ]
+    return max(kept.bias(*first, *second) for first in outcomes[0] for second in outcomes[1])
+
+
+@settings(max_examples=scaled(400))
+@given(
+    kind=st.sampled_from(["equal_opportunity", "demographic_parity", "disparate_impact"]),
+    empty=st.sampled_from(["zero", "vacuous", "min_count=1", "min_count=4", "min_count=12"]),
+    groups=st.tuples(*[st.tuples(st.integers(0, 12), st.floats(0, 1), st.integers(0, 9), st.integers(0, 9))] * 2),
+)
+def test_the_largest_bias_is_that_of_all_outcomes(kind: Any, empty: str, groups: Any) -> None:
+    kept = FairnessProperty(kind, Fraction(1, 10), EmptyGroupRule.parse(empty))
+    counters = tuple(count for n, share, _, _ in groups for count in (n, round(n * share)))
+    open_labels = tuple(count for _, _, rejected, accepted in groups for count in (rejected, accepted))
+    assert worst_bias(kept, counters, open_labels) == slow_worst_bias(kept, counters, open_labels)
+
+
+@pytest.mark.parametrize("groups", ["ab", "abc"])
+def test_a_certificate_costs_the_same_with_any_number_of_open_labels(
+    groups: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    bias = FairnessProperty.bias
+
+    def count_call(kept: FairnessProperty, *counts: int) -> Fraction:
+        calls.append(counts)
+        return bias(kept, *counts)
+
+    monkeypatch.setattr(FairnessProperty, "bias", count_call)
+    shield = Shield(made(groups, "dynamic", 6, ANY_WAIT))
+    costs = []
+    for number in range(600):
+        shield.decide(groups[number % len(groups)], number // 2 % 2, id=number)
+        if number in (9, 599):
+            calls.clear()
+            assert shield.certificate().open_labels == number + 1
+            costs.append(len(calls))
+    assert costs[0] == costs[1] <= 4 * len(groups)
+
+
+@settings(max_examples=scaled(50))
+@given(seed=st.integers(0, 2**32 - 1))
+def test_live_outcomes_are_counted_as_by_looking_at_each(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    horizon = 6
+    live = LiveStates(end_values_of(plan_of(horizon=horizon)), horizon, (horizon,))
+    open_labels = rng.multinomial(rng.integers(0, horizon), [0.25] * 4)
+    n_a, n_b = rng.multinomial(rng.integers(0, horizon - open_labels.sum()), [0.4, 0.4, 0.2])[:2]
+    counters = (int(n_a), int(rng.integers(0, n_a + 1)), int(n_b), int(rng.integers(0, n_b + 1)))
+
+    def is_live(state: tuple[int, ...]) -> bool:
+        none = [np.zeros(1, dtype=np.int64)] * 4
+        return live.count(horizon - 1, state, none) == (1, 1)
+
+    outcomes = [np.arange(count + 1) for count in open_labels]
+    for group in (0, 1, None):
+        expected = [0, 0]
+        for rejected_a, accepted_a, rejected_b, accepted_b in np.ndindex(*(open_labels + 1)):
+            state = (
+                counters[0] + rejected_a + accepted_a,
+                counters[1] + accepted_a,
+                counters[2] + rejected_b + accepted_b,
+                counters[3] + accepted_b,
+            )
+            for decision in (0, 1):
+                later = list(state)
+                if group is not None:
+                    later[2 * group] += 1
+                    later[2 * group + 1] += decision
+                expected[decision] += is_live(state) and is_live(tuple(later))
+        assert live.count(horizon - 1, counters, outcomes, group=group) == tuple(expected)
+
+
+@pytest.mark.parametrize(("outcomes", "votes"), [(1, 1), (6, 3), (40, 5)])
+def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_not_hold(
+    outcomes: int, votes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = made("ab", "finite", 8, ANY_WAIT)
+    promised = 0
+    for seed in range(20):
+        rng = Random(seed)
+        shield = Shield(policy)
+        for number in range(8):
+            with monkeypatch.context() as patch:
+                patch.setattr(shield_module, "MAX_OUTCOMES", outcomes)
+                patch.setattr(shield_module, "MAX_VOTES", votes)
+                decision = shield.decide(rng.choice("ab"), rng.randint(0, 1), id=number)
+                if rng.random() < 0.3:
+                    shield.observe(number, rng.randint(0, 1))
+                has_guarantee = shield.certificate().bound is not None
+                again = Shield.restore(policy, shield.state())
+                assert (again.certificate().bound is not None) == has_guarantee
+            exact = Shield.restore(policy, shield.state()).certificate()
+            assert exact.bound is not None or not has_guarantee
+            promised += has_guarantee and decision.guaranteed
+    assert promised
+
+
+@given(counts=st.lists(st.integers(0, 40), min_size=4, max_size=4), most=st.integers(1, 500))
+def test_outcomes_are_spread_from_end_to_end(counts: list[int], most: int) -> None:
+    shield = Shield(made("ab", "finite", 8, ANY_WAIT))  # type: ignore[arg-type]
+    shield.open = [counts[0], counts[1], 0, 0, counts[2], counts[3], 0, 0]
+    spread = shield._spread_outcomes(most)
+    assert np.prod([len(one) for one in spread]) <= most
+    for count, one in zip(counts, spread, strict=True):
+        assert set(one.tolist()) <= set(range(count + 1))
+        assert len(set(one.tolist())) == len(one)
+        assert len(one) == 1 or (one[0], one[-1]) == (0, count)
+    if most >= np.prod([count + 1 for count in counts]):
+        assert [len(one) for one in spread] == [count + 1 for count in counts]
+
+
+@pytest.mark.parametrize("kind", ["finite", "static-fair", "dynamic"])
+def test_live_states_are_computed_ahead(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = made("ab", kind, 8, ANY_WAIT)
+    monkeypatch.setattr("evenhand.shields.runtime.reachable_states._LIVE_STATES", {})
+    shield = Shield(policy)
+    shield.decide("a", 1, id=1)
+    saved = shield.state()
+    for other, state in ((shield, None), (Shield(policy), saved)):
+        monkeypatch.setattr("evenhand.shields.runtime.reachable_states._LIVE_STATES", {})
+        make = other.plan_decision(state and state["course"])
+        assert make is not None
+        make()
+        assert other.plan_decision(state and state["course"]) is None
+        if state is not None:
+            other.load(state)
+    monkeypatch.setattr("evenhand.shields.runtime.shield.find_live_states", lambda *_: pytest.fail("computed again"))
+    shield.decide("b", 0, id=2)
+
+
+def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = [PeriodicShield(plan_of(horizon=6, kind="dynamic")) for _ in range(2)]
+    shield, other = map(Shield, policies)
+    for number in range(8):
+        for each in (shield, other):
+            each.decide("ab"[number % 2], 1, id=number)
+    assert shield.plan_label(0, 0) is None
+    assert shield.plan_label(7, 1) is None
+    assert shield.plan_label(99, 1) is None
+    make = shield.plan_label(0, 1)
+    assert make is not None
+    before = shield.state()
+    make()
+    assert shield.state() == before
+    assert shield.plan_label(0, 1) is None
+    other.observe(0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("evenhand.shields.policy.periodic.solve_plan", lambda *_, **__: pytest.fail("planned again"))
+        patch.setattr("evenhand.shields.runtime.reachable_states.LiveStates", lambda *_: pytest.fail("computed again"))
+        shield.observe(0, 1)
+    assert shield.state() == other.state()
+    assert shield.certificate() == other.certificate()
+
+
+@pytest.mark.parametrize(
+    ("groups", "kind"),
+    [("ab", "finite"), ("ab", "static-fair"), ("ab", "dynamic"), ("abc", "finite"), ("abc", "dynamic")],
+)
+@pytest.mark.parametrize("wait", [1, 3])
+def test_an_expired_decision_counts_as_one_with_label_0(groups: str, kind: str, wait: int) -> None:
+    horizon = 4 if groups == "abc" else 6
+    rng = Random(wait)
+    shield, other = (Shield(made(groups, kind, horizon, each)) for each in (wait, ANY_WAIT))
+    waiting: list[int] = []
+    expired = 0
+    for number in range(horizon if kind == "finite" else 60):
+        group, recommendation = rng.choice(groups), rng.randint(0, 1)
+        decision = shield.decide(group, recommendation, id=number)
+        assert decision[:3] == other.decide(group, recommendation, id=number)[:3]
+        waiting.append(number)
+        if len(waiting) > wait:
+            other.observe(waiting.pop(0), 0)
+            expired += 1
+        while waiting and rng.random() < 0.3:
+            label, key = rng.randint(0, 1), waiting.pop(rng.randrange(len(waiting)))
+            shield.observe(key, label)
+            other.observe(key, label)
+        assert shield.counts() == other.counts()
+        certificate = shield.certificate()
+        assert (certificate.expired_labels, certificate.open_labels) == (expired, len(waiting))
+        named = {"expired_labels": expired} if expired else {}
+        assert certificate.to_dict() == {**other.certificate().to_dict(), **named}
+        again = Shield.restore(made(groups, kind, horizon, wait), copy.deepcopy(shield.state()))
+        assert again.state() == shield.state()
+    assert expired
+    assert shield.expired_labels == expired
+
+
+def test_a_label_that_comes_after_its_decision_expired_is_refused() -> None:
+    shield = Shield(made("ab", "static-fair", 4, 2))
+    for number in range(3):
+        shield.decide("a", 1, id=number)
+    before = shield.state()
+    for label in (0, 1):
+        with pytest.raises(DecisionError) as error:
+            shield.observe(0, label)
+        assert error.value.code == "expired"
+    with pytest.raises(DecisionError) as error:
+        shield.decide("a", 1, id=0)
+    assert error.value.code == "repeated"
+    assert shield.state() == before
+    for number in range(3, 8):
+        shield.decide("a", 1, id=number)
+    with pytest.raises(DecisionError) as error:
+        shield.observe(0, 1)
+    assert error.value.code == "unknown-id"
+    assert len(shield.state()["ids"]) <= 4 + 2
+
+
+def test_what_expired_is_named_with_the_bound() -> None:
+    shield = Shield(made("ab", "static-fair", 4, 2))
+    for number in range(5):
+        shield.decide("ab"[number % 2], 1, id=number)
+    certificate = shield.certificate()
+    assert certificate.expired_labels == 3
+    sentences = certificate.describe(certificate.to_dict())
+    assert "3 decisions without a label" in sentences[0][1]
+    assert "3 expired" in certificate.summary()
+
+
+def test_the_wait_is_part_of_the_plan(tmp_path: Any) -> None:
+    default, short = plan_of(), plan_of(labels={"wait": 5})
+    assert (default.label_wait, short.label_wait) == (10_000, 5)
+    for one in (default, short):
+        assert plan_from_mapping(plan_to_mapping(one), location=None) == one
+    policy = synthesize(short)
+    assert policy.digest != synthesize(default).digest
+    save_policy(policy, tmp_path / "a.shield")
+    assert load_policy(tmp_path / "a.shield").plan.label_wait == 5
+    assert (
+        Shield(made("ab", "static-fair", 8, 5)).policy_digest != Shield(made("ab", "static-fair", 8, 6)).policy_digest
+    )
+
+
+@pytest.mark.parametrize("wait", [0, -1, True, 2.5, "5", None])
+def test_waits_that_are_refused(wait: Any) -> None:
+    with pytest.raises(OptionError) as error:
+        plan_of(labels={"wait": wait})
+    assert error.value.location == "labels.wait"
+
+
+def test_only_properties_with_labels_have_a_wait() -> None:
+    with pytest.raises(OptionError) as error:
+        plan_of(property="demographic_parity", labels={"wait": 5})
+    assert error.value.location == "labels"

@@ -1,4 +1,7 @@
-"""The search against doing it by hand, rule set by rule set and permutation by permutation."""
+"""Exact search for subgroups: brute force, published findings, real people, noise."""
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -8,17 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import arrangements, family_wise_p, rule_sets, standardised, stratified
 
-from evenhand import subgroups
+from evenhand import datasets, subgroups
 from evenhand.core.time_limit import TimeLimit
-from evenhand.errors import DataError, OptionError
-from evenhand.schema import encode
+from evenhand.errors import BudgetError, DataError, OptionError
+from evenhand.models import QuestionLedger
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import ask_once
+from evenhand.schema import People, encode
 from evenhand.stats import difference_interval
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.stats.score_difference import stratified_difference
-from evenhand.subgroups import Range, SubgroupConfig, SubgroupResult, exact, find_members
+from evenhand.subgroups import Finding, Range, SubgroupConfig, SubgroupResult, exact, find_members
 from evenhand.subgroups.exact import MeasuredOutcomes
+from evenhand.subgroups.result import RefusedRuleSet
 from evenhand.subgroups.tabulate import CellTable
-from support import scaled, small_schema
+from reproductions.testsgd_people import PUBLISHED, find_case, load_people
+from support import scaled, shared, small_schema
 
 TINY = small_schema(target="loan", race="a b c d *", **{"class": CLASSES}, city="x y z")
 RACE, CLASS, CITY = (attribute.values for attribute in TINY.attributes)
@@ -61,9 +69,6 @@ def naive_groups(rows, *, least, depth=None):
     return found
 
 
-# The published example
-
-
 def test_the_published_example_by_hand():
     """28 % of white men aged 40 to 59 and 10 % of all others are given the favourable label: a score of 18 %."""
     world = pd.DataFrame(
@@ -99,9 +104,6 @@ def test_the_published_example_by_hand():
     assert best.under is None
     assert find_members(everybody, best.rules).sum() == 100
     assert result.sentence(best).startswith("Of 100 people with ")
-
-
-# Against brute force
 
 
 @settings(deadline=None, max_examples=scaled(60))
@@ -239,8 +241,6 @@ def test_what_is_shown_and_what_it_explains_by_hand(kinds, seed, margin):
         assert result.findings[i].explains == list(under.values()).count(i)
 
 
-# Planted groups
-
 LIVES = small_schema(target="loan", sex="f m", race="w b a h", age=(18, 999), income=(0.0, 1e9))
 LIVES = LIVES.with_protected(["sex", "race", "age"])
 
@@ -335,9 +335,6 @@ def test_a_gap_that_a_control_variable_explains_is_gone():
     assert controlled.per == "city"
 
 
-# Measures
-
-
 def test_error_rates_are_those_of_the_people_concerned():
     world = people(2000, seed=1, truth=True)
     decided = np.random.default_rng(2).random(len(world)) < np.where(world.individuals[:, 0] == 0, 0.2, 0.6)
@@ -397,9 +394,6 @@ def test_scores_need_scores_and_error_rates_need_the_truth():
         subgroups.find_subgroups(Decider(lambda rows: rows[:, 0] == 0), world, measure="false-positive")
 
 
-# Controls
-
-
 @pytest.mark.slow
 def test_fair_models_are_seldom_accused_where_numbers_are_cut():
     """Cuts depend on the numbers, never on outcomes, so that 5 % of 100 fair models are accused at most."""
@@ -410,9 +404,6 @@ def test_fair_models_are_seldom_accused_where_numbers_are_cut():
         result = search_lives(frame, luck < 0.3, ("sex", "income"), **options)
         accused += result.found > 0
     assert accused <= 13  # more is seen once in a thousand such tests
-
-
-# Judged rule sets, splits, margins
 
 
 def test_rule_sets_asked_about():
@@ -460,9 +451,6 @@ def test_gaps_that_are_certainly_small_are_not_found():
     assert (loose.low, loose.high) == (strict.low, strict.high)
     assert loose.found
     assert not strict.found
-
-
-# Missing values, limits, interrupts, bad input
 
 
 def test_missing_values_are_a_value():
@@ -568,3 +556,218 @@ def test_results_travel_and_repeat():
     assert again.model_copy(update={"seconds": first.seconds}) == first
     assert len(first.to_frame()) == len(first.findings)
     assert first.plain()["kind"] == "subgroups"
+
+
+SIZES = {
+    "census": [(13_749, 35_093), (12_947, 35_895), (13_856, 34_986)],
+    "bank": [(45_202, 9), (44_657, 554), (43_427, 1_784)],
+    "german": [(10, 990), (12, 988), (230, 770)],
+    "compas": [(208, 5_964), (183, 5_989), (46, 6_126)],
+    "law": [(941, 21_044), (1_254, 20_731), (811, 21_174)],
+    "crime": [(768, 1_226), (639, 1_355), (371, 1_623)],
+}
+"""People inside and outside, counted in the tables by pandas, row by row."""
+
+
+@dataclass(frozen=True)
+class TrueLabels:
+    """A model that gives everybody in the data their true label."""
+
+    people: People
+    label_only: bool = True
+    name: str = "true labels"
+
+    @property
+    def schema(self):
+        return self.people.schema
+
+    @property
+    def classes(self):
+        return self.people.schema.target.values
+
+    @property
+    def favourable(self):
+        return self.classes.index(self.people.schema.target.favourable)
+
+    def predict(self, individuals):
+        assert len(individuals) == len(self.people)
+        return self.people.labels
+
+    def scores(self, individuals):
+        return np.eye(len(self.classes))[self.predict(individuals)]
+
+
+def everybody(name):
+    """The people of a data set."""
+    home = None if name in ("census", "german") else shared("data", "tabular")
+    return load_people(find_case(name), data_home=home)
+
+
+def judged(name, **options):
+    """The three published findings of a data set, judged on its true labels."""
+    people = everybody(name)
+    result = subgroups.find_subgroups(
+        TrueLabels(people),
+        people,
+        attributes=find_case(name).sensitive,
+        depth=2,
+        bins=5,
+        permutations=200,
+        judged=tuple(each["rules"] for each in PUBLISHED["subgroups"][name]),
+        **options,
+    )
+    return list(result.judged)
+
+
+@pytest.mark.parametrize("name", list(SIZES))
+def test_published_findings_come_with_the_people_they_are_about(name):
+    assert [(each.size, each.rest) for each in judged(name)] == SIZES[name]
+
+
+def test_a_contrast_with_nine_people_is_refused_and_says_why():
+    first, second, third = judged("bank")
+    assert isinstance(first, RefusedRuleSet)
+    assert "9" in first.reason
+    assert "30" in first.reason
+    # The same data against enough people is judged: old clients subscribe more often.
+    for each in (second, third):
+        assert isinstance(each, Finding)
+        assert each.found
+        assert each.high < 0
+
+
+def outcome(values):
+    return lambda *_: MeasuredOutcomes(np.arange(len(values)), np.asarray(values, dtype=np.float64), True)
+
+
+@pytest.mark.parametrize("rate", [0.7, 0.03])
+def test_fair_models_on_german_people(rate):
+    """5 % of 40 fair models may have a finding. More than 7 would occur once in a thousand such tests."""
+    data = datasets.load_dataset("german")
+    people = encode(data.schema, data.frame)
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for seed in range(40):
+        config = SubgroupConfig(attributes=("sex", "age"), permutations=99, seed=seed, most=1, margin=0.0)
+        alarms += exact.search_exactly(people, outcome(rng.random(len(people)) < rate), config).found > 0
+    assert alarms <= 7
+
+
+FEW = small_schema(target="loan", race="a b c d *", **{"class": CLASSES})
+
+
+class KeptCoin:
+    """A coin per answer behind a cache, as a model behind HTTP has one: the same row gets its first answer again."""
+
+    can_vary = True
+
+    def __init__(self, rate, seed):
+        self.rate, self.rng, self.known = rate, np.random.default_rng(seed), {}
+        self.schema, self.name, self.label_only, self.favourable = FEW, "coin", True, 1
+        self.classes = FEW.target.values
+
+    def reply_again(self, individuals):
+        labels = (self.rng.random(len(individuals)) < self.rate(individuals)).astype(np.int64)
+        return Reply(np.eye(2)[labels], labels, True)
+
+    def predict(self, individuals):
+
+        def ask(rows):
+            return self.reply_again(rows).labels[:, None].astype(float)
+
+        return ask_once(individuals, self.known, ask, batch=1000, width=1)[:, 0].astype(np.int64)
+
+    def scores(self, individuals):
+        return np.eye(2)[self.predict(individuals)]
+
+
+def few(n, seed):
+    rng = np.random.default_rng(seed)
+    values = {attribute.name: rng.choice(np.array(attribute.values), n) for attribute in FEW.attributes}
+    return encode(FEW, pd.DataFrame(values))
+
+
+def test_a_fair_coin_has_no_subgroups_although_many_people_are_alike():
+    """Kept answers would give everybody of a row the same answer, and nearly every run would find a gap."""
+    runs = scaled(60)
+    false = sum(
+        subgroups.find_subgroups(KeptCoin(lambda rows: 0.5, seed), few(600, seed), permutations=100).found > 0
+        for seed in range(runs)
+    )
+    assert false <= 3 + 0.1 * runs  # expected: at most one in twenty
+
+
+def test_a_planted_gap_is_found_behind_the_noise_and_the_noise_is_said_first():
+    model = KeptCoin(lambda rows: np.where(rows[:, 0] == 1, 0.3, 0.6), 0)
+    result = subgroups.find_subgroups(model, few(2000, 1), permutations=100)
+    assert result.findings[0].rules == {"race": ("b",)}
+    assert result.noise.noisy
+    first = result.document().blocks[0]
+    assert first.tone == "caution"
+    assert first.text.startswith("The model answers differently each time")
+    assert SubgroupResult.from_json(result.to_json()) == result
+
+
+def test_a_model_that_repeats_itself_is_counted_as_before():
+    world = people(800, seed=3)
+    model = Decider(lambda rows: rows[:, 0] == 0)
+    before = subgroups.find_subgroups(model, world, permutations=100)
+    assert before.noise is None  # nothing says that it may vary
+    model.can_vary = True
+    result = subgroups.find_subgroups(model, world, permutations=100)
+    assert (result.noise.people, result.noise.changed) == (300, 0)
+    assert result.model_copy(update={"noise": None, "seconds": before.seconds}) == before
+
+
+class CountedCoin(KeptCoin):
+    """The same with a ledger, as an endpoint has one."""
+
+    def __init__(self, rate, seed, budget=None):
+        super().__init__(rate, seed)
+        self.ledger = QuestionLedger(budget)
+        self.sent = 0
+
+    def reply_again(self, individuals):
+        self.ledger.charge(len(individuals))
+        self.sent += len(individuals)
+        return super().reply_again(individuals)
+
+
+def test_the_majority_of_several_answers():
+    """Five answers turn favourable rates of 0.7 and 0.3 into those of majorities: 0.837 and 0.163, by hand."""
+
+    def rate(rows):
+        return np.where(rows[:, 0] == 1, 0.3, 0.7)
+
+    model = CountedCoin(rate, 0)
+    result = subgroups.find_subgroups(model, few(4000, 1), permutations=100, repeats=5)
+    first = result.findings[0]
+    expected = [sum(math.comb(5, k) * p**k * (1 - p) ** (5 - k) for k in (3, 4, 5)) for p in (0.3, 0.7)]
+    assert first.rules == {"race": ("b",)}
+    assert [first.rate, first.rest_rate] == pytest.approx(expected, abs=0.05)
+    assert result.repeats == 5
+    assert result.queries == model.sent == 5 * 4000 + 2 * 300 - (300 - len(model.known))
+    assert "Rates are of the majority of 5 answers for each person." in result.summary()
+
+
+def test_repeats_are_for_models_that_may_vary():
+    world, model = people(800, seed=3), Decider(lambda rows: rows[:, 0] == 0)
+    one, five = (subgroups.find_subgroups(model, world, permutations=100, repeats=k) for k in (1, 5))
+    assert five.repeats == 1
+    assert five.model_copy(update={"seconds": one.seconds}) == one
+
+
+def test_repeats_within_a_budget():
+    model = CountedCoin(lambda rows: np.where(rows[:, 0] == 1, 0.2, 0.7), 0, budget=6000)
+    result = subgroups.find_subgroups(model, few(900, 1), permutations=100, repeats=5, budget=6000)
+    assert result.queries == model.sent <= 6000
+    short = CountedCoin(lambda rows: 0.5, 0, budget=4000)
+    with pytest.raises(BudgetError, match="does not cover 5 answers about each of the 900 people"):
+        subgroups.find_subgroups(short, few(900, 1), permutations=100, repeats=5, budget=4000)
+    assert short.sent == 0
+
+
+def test_a_model_without_a_ledger_is_charged_for_every_answer():
+    model = KeptCoin(lambda rows: 0.5, 0)
+    result = subgroups.find_subgroups(model, few(600, 1), permutations=100, repeats=3, budget=6000)
+    assert result.queries == 3 * 600

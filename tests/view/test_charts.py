@@ -1,33 +1,62 @@
-"""Charts: whole, readable in every light, and nothing in them but pictures."""
+"""Charts: what they show, where their texts stand, and how numbers are written."""
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import json
 import math
 import re
+import string
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import examples
+import layout
 import pytest
 import vl_convert
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from layout import Face, Placed
 from page import Element, Page
-from pictured import pictured
+from pictured import PICTURED, collect_figures, document, pictured
 
 from evenhand import view
-from evenhand.core.document import SubjectCard
-from evenhand.core.text import format_percent, strip_unprintable
+from evenhand.core import text
+from evenhand.core.document import Figure, SubjectCard
+from evenhand.core.text import (
+    format_against,
+    format_duration,
+    format_percent,
+    list_some,
+    percent_at_least,
+    percent_at_most,
+    strip_unprintable,
+)
+from evenhand.stats import Estimated, Observed, Proved
+from evenhand.stats.quantity import COMBINED, explain_position, format_basis, format_ends, format_interval, format_value
+from evenhand.view.charts import FIGURES, draw
 from evenhand.view.charts.certification import draw_shares, draw_slices
 from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
 from evenhand.view.charts.individual import draw_flips
+from evenhand.view.charts.mitigation import place_names
 from evenhand.view.charts.shields.simulation import draw_over_time
 from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
+from evenhand.view.drawing import axis, fonts, theme
 from evenhand.view.drawing.axis import NARROW_PERCENT, Axis, differences, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Panel, Row, RowChart, Span, Tick
-from evenhand.view.drawing.theme import DARK, FONT, LIGHT, dark_stylesheet, finish_chart, mark_layer, to_svg
+from evenhand.view.drawing.theme import (
+    DARK,
+    FONT,
+    LIGHT,
+    NARROW,
+    WIDE,
+    dark_stylesheet,
+    finish_chart,
+    mark_layer,
+    to_svg,
+)
 from evenhand.view.page_template import template_environment
 from support import scaled, shortened
 
@@ -373,3 +402,289 @@ def test_certificates_that_are_all_of_one_kind_can_be_drawn(shares):
 def test_a_bias_over_time_has_dots_where_it_is_checked():
     dots = [layer for layer in draw_over_time(pictured("simulation"))["layer"] if layer["mark"]["type"] == "point"]
     assert {row["decisions"] for row in dots[0]["data"]["values"]} == {24, 48, 72}
+
+
+NOTEBOOK = 950
+"""Pixels of a chart in a notebook at most."""
+
+MARGIN = 16
+"""Pixels beside everything that a page or a fragment in a notebook shows."""
+
+
+class Sheet(NamedTuple):
+    """What the style sheet says: how wide figures are, and what blocks of rows leave to their panels."""
+
+    figure: int
+    padding: int
+    gap: int
+    names: int
+    narrow: bool
+
+
+SHEETS = (Sheet(896, 32, 48, 1000, narrow=False), Sheet(358, 20, 12, 120, narrow=True))
+"""On a desk, and on a telephone of 390 pixels."""
+
+
+def panel_width(chart: RowChart, block: Block, sheet: Sheet) -> float:
+    """Return how wide the panels of a block are drawn."""
+    room = sheet.figure - sheet.padding
+    if block.place == "above":
+        return room - 13
+    if block.place == "beside" and sheet.narrow:
+        return room - block.label_width
+    figures = sum((56, 104)[i > 0] + 16 for i in range(len(block.headings)))
+    names = min(chart.name_width, sheet.names) + (figures if block.place == "beside" else 0)
+    return (room - names) / len(block.panels) - sheet.gap - block.label_width
+
+
+def ticks(axis: Axis, width: float, left: float) -> list[Placed]:
+    """Return where the numbers at a level axis stand."""
+    widths = layout.measure_texts(Face(text, 12, False) for _, text in axis.ticks if text)
+    return [
+        Placed(face.text, at - one / 2, 0, at + one / 2, 9)
+        for face, one in widths.items()
+        for at in (left + width * axis.at(value) / 100 for value, text in axis.ticks if text == face.text)
+    ]
+
+
+def complaints(svg: str, width: float) -> list[object]:
+    frame, texts = layout.place_texts(svg)
+    assert texts
+    wide = [] if frame[0] <= width else [f"{frame[0]} pixels wide"]
+    return [*wide, *layout.outside(texts, frame), *layout.collisions(texts)]
+
+
+def figures(name: str, *forms: str) -> list[Figure]:
+    """Return the figures of a result that are drawn in one of some ways."""
+    return [one for one in collect_figures(document(name).blocks) if FIGURES[one.chart].form in forms]
+
+
+def drawn_as(*forms: str) -> list[str]:
+    return [name for name, (_, charts) in PICTURED.items() if {FIGURES[one].form for one in charts} & set(forms)]
+
+
+def test_every_chart_of_the_package_is_here():
+    assert set().union(*(charts for _, charts in PICTURED.values())) == set(FIGURES)
+
+
+@pytest.mark.parametrize("name", PICTURED)
+def test_texts_of_drawings_keep_clear_of_each_other(name):
+    assert {one.chart for one in collect_figures(document(name).blocks)} == PICTURED[name][1]
+    for figure in figures(name, "svg"):
+        drawn = draw(figure, "x").chart
+        assert complaints(drawn.wide, WIDE) == [], figure.chart
+        assert complaints(drawn.narrow, NARROW) == [], figure.chart
+
+
+@pytest.mark.parametrize("name", PICTURED)
+def test_texts_in_notebooks_keep_clear_of_each_other(name, monkeypatch):
+    # What Altair would check against its schema is checked elsewhere, in a second for each chart.
+    monkeypatch.setattr(theme, "to_altair", lambda chart: chart if isinstance(chart, dict) else chart.spec)
+    assert complaints(to_svg(pictured(name).plot(), name="x"), NOTEBOOK) == []
+
+
+@pytest.mark.parametrize("sheet", SHEETS, ids=["desk", "telephone"])
+@pytest.mark.parametrize("name", drawn_as("rows"))
+def test_numbers_at_axes_of_pages_keep_clear_of_each_other(name, sheet):
+    for figure in figures(name, "rows"):
+        chart = draw(figure, "x").chart
+        axes = [(panel.axis, panel_width(chart, block, sheet)) for block in chart.blocks for panel in block.panels]
+        for along, width in axes:
+            if not along.ticks:
+                continue
+            placed = ticks(along, width, sheet.figure - sheet.padding - width)
+            assert width > 90
+            assert layout.collisions(placed) == [], figure.chart
+            assert max(one.right for one in placed) <= sheet.figure + MARGIN, figure.chart
+            assert min(one.left for one in placed) >= -MARGIN, figure.chart
+
+
+def test_numbers_of_reliability_squares_keep_clear_of_each_other():
+    (figure,) = (one for one in figures("audit", "squares") if one.arguments == ("sex",))
+    source = '{% import "charts.html" as draw %}{{ draw.reliability(panels, "sex", "about it") }}'
+    drawn = template_environment().from_string(source).render(panels=draw(figure, "x").chart)
+    squares = re.findall(r"<svg.*?</svg>", drawn, re.S)
+    assert len(squares) == 2
+    for square in squares:
+        frame, texts = layout.place_texts(square)
+        assert len(texts) == 8
+        assert layout.collisions(texts) == []
+        assert layout.outside(texts, frame) == []
+
+
+def test_widths_are_those_of_the_font():
+    letters = string.printable.strip() + "\N{MINUS SIGN}\N{HORIZONTAL ELLIPSIS}"
+    faces = [Face(f"H{letter}H", 12, bold) for letter in letters for bold in (False, True)]
+    for face, width in layout.measure_texts(faces).items():
+        assert fonts.text_width(face.text, face.size, bold=face.bold) == pytest.approx(width, abs=0.1), face
+
+
+def test_examples_in_the_texts_hold():
+    for module in (axis, fonts):
+        tested = doctest.testmod(module)
+        assert tested.attempted
+        assert not tested.failed
+
+
+@pytest.mark.parametrize("room", [30, 90, 200])
+def test_lines_of_a_name_fit(room):
+    name = "Married-civ-spouse, Amer-Indian-Eskimo, Female, 36 to 47 years"
+    for lines in (1, 2, 3):
+        made = fonts.wrap_text(name, room, lines=lines)
+        assert len(made) <= lines
+        assert all(fonts.text_width(line) <= room for line in made)
+        assert name.startswith("".join(made)[:2])
+        assert made[-1].endswith("\N{HORIZONTAL ELLIPSIS}") or " ".join(made) == name
+    assert fonts.wrap_text("", room) == [""]
+
+
+def test_a_wider_font_of_the_reader_changes_nothing():
+    spec = finish_chart(
+        mark_layer(
+            [{"word": "a & b"}, {"word": "\N{CJK UNIFIED IDEOGRAPH-4E2D}"}],
+            {"type": "text"},
+            text={"field": "word", "type": "nominal"},
+        ),
+        "words",
+    )
+    texts = [one for one in ET.fromstring(to_svg(spec, name="x")).iter() if one.tag.endswith("}text")]
+    widths = {one.text: one.get("textLength") for one in texts}
+    assert widths == {"a & b": f"{fonts.text_width('a & b'):.1f}", "\N{CJK UNIFIED IDEOGRAPH-4E2D}": None}
+
+
+def test_names_of_points_never_overlap():
+    points = itertools.product((0.0, 0.3, 1.0), repeat=2)
+    rows = [{"name": f"{100 * i}", "gap": gap, "accuracy": accuracy} for i, (gap, accuracy) in enumerate(points)] * 3
+    whole = Axis(0.0, 1.0, ())
+    placed = place_names(rows, whole, whole, 300)
+    assert 9 <= sum(map(len, placed.values())) < 27
+
+
+SHARES = st.floats(0, 1) | st.floats(1e-9, 1e-3) | st.floats(1e-9, 1e-3).map(lambda x: 1 - x)
+
+
+def read(text: str) -> float:
+    assert text.endswith(" %")
+    return float(text.removesuffix(" %")) / 100
+
+
+@pytest.mark.parametrize("module", [axis, text])
+def test_the_examples_in_the_text_hold(module):
+    tested = doctest.testmod(module)
+    assert tested.failed == 0
+    assert tested.attempted
+
+
+@given(SHARES)
+def test_percent_is_close_and_reaches_the_ends_only_there(share):
+    assume(share == 0 or share > 1e-8)
+    assume(share == 1 or share < 1 - 1e-8)
+    shown = read(format_percent(share))
+    assert abs(shown - share) <= 0.0005 + 1e-12
+    assert (shown == 0) == (share == 0)
+    assert (shown == 1) == (share == 1)
+
+
+@given(SHARES)
+def test_proved_bounds_are_rounded_to_the_safe_side(share):
+    low, high = read(percent_at_least(share)), read(percent_at_most(share))
+    assert low <= share + 1e-10
+    assert high >= share - 1e-10
+    assert high - low <= 0.0011
+
+
+@pytest.mark.parametrize(
+    ("share", "least", "most"),
+    [
+        (0.9611, "96.1 %", "96.2 %"),
+        (0.961, "96.1 %", "96.1 %"),
+        (0.999963, "99.9963 %", "99.9963 %"),
+        (0.00417, "0.41 %", "0.42 %"),
+        (0.0, "0 %", "0 %"),
+        (1.0, "100 %", "100 %"),
+    ],
+)
+def test_proved_bounds_by_hand(share, least, most):
+    assert (percent_at_least(share), percent_at_most(share)) == (least, most)
+
+
+def observed(value: float, low: float, high: float) -> Observed:
+    return Observed(value=value, n=1200, low=low, high=high, confidence=0.95, method="m")
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity", "value", "ends"),
+    [
+        ("demographic_parity_difference", observed(0.1849, 0.1671, 0.2031), "0.18", "0.17 to 0.20"),
+        ("auc", observed(0.8914, 0.8844, 0.8981), "0.891", "0.884 to 0.898"),
+        ("calibration_gap", observed(-0.00042, -0.0063, 0.0061), "-0.0004", "-0.0063 to 0.0061"),
+        ("demographic_parity_ratio", observed(0.31, 0.0, math.inf), "0.31", "0 to without limit"),
+        ("demographic_parity_difference", observed(0.0, 0.0, 0.05), "0", "0 to 0.05"),
+        ("demographic_parity_ratio", observed(0.00013, 0.00001, 0.2), "0.00013", "0.00001 to 0.20000"),
+        ("selection_rate", observed(0.2061, 0.1981, 0.2142), "20.6 %", "19.8 to 21.4 %"),
+        ("selection_rate", observed(0.01003, 0.0083, 0.0121), "1.0 %", "0.8 to 1.2 %"),
+        ("selection_rate", observed(0.00005, 0.000001, 0.00028), "0.0050 %", "0.0001 to 0.0280 %"),
+        ("selection_rate", observed(0.0, 0.0, 0.00037), "0 %", "0 to 0.04 %"),
+        ("selection_rate", observed(1.0, 0.97, 1.0), "100 %", "97.0 to 100 %"),
+        ("selection_rate", observed(0.02, 0.0004, 0.1), "2.0 %", "0.0 to 10.0 %"),
+        ("demographic_parity_difference", observed(0.11, 0.0031, 0.22), "0.11", "0.00 to 0.22"),
+        ("demographic_parity_ratio", observed(0.0512, 0.000027, 0.254), "0.05", "0.00 to 0.25"),
+        ("calibration_gap", observed(0.18, -0.0042, 0.37), "0.18", "0.00 to 0.37"),
+        ("rate", observed(0.1820889147, 0.18208891469, 0.18208891471), "18.2 %", "18.2 to 18.2 %"),
+        ("rate", observed(0.1820889147, 0.18208, 0.18209), "18.2089 %", "18.2080 to 18.2090 %"),
+        ("auc", observed(0.8123456789, 0.8123456789, 0.8123456789 + 1e-15), "0.81", "0.81 to 0.81"),
+        ("mean", observed(1234.56789, 1234.56789, 1234.56789 + 1e-12), "1,234.57", "1,234.57 to 1,234.57"),
+    ],
+)
+def test_a_number_and_its_interval_have_fitting_digits(name, quantity, value, ends):
+    assert format_value(quantity, name) == value
+    assert format_ends(quantity, name) == ends
+    assert format_interval(quantity, name) == f"95 % interval {ends}"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "method", "explained"),
+    [
+        (0.0732, 0.0727, 0.0732, COMBINED, True),
+        (0.0730, 0.0727, 0.0732, COMBINED, False),
+        (0.0732, 0.0727, 0.0732, "exact", False),
+    ],
+)
+def test_an_estimate_at_an_end_of_its_interval_is_explained(value, low, high, method, explained):
+    estimate = Estimated(value=value, low=low, high=high, confidence=0.95, n=9, population="p", method=method)
+    assert bool(explain_position(estimate)) == explained
+    assert not explain_position(observed(value, low, high))
+
+
+def test_kinds_in_words():
+    assert format_basis(observed(0.2, 0.1, 0.3)) == "on 1,200 people"
+    estimated = Estimated(value=0.2, low=0.1, high=0.3, confidence=0.999, n=1, population="everyone", method="m")
+    assert format_basis(estimated) == "from 1 sampled individual"
+    assert format_interval(estimated, "rate") == "99.9 % interval 10.0 to 30.0 %"
+    assert format_basis(Proved(value=0.5, how="by counting")) == "by counting"
+    assert format_interval(Proved(value=0.5, how="by counting"), "rate") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.79, "0.79"), (0.7999, "0.7999"), (0.8, "0.80"), (0.8001, "0.80"), (0.795, "0.795")]
+)
+def test_a_ratio_is_shown_on_its_side_of_the_threshold(value, shown):
+    assert format_against(value, 0.8) == shown
+
+
+@given(st.floats(0, 1.2))
+def test_a_ratio_never_crosses_the_threshold_by_rounding(value):
+    assume(abs(value - 0.8) > 1e-7)
+    assert (float(format_against(value, 0.8)) < 0.8) == (value < 0.8)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.04, "0.0 s"), (41.72, "41.7 s"), (185.2, "3 min 5 s"), (7384, "123 min 4 s")]
+)
+def test_durations(seconds, shown):
+    assert format_duration(seconds) == shown
+
+
+def test_lists_say_how_many_are_left_out():
+    assert list_some(["a", "b"]) == "a, b"
+    assert list_some([str(i) for i in range(15)], limit=3) == "0, 1, 2 and 12 more"
