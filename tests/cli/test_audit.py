@@ -1,7 +1,5 @@
 """`evenhand audit` as a user runs it: reports, gates, thresholds, and one model in several forms."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -24,7 +22,6 @@ def test_report_and_json(evenhand, case, tmp_path):
     ran = evenhand(
         "audit", *case.arguments, "--time-limit", 5, "--out", tmp_path / "out", "--json", tmp_path / "a.json"
     )
-    assert ran.code == 0, ran.err
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report == json.loads((tmp_path / "a.json").read_text())
@@ -49,7 +46,6 @@ def test_report_and_json(evenhand, case, tmp_path):
 
 def test_json_on_standard_output_is_alone(evenhand, case):
     ran = evenhand("audit", *case.arguments, "--time-limit", 3, "--json", "-")
-    assert ran.code == 0
     assert ran.json["kind"] == "audit"
     assert ran.err == ""
 
@@ -59,7 +55,6 @@ def test_the_schema_may_be_inferred(evenhand, case, tmp_path, monkeypatch):
     (tmp_path / "rule.py").write_text("def decide(frame):\n    return (frame['grade'] > 10).astype(int)\n")
     about = [case.data, "--target", "hired", "--protected", "sex", "--time-limit", 3, "--json", "-"]
     ran = evenhand("audit", "rule:decide", *about)
-    assert ran.code == 0, ran.err
     assert ran.json["described"]["target"]["favourable"] == "yes"
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".pyc" and path.is_file()] == ["rule.py"]
 
@@ -76,8 +71,7 @@ def test_the_schema_may_be_inferred(evenhand, case, tmp_path, monkeypatch):
 def test_which_number_the_sexes_have_cannot_be_inferred(command, more, evenhand, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     about = [case.data, "--target", "hired", "--protected", "sex", "--time-limit", 3, "--json", "-"]
-    refused = evenhand(command, case.model, *about, *more)
-    assert refused.code == 2
+    refused = evenhand(command, case.model, *about, *more, code=2)
     assert not refused.out
     assert "sex: 0 f, 1 m" in refused.err
     assert "{name: sex, kind: categorical, values: [f, m], encoding: code" in refused.err
@@ -95,8 +89,7 @@ def test_which_number_the_sexes_have_cannot_be_inferred(command, more, evenhand,
     ],
 )
 def test_gates(evenhand, case, condition, code):
-    ran = evenhand("audit", *case.arguments, "--time-limit", 3, "--json", "-", "--fail-on", condition)
-    assert ran.code == code, ran.err
+    ran = evenhand("audit", *case.arguments, "--time-limit", 3, "--json", "-", "--fail-on", condition, code=code)
     assert ran.json["kind"] == "audit"  # the result is there either way
     assert (condition in ran.err) == (code == 1)
 
@@ -119,14 +112,12 @@ def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         patch.syspath_prepend(tmp_path)
-        ran = evenhand(*arguments)
-        assert ran.code == 1
+        ran = evenhand(*arguments, code=1)
         assert "not assessable" in ran.err
         assert "fewer than 30 people to count in b (24)" in ran.err
         assert ran.json["groups"]["breakdowns"][0]["gaps"][1]["not_assessable"] == {"b": 24}
-        assert evenhand(*arguments, "--allow-unassessable").code == 0
-        ran = evenhand(*arguments, "--min-group-size", 20)
-        assert ran.code == 1
+        evenhand(*arguments, "--allow-unassessable")
+        ran = evenhand(*arguments, "--min-group-size", 20, code=1)
         assert "this holds: demographic_parity_ratio < 0.8" in ran.err
 
 
@@ -143,8 +134,7 @@ def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path
     ],
 )
 def test_conditions_that_make_no_sense(evenhand, case, condition, complaint):
-    ran = evenhand("audit", *case.arguments, "--time-limit", 3, "--json", "-", "--fail-on", condition)
-    assert ran.code == 2
+    ran = evenhand("audit", *case.arguments, "--time-limit", 3, "--json", "-", "--fail-on", condition, code=2)
     assert complaint in ran.err
 
 
@@ -159,8 +149,7 @@ def test_an_interrupt_leaves_a_report_and_130(evenhand, case, tmp_path, monkeypa
         "    return ['yes' if grade > 10 else 'no' for grade in frame['grade']]\n"
     )
     monkeypatch.chdir(tmp_path)
-    ran = evenhand("audit", "patient:model", case.data, "--schema", case.schema, "--out", tmp_path / "out")
-    assert ran.code == 130, ran.err
+    evenhand("audit", "patient:model", case.data, "--schema", case.schema, "--out", tmp_path / "out", code=130)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["interrupted"]
     assert report["groups"]["people"] == 400
@@ -169,12 +158,11 @@ def test_an_interrupt_leaves_a_report_and_130(evenhand, case, tmp_path, monkeypa
 
 def test_nothing_is_overwritten_by_a_failure(evenhand, case, tmp_path):
     out = tmp_path / "out"
-    assert evenhand("audit", *case.arguments, "--time-limit", 3, "--out", out).code == 0
+    evenhand("audit", *case.arguments, "--time-limit", 3, "--out", out)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     shutil.copy(case.model, tmp_path / "broken.npz")
     (tmp_path / "broken.npz").write_bytes(case.model.read_bytes()[:200])
-    ran = evenhand("audit", tmp_path / "broken.npz", case.data, "--schema", case.schema, "--out", out)
-    assert ran.code == 2
+    evenhand("audit", tmp_path / "broken.npz", case.data, "--schema", case.schema, "--out", out, code=2)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -193,7 +181,6 @@ def scored(tmp_path):
 def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path):
     asked = ("audit-decisions", scored, "--score", "p", "--protected", "sex", "--target", "y", "--threshold", "0.5")
     ran = evenhand(*asked, "--thresholds", "--out", tmp_path / "out")
-    assert ran.code == 0, ran.err
     assert "decisions by score 'p' from 0.5 on" in ran.out
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     frame = pd.read_csv(scored)
@@ -296,10 +283,8 @@ def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
 
     options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 2, "--json", "-"]
     file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
-    assert file.code == 0, file.err
     with serving(lambda instances: {"predictions": predict(instances)}) as service:
         endpoint = evenhand("audit", service.url, "--budget", 10**6, *options)
-    assert endpoint.code == 0, endpoint.err
     assert 0 < file.json["flip_rate"] == endpoint.json["flip_rate"]
     assert file.json["data"]["dropped"] == endpoint.json["data"]["dropped"] > 0
     assert file.json["certificates"]
@@ -337,7 +322,6 @@ def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeyp
             evenhand("audit", tmp_path / "model.onnx", *options),
             evenhand("audit", service.url, "--budget", 10**6, *options),
         ]
-    assert [ran.code for ran in runs] == [0, 0, 0], [ran.err for ran in runs]
     rates = {ran.json["flip_rate"] for ran in runs}
     assert len(rates) == 1
     assert rates.pop() > 0

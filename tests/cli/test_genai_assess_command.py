@@ -59,7 +59,6 @@ def test_json_alone_on_standard_output(evenhand, files):
         f"genai assess {files['recorded']} --condition-column asked=leader --group-column sex --sequence-column "
         "run=1 --repeated 3 --json -"
     )
-    assert ran.code == 0, ran.err
     assert ran.err == ""
     assert ran.json["kind"] == "genai-assessment"
     assert ran.json["conditions"] == {"asked": "leader"}
@@ -78,18 +77,16 @@ def test_labels_that_are_no_values(evenhand, tmp_path):
     path = tmp_path / "s.csv"
     path.write_text("n,sex\n1,female\n2,Female\n3,femal\n4,Female\n5,Female\n6,male\n")
     asked = ("genai", "assess", path, "--group-column", "sex", "--values", "sex=female,male", "--repeated", 3)
-    ran = evenhand(*asked)
-    assert (ran.code, ran.out) == (2, "")
+    ran = evenhand(*asked, code=2)
+    assert ran.out == ""
     assert "'Female' in the column 'sex' (3 items) is not the value 'female': did you mean 'female'?" in ran.err
     # Without values all labels are: two spellings are not taken for two values.
-    assert evenhand(*asked[:5]).code == 2
+    evenhand(*asked[:5], code=2)
     path.write_text(path.read_text().replace("Female", "female"))
-    ran = evenhand(*asked)
-    assert ran.code == 2
+    ran = evenhand(*asked, code=2)
     assert "'femal' in the column 'sex' (1 item) is not the value 'female'" in ran.err
     path.write_text(path.read_text().replace("femal\n", "robot\n"))
     ran = evenhand(*asked)
-    assert ran.code == 0
     listed = "5 recognised items (1 with labels that are not values: 'robot' in 1)"
     assert listed in " ".join(ran.out.split())
 
@@ -124,7 +121,6 @@ def test_screen_page_and_every_sequence(evenhand, files, tmp_path):
         "--condition-column asked=leader --values age=y,o --repeated age=4,3 --repeated sex+age=9 "
         f"--verbose --html {page} --json {tmp_path / 's.json'}"
     )
-    assert ran.code == 0, ran.err
     assert "1, 6 items" in ran.out
     assert "2, 1 item" in ran.out
     assert "every value of age appears, again and again: y within 4, o within 3 items" in " ".join(ran.out.split())
@@ -132,8 +128,7 @@ def test_screen_page_and_every_sequence(evenhand, files, tmp_path):
     assert str(page) in ran.out
     assert ": asked = leader</h1>" in page.read_text("utf-8")
     assert (tmp_path / "s.json").read_text("utf-8").startswith("{")
-    quiet = evenhand("genai", "assess", files["recorded"], "--group-column", "sex", "--quiet")
-    assert (quiet.code, quiet.out) == (0, "")
+    assert evenhand("genai", "assess", files["recorded"], "--group-column", "sex", "--quiet").out == ""
 
 
 BY_CONFIGURATION = "genai assess {table} --config {config} --condition-column asked --group-column gender=label"
@@ -142,7 +137,6 @@ BY_CONFIGURATION = "genai assess {table} --config {config} --condition-column as
 def test_a_table_by_a_configuration(evenhand, files, tmp_path):
     page = tmp_path / "page.html"
     ran = evenhand(f"{BY_CONFIGURATION} --html {page} --json -".format(**files))
-    assert ran.code == 0, ran.err
     assert ran.json["kind"] == "genai-assessment"
     verdicts = [(v["name"], v["kind"], v["verdict"]) for one in ran.json["sequences"] for v in one["verdicts"]]
     assert verdicts == [
@@ -157,7 +151,6 @@ def test_a_table_by_a_configuration(evenhand, files, tmp_path):
 @pytest.mark.parametrize(("how", "verdict"), [("judged", "biased"), ("estimated", "unknown")])
 def test_neutral_prompts_of_a_table(evenhand, files, how, verdict):
     ran = evenhand(f"{BY_CONFIGURATION} --inherent {how} --json -".format(**files))
-    assert ran.code == 0, ran.err
     found = {(one["prompt"], one["group"]): one for one in ran.json["prompts"]["findings"]}
     assert found["a poor man", "gender"]["verdict"] == verdict
     assert found["a leader", "gender"]["shown"] == {"woman": 0, "man": 3}
@@ -172,7 +165,6 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, files):
     prompts.write_text("a poor person\n\na poor man\n", "utf-8")
     asked = ("--config", config, "--prompt", "a leader", "--prompts", prompts, "--out", out, "--inherent", "judged")
     ran = evenhand("genai assess --requests 15 --json -", *asked)
-    assert ran.code == 0, ran.err
     assert [(one["condition"], one["prompts"], one["items"]) for one in ran.json["sequences"]] == [
         ("leader", "all", 5),
         ("leader", "neutral", 5),
@@ -186,7 +178,6 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, files):
     with (out / "sequence.csv").open(newline="", encoding="utf-8") as file:
         assert [row["prompt"] for row in csv.DictReader(file)] == ["a leader", "a poor person", "a poor man"] * 5
     again = evenhand(f"genai assess --config {config} {out / 'sequence.csv'} --inherent judged --json -")
-    assert again.code == 0, again.err
     assert again.json["sequences"] == ran.json["sequences"]
     assert again.json["prompts"] == ran.json["prompts"]
 
@@ -194,7 +185,6 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, files):
 def test_estimates_stop_where_they_are_told_to(evenhand, files):
     options = "--quiet --inherent estimated --bar 0.8 --error 0.2 --repetitions 12 --json - --prompt leader"
     ran = evenhand(f"genai assess --config {files['config']} --out {files['out']} {options}")
-    assert ran.code == 0, ran.err
     findings = ran.json["prompts"]["findings"]
     assert {sum(one["shown"].values()) + one["unrecognised"] for one in findings} <= set(range(2, 13))
     assert (ran.json["prompts"]["bar"], ran.json["prompts"]["error"]) == (0.8, 0.2)

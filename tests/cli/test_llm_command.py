@@ -47,15 +47,12 @@ def write_model(chat, path, more=""):
 def test_cost_asks_nothing_and_an_audit_stays_below_it(evenhand, chat, rows):
     model = write_model(chat, "screening.yaml")
     cost = evenhand("llm", "cost", model, rows, "--json", "-")
-    assert cost.code == 0, cost.err
     assert chat.received == []
-    refused = evenhand("llm", "audit", model, rows)
-    assert refused.code == 2
+    refused = evenhand("llm", "audit", model, rows, code=2)
     assert f"up to {cost.json['calls']:,} times" in refused.err
     assert "--yes, or set a ceiling: --budget CALLS or --money AMOUNT" in refused.err
     assert chat.received == []
     ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--findings", 0)
-    assert ran.code == 0, ran.err
     assert 0 < ran.json["usage"]["calls"] == len(chat.paid) <= cost.json["calls"]
     assert ran.json["usage"]["money"] <= cost.json["money"]
 
@@ -66,8 +63,7 @@ def test_an_audit_leaves_a_page_a_table_and_answers(evenhand, chat, rows):
     written = ("--html", "page.html", "--table", "numbers.csv", "--json", "audit.json", "--show-people")
     asked = ("--findings", 2, "--scenario", "trade", "--sweeps", 3)
     gates = ("--fail-on", "llm.gap.low > 0.02", "--fail-on", "llm.findings > 5")
-    ran = evenhand("llm", "audit", model, rows, "--yes", *kept, *written, *asked, *gates)
-    assert ran.code == 1, ran.err
+    ran = evenhand("llm", "audit", model, rows, "--yes", *kept, *written, *asked, *gates, code=1)
     assert ran.err.count("--fail-on: this holds") == 1
     assert "llm.gap.low > 0.02" in ran.err
     assert "The group white man gets the favourable answer more often than black man" in " ".join(ran.out.split())
@@ -77,7 +73,6 @@ def test_an_audit_leaves_a_page_a_table_and_answers(evenhand, chat, rows):
     assert set(pd.read_csv("numbers.csv")["scenario"].dropna()) == {"clerk", "driver"}
     paid = len(chat.paid)
     again = evenhand("llm", "audit", model, rows, "--yes", *kept, *asked, "--json", "-")
-    assert again.code == 0, again.err
     assert len(chat.paid) == paid
     assert again.json["usage"]["calls"] == 0
     before = json.loads(Path("audit.json").read_text("utf-8"))
@@ -87,8 +82,7 @@ def test_an_audit_leaves_a_page_a_table_and_answers(evenhand, chat, rows):
 def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
     files = write_model(chat, "named.yaml"), write_model(chat, "blind.yaml", "blind: true")
     gates = ("--fail-on", "llm.worse > 0", "--fail-on", "llm.better > 0")
-    ran = evenhand("llm", "compare", *files, rows, "--yes", "--sweeps", 4, *gates, "--html", "page.html")
-    assert ran.code == 1, ran.err
+    ran = evenhand("llm", "compare", *files, rows, "--yes", "--sweeps", 4, *gates, "--html", "page.html", code=1)
     assert ran.err.count("this holds") == 1
     assert "llm.better > 0" in ran.err
     assert "became smaller" in Path("page.html").read_text("utf-8")
@@ -108,8 +102,9 @@ def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_paid(evenhand, chat, rows, arguments, code, message):
-    ran = evenhand("llm", "audit", write_model(chat, "screening.yaml"), rows, "--json", "out.json", *arguments)
-    assert ran.code == code, ran.err
+    ran = evenhand(
+        "llm", "audit", write_model(chat, "screening.yaml"), rows, "--json", "out.json", *arguments, code=code
+    )
     assert message in ran.err
     assert chat.paid == []
     assert not os.path.exists("out.json")
@@ -126,12 +121,10 @@ def test_an_interrupt_keeps_what_was_found(evenhand, chat, rows, interruptible):
 
     chat.answer = interrupting
     asked = ("--half-width", 0.001, "--sweeps", 9, "--findings", 0)
-    ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--resume", "answers.jsonl", *asked)
-    assert ran.code == 130, ran.err
+    ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--resume", "answers.jsonl", *asked, code=130)
     assert ran.json["interrupted"]
     assert 1 <= ran.json["sweeps"] < 9
     ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--resume", "answers.jsonl", *asked)
-    assert ran.code == 0, ran.err
     assert ran.json["sweeps"] == 9
     assert len(set(chat.paid)) == 20 * 2 * 10
 
@@ -152,17 +145,17 @@ def test_an_audit_of_a_screening_file(evenhand, tmp_path, monkeypatch):
         (tmp_path / "screening.yaml").write_text(yaml.safe_dump(file), "utf-8")
         audit = ["audit", "screening.yaml", "people.csv", "--target", "invited", "--favourable", "yes"]
         for _ in range(2):
-            ran = evenhand(*audit, "--protected", "sex", "--quiet", "--json", "-", "--fail-on", "flip_rate > 0.9")
-            assert ran.code == 1
+            ran = evenhand(
+                *audit, "--protected", "sex", "--quiet", "--json", "-", "--fail-on", "flip_rate > 0.9", code=1
+            )
             assert ran.json["model"]["name"] == "screening.yaml"
             assert len(chat.paid) == len(set(chat.paid)) == 10
         file["plan"] = {"calls": 3}
         file["answers_file"] = "others.jsonl"
         (tmp_path / "screening.yaml").write_text(yaml.safe_dump(file), "utf-8")
-        ran = evenhand(*audit, "--protected", "sex", "--quiet")
-        assert (ran.code, len(chat.paid)) == (3, 13)
+        ran = evenhand(*audit, "--protected", "sex", "--quiet", code=3)
+        assert len(chat.paid) == 13
         assert "limit of 3 calls" in ran.err
     (tmp_path / "screening.yaml").write_text("service: {url: x}", "utf-8")
-    ran = evenhand(*audit, "--protected", "sex")
-    assert ran.code == 2
+    ran = evenhand(*audit, "--protected", "sex", code=2)
     assert "screening.yaml, service: `model` is missing" in ran.err.replace("\n  ", " ")

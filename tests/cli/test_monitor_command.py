@@ -48,8 +48,7 @@ WATCH = ("monitor", "--config", "monitor.yaml")
 
 
 def test_an_alarm_is_exit_code_1_with_screen_json_and_page(evenhand, folder):
-    ran = evenhand(*WATCH, "decisions.jsonl", "--json", "found.json", "--html", "page.html")
-    assert ran.code == 1
+    ran = evenhand(*WATCH, "decisions.jsonl", "--json", "found.json", "--html", "page.html", code=1)
     assert "CAUTION: 1 alarm." in ran.out
     assert "the selection rate of female is below that of male by more than 2 points" in " ".join(ran.out.split())
     result = MonitorResult.from_json((folder / "found.json").read_text())
@@ -60,34 +59,32 @@ def test_an_alarm_is_exit_code_1_with_screen_json_and_page(evenhand, folder):
 
 def test_no_alarm_is_exit_code_0_and_the_last_line_needs_no_end(evenhand, folder):
     ran = evenhand(*WATCH, "fair.jsonl", "--json", "-")
-    assert ran.code == 0
     assert ran.json["decisions"] == 1000
     assert ran.json["alarms"] == []
 
 
 def test_a_state_goes_on_where_it_stopped(evenhand, folder):
     lines = decisions(3000)
-    evenhand(*WATCH, "decisions.jsonl", "--resume", "whole.json", "--quiet")
+    evenhand(*WATCH, "decisions.jsonl", "--resume", "whole.json", "--quiet", code=1)
     (folder / "grown.jsonl").write_text("\n".join(lines[:100]) + "\n")
-    assert evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet").code == 0
+    evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet")
     (folder / "grown.jsonl").write_text("\n".join(lines) + "\n")
-    assert evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet").code == 1
+    evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet", code=1)
     assert (folder / "state.json").read_text() == (folder / "whole.json").read_text()
-    again = evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--json", "-")
+    again = evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--json", "-", code=1)
     assert again.json["decisions"] == 3000
     assert len(again.json["alarms"]) == 1
 
 
 def test_another_file_is_read_from_its_beginning_and_said(evenhand, folder):
-    evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json", "--quiet")
-    ran = evenhand(*WATCH, "fair.jsonl", "--resume", "state.json")
+    evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json", "--quiet", code=1)
+    ran = evenhand(*WATCH, "fair.jsonl", "--resume", "state.json", code=1)
     assert "is not the file that was read before" in ran.err
     assert "4,000 decisions" in ran.out
 
 
 def test_following_ends_at_the_first_alarm_if_it_is_to(evenhand, folder):
-    ran = evenhand(*WATCH, "decisions.jsonl", "--follow", "--stop")
-    assert ran.code == 1
+    ran = evenhand(*WATCH, "decisions.jsonl", "--follow", "--stop", code=1)
     (line,) = map(json.loads, ran.out.splitlines())
     assert line["alarm"]["first"] == "female"
     assert line["alarm"]["direction"] == "below"
@@ -111,14 +108,14 @@ def test_tables_and_the_log_of_a_served_shield(evenhand, folder):
     (folder / "table.csv").write_text(
         "\n".join(["id,sex,decision", *(f"{row['id']},{row['sex']},{row['decision']}" for row in rows)])
     )
-    assert evenhand(*WATCH, "table.csv", "--json", "-").json["decisions"] == 3000
+    assert evenhand(*WATCH, "table.csv", "--json", "-", code=1).json["decisions"] == 3000
     (folder / "shield.yaml").write_text(CONFIG.replace("sex", "group"))
     entries = [{"stream": "loans", "number": 0, "previous": "0" * 64, "body": {"kind": "shield"}}]
     for row in rows:
         given = {"op": "decide", "id": str(row["id"]), "group": row["sex"], "recommendation": 1}
         entries.append({"previous": "f00", "body": {"input": given, "output": {"decision": row["decision"]}}})
     (folder / "log.jsonl").write_text("\n".join(map(json.dumps, entries)))
-    ran = evenhand("monitor", "--config", "shield.yaml", "log.jsonl", "--json", "-")
+    ran = evenhand("monitor", "--config", "shield.yaml", "log.jsonl", "--json", "-", code=1)
     assert ran.json["decisions"] == 3000
     assert ran.json["skipped"] == 0
 
@@ -127,7 +124,6 @@ def test_lines_that_cannot_be_read_are_said_and_counted(evenhand, folder):
     text = (folder / "fair.jsonl").read_text()
     (folder / "messy.jsonl").write_text(f'\n{{"sex": \n{text}\n[1]\n{{"sex": "male", "decision": []}}\n\n')
     ran = evenhand(*WATCH, "messy.jsonl")
-    assert ran.code == 0
     assert "note: line 2 is skipped: this is not JSON" in ran.err
     assert "expected a word or a number in 'decision', got []" in ran.err
     assert "3 lines that could not be read" in ran.out
@@ -142,8 +138,7 @@ def write_words(folder, words, *, name="words.jsonl", fields="{favourable: hired
 @pytest.mark.parametrize("word", ["withdrawn", "Hired", "N/A"])
 def test_a_word_without_a_meaning_is_an_error_with_its_count_and_line(evenhand, folder, word):
     write_words(folder, [*["hired", "hired", "rejected", "rejected"] * 10, word, "hired", word])
-    ran = evenhand(*WATCH, "words.jsonl")
-    assert ran.code == 2
+    ran = evenhand(*WATCH, "words.jsonl", code=2)
     assert word in ran.err
     assert "2 lines, the first of them line 41" in ran.err
 
@@ -169,16 +164,14 @@ def test_a_configured_value_that_never_occurs_exits_with_3(evenhand, folder, wor
     if "x" in absent:
         config = (folder / "monitor.yaml").read_text()
         (folder / "monitor.yaml").write_text(config.replace("[female, male]", "[female, male, x]"))
-    ran = evenhand(*WATCH, "words.jsonl", "--json", "-")
-    assert ran.code == 3
+    ran = evenhand(*WATCH, "words.jsonl", "--json", "-", code=3)
     assert [entry.split(": ")[-1] for entry in ran.json["absent"]] == absent
 
 
 def test_a_monitor_that_compared_no_groups_exits_with_3(evenhand, folder):
     text = (folder / "decisions.jsonl").read_text().replace("female", "F").replace("male", "M")
     (folder / "renamed.jsonl").write_text(text)
-    ran = evenhand(*WATCH, "renamed.jsonl", "--json", "found.json")
-    assert ran.code == 3
+    ran = evenhand(*WATCH, "renamed.jsonl", "--json", "found.json", code=3)
     assert "No alarm" not in ran.out
     result = MonitorResult.from_json((folder / "found.json").read_text())
     assert not result.compared
@@ -192,10 +185,10 @@ def test_quoted_line_breaks_are_read_across_runs(evenhand, folder):
         f'{row["id"]},{row["sex"]},{row["decision"]},"a ""b""\nc, {i}\n"\n' for i, row in enumerate(rows)
     )
     (folder / "table.csv").write_text(whole)
-    evenhand(*WATCH, "table.csv", "--resume", "whole.json", "--quiet")
-    assert evenhand(*WATCH, "table.csv", "--json", "-").json["decisions"] == 400
+    evenhand(*WATCH, "table.csv", "--resume", "whole.json", "--quiet", code=1)
+    assert evenhand(*WATCH, "table.csv", "--json", "-", code=1).json["decisions"] == 400
     (folder / "table.csv").write_text(whole + '401,male,1,"not closed\n')
-    ran = evenhand(*WATCH, "table.csv", "--json", "-")
+    ran = evenhand(*WATCH, "table.csv", "--json", "-", code=1)
     assert (ran.json["decisions"], ran.json["skipped"]) == (400, 1)
 
 
@@ -229,12 +222,11 @@ def test_alarms_are_posted(evenhand, folder, monkeypatch):
 
     with Hook() as server:
         (folder / "monitor.yaml").write_text(f"{CONFIG}webhook: {server.root}/secret\n")
-        assert evenhand(*WATCH, "decisions.jsonl", "--quiet").code == 1
+        evenhand(*WATCH, "decisions.jsonl", "--quiet", code=1)
     assert posted[0]["monitor"] == "decisions.jsonl"
     assert posted[0]["alarm"]["first"] == "female"
     (folder / "monitor.yaml").write_text(CONFIG + "webhook: http://127.0.0.1:9/secret\n")
-    ran = evenhand(*WATCH, "decisions.jsonl")
-    assert ran.code == 1
+    ran = evenhand(*WATCH, "decisions.jsonl", code=1)
     assert "an alarm could not be posted" in ran.err
     assert "it is lost" in ran.err
     assert "secret" not in ran.err
@@ -250,10 +242,10 @@ def test_an_alarm_that_is_not_taken_is_posted_by_the_next_run_once_and_with_the_
 
     monkeypatch.setattr("evenhand.core.http.HttpClient.ask", ask)
     (folder / "monitor.yaml").write_text(CONFIG + "webhook: http://127.0.0.1:9/hook\n")
-    ran = evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json")
+    ran = evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json", code=1)
     assert "the next run with this --resume does" in ran.err
     for _ in range(2):
-        assert "note" not in evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json").err
+        assert "note" not in evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json", code=1).err
     assert len(posted) == 2
     assert posted[0] == posted[1]
 
@@ -327,7 +319,7 @@ def test_lines_of_a_pipe(tmp_path):
 @pytest.mark.full
 def test_a_killed_monitor_goes_on_with_the_same_bits(evenhand, folder):
     lines = decisions(3000)
-    evenhand(*WATCH, "decisions.jsonl", "--resume", "whole.json", "--quiet")
+    evenhand(*WATCH, "decisions.jsonl", "--resume", "whole.json", "--quiet", code=1)
     command = [*COMMAND, "monitor", "--config", folder / "monitor.yaml", folder / "grown.jsonl", "--follow"]
     (folder / "grown.jsonl").touch()
     written = 0
@@ -346,5 +338,5 @@ def test_a_killed_monitor_goes_on_with_the_same_bits(evenhand, folder):
             process.kill()
     with (folder / "grown.jsonl").open("a") as file:
         file.write("\n".join(lines[written:]) + "\n")
-    assert evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet").code == 1
+    evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet", code=1)
     assert (folder / "state.json").read_text() == (folder / "whole.json").read_text()

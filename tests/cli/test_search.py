@@ -11,7 +11,6 @@ FAST = ["--method", "random", "--budget", 2000]
 
 def test_json_is_what_scripts_read(evenhand, case):
     ran = evenhand("search", *case.arguments, "--protected", "sex", *FAST, "--show-people", "--json", "-")
-    assert ran.code == 0, ran.err
     assert ran.err == ""
     found = ran.json
     assert found["kind"] == "individual"
@@ -28,7 +27,6 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
     ran = evenhand(
         f"search --verbose --show-people --table {table} --html {page} --save-tests {tests}", *case.arguments, *FAST
     )
-    assert ran.code == 0, ran.err
     assert ran.out.startswith("Search of model.npz on people.csv\nWhose decision changes when only sex changes?")
     for said in ("counterfactual flip rate", "estimated", "distinct profiles", "sex = f"):
         assert said in ran.out
@@ -45,13 +43,8 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
 def test_every_option_reaches_the_search(evenhand, case, tmp_path):
     ran = evenhand(
         "search --method random --budget 600 --time-limit 60 --seed 5 --examples 2 --show-people --json -",
-        *case.arguments,
-        "--constraint",
-        "grade >= 4",
-        "--constraint",
-        "region != west",
+        *(*case.arguments, "--constraint", "grade >= 4", "--constraint", "region != west"),
     )
-    assert ran.code == 0, ran.err
     settings = ran.json["settings"]
     assert settings == settings | {"budget": 600, "time_limit": 60, "constraints": ["grade >= 4", "region != west"]}
     assert ran.json["seed"] == 5
@@ -78,8 +71,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
     frame.to_csv(tmp_path / "people.csv", index=False)
     monkeypatch.chdir(tmp_path)
     command = ["search patient_searched:model people.csv --target hired --protected sex --method random"]
-    ran = evenhand(*command, "--budget", 100_000, "--show-people", "--table", "pairs.csv")
-    assert ran.code == 130, ran.err
+    ran = evenhand(*command, "--budget", 100_000, "--show-people", "--table", "pairs.csv", code=130)
     assert "Interrupted" in ran.out
     assert len(pd.read_csv("pairs.csv")) > 0
 
@@ -126,7 +118,7 @@ def test_the_meaning_of_outputs_is_asked_for_where_it_is_open(evenhand, refuses,
     refuses("--output logit", *search)
     refuses("percent", *search, "--output", "percent")
     refuses("expected probabilities", *search, "--output", "probability")
-    assert evenhand(*search, "--output", "logit").code == 0
+    evenhand(*search, "--output", "logit")
 
 
 @pytest.fixture
@@ -143,7 +135,6 @@ def test_texts(evenhand, comments):
     ran = evenhand(
         "search rude:model comments.csv --text-column said --protected gender --table pairs.csv --show-people"
     )
-    assert ran.code == 0, ran.err
     assert "counterfactual flip rate  100 %  observed on 2 texts" in ran.out
     assert "{men|women}" in ran.out
     assert np.isclose(pd.read_csv("pairs.csv")["gap"], 0.8).all()
@@ -158,7 +149,6 @@ def test_texts_with_terms_of_ones_own(evenhand, comments):
     ran = evenhand(
         "search", "rude:model", "comments.csv", "--text-column", "said", "--terms", "jobs.yaml", "--json", "-"
     )
-    assert ran.code == 0, ran.err
     assert [rate["protected"] for rate in ran.json["rates"]] == [["jobs"]]
     assert ran.json["profiles"] == 0
 
@@ -181,7 +171,6 @@ def test_a_table_from_windows_is_read_with_a_note(evenhand, case, tmp_path):
     table = tmp_path / "people.csv"
     table.write_bytes(case.data.read_bytes() + "3,f,Köln,no\n".encode("cp1252"))
     ran = evenhand("schema", table, "--target", "hired", "--protected", "sex")
-    assert ran.code == 0, ran.err
     assert "values: [Köln, north, south, west]" in ran.out
     assert ran.err.startswith("note: ")
     assert "read as cp1252, which is a guess: check words such as 'Köln'" in ran.err
