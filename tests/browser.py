@@ -1,7 +1,5 @@
 """The browser that tests look at pages with."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The surroundings of every test; what was skipped and why; no such skips where every extra is promised."""
 
-from __future__ import annotations
-
 import gc
 import json
 import math

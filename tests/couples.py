@@ -1,7 +1,5 @@
 """Schema with rules and a link, for tests of plausible counterparts: the counterpart of a husband is a wife."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fake language model that records its charges and can fail, and probabilities that depend on words."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

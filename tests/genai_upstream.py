@@ -6,8 +6,6 @@ pixels, and questions about prompts by looking for the words they name. It can b
     python tests/genai_upstream.py --port 8080 --obeys 0.8
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

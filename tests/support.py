@@ -1,7 +1,5 @@
 """What several tests share: optional real data, skipping clearly without it, and what the short run leaves out."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """The one HTTP client: when it asks again, what it refuses, what it never repeats, and files that anybody may have."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Compiled kernels, atomic writes of files, and parallel work."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

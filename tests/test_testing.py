@@ -1,7 +1,5 @@
 """Fake language model: probabilities of answers, and answers that depend only on the conversation and the draw."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Verbs: their arguments, and how every result says that a table was read."""
 
-from __future__ import annotations
-
 import doctest
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Limits of an audit: time, parts that fail, and records that no output holds."""
 
-from __future__ import annotations
-
 import json
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Comparisons of two audits, and tolerances of changes within one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -97,10 +97,6 @@ def test_every_format_of_a_table_is_read_alike(tmp_path_factory, table, roles):
     assert all(read == readings["pandas"] for read in readings.values()), readings
 
 
-def same_word(one, other):
-    return word_of(one) == word_of(other) or outcome_key(one) == outcome_key(other)
-
-
 USUAL = [["Hired", "Rejected", "NA"], ["1", "0"], ["yes", "no", ""]]
 """Outcomes of tables that are mostly read without an error."""
 
@@ -112,7 +108,7 @@ def test_no_word_can_be_exchanged_without_a_trace(tmp_path_factory, table, data,
     row = data.draw(st.integers(0, len(table[column]) - 1))
     old = table[column][row]
     new = data.draw(st.sampled_from(GROUPS if column == "group" else OUTCOMES))
-    assume(not same_word(old, new))
+    assume(not (word_of(old) == word_of(new) or outcome_key(old) == outcome_key(new)))
     path = tmp_path_factory.mktemp("exchanged") / "t.csv"
 
     def read(cells):

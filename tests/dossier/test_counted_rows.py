@@ -8,9 +8,9 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
-from test_cases import CASES, configuration
+from test_recount import CASES, random_people
+from test_recount import case_configuration as configuration
 from test_recount import configuration as recount_configuration
-from test_recount import random_people
 
 from evenhand.datasets import open_data
 from evenhand.datasets.tables import read_words

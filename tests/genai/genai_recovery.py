@@ -1,7 +1,5 @@
 """Reference for the recovery of slack: every position of the game of one specification is followed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from evenhand.genai.games.feasibility import solve_cached

@@ -4,8 +4,6 @@ Nothing here is clever, and nothing here knows of deadlines, tight sets or minim
 looking at its windows, and the game is played out on every state until nothing more is lost.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -43,25 +43,6 @@ def at(column, value):
 # By hand
 
 
-def test_a_sequence_by_hand():
-    # Without the two that are not recognised: m f m m m f m m, 8 items.
-    result = assess_sequences([recorded(sex=words("mf.mmm.fmm"))], repeated=4)
-    (group,) = result.sequences[0].groups
-    assert (group.unrecognised, group.items) == (2, (1, 2, 4, 5, 6, 8, 9, 10))
-    female, male = group.values
-    assert (female.appearances, female.longest_wait, female.smallest_beta) == ((2, 6), 4, 4)
-    assert (male.appearances, male.longest_wait, male.smallest_beta) == ((1, 3, 4, 5, 7, 8), 2, 2)
-    assert group.smallest_beta == 4
-    assert (female.frequency.value, female.frequency.n) == (2 / 8, 8)
-    assert group.difference.value == 4 / 8
-    assert group.bound.value == 1 - 2 / 4
-    assert group.bound_here.value == 1 - 2 * 2 / 8
-    eventual, repeated = result.sequences[0].verdicts
-    assert (eventual.kind, eventual.verdict) == ("eventual", "holds")
-    assert (repeated.kind, repeated.beta, repeated.verdict, repeated.at_fault) == ("repeated", (4, 4), "holds", ())
-    assert result.sequences[0].coverage is None
-
-
 def test_a_deadline_after_the_end_violates_nothing_but_a_short_sequence_shows_nothing():
     assert judge_appearances([[1], [2]], 2, (3, 3)) == "unknown"
     assert judge_appearances([[1, 3], [2]], 3, (2, 2)) == "holds"
@@ -279,22 +260,3 @@ def test_smallest_betas_of_the_published_gender_sequences():
     for name, figures in known.items():
         assert {value.value: value.smallest_beta for value in betas[name].values} == figures["per_value"]
         assert len(betas[name].items) == figures["length"]
-
-
-def test_all_pairs_coverage_of_the_real_images():
-    known = json.loads(shared("data", "genai", "figures.json").read_text("utf-8"))
-    values = {f"authors_{name}": own for name, own in known["all_pairs_domain"].items()}
-    sequences = read_sequences(
-        shared("data", "genai", "sequences.csv"),
-        list(values),
-        conditions={"condition": "leader", "provider": "zhipu"},
-        values=values,
-        sequence_column="sequence",
-    )
-    found = {one.name: one.coverage for one in assess_sequences(sequences).sequences}
-    shares = [round(found[f"zhipu_leader_seq{i}"].share, 3) for i in (1, 3, 4, 5, 7)]
-    assert shares == [0.106, 0.261, 0.211, 0.246, 0.331]
-    for name, figures in known["all_pairs_coverage"].items():
-        assert found[name].total == known["all_pairs_total"] == 142
-        assert [round(share, 4) for share in found[name].curve] == pytest.approx(figures["curve"], abs=1.01e-4)
-        assert len(found[name].missing) == 142 - figures["final_pairs"]

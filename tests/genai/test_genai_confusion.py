@@ -1,7 +1,5 @@
 """Confusion of labels, samples of a classifier, and the studio."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

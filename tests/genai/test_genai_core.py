@@ -390,10 +390,6 @@ def test_only_what_was_not_shown_is_blamed():
     assert blamed > 0
 
 
-def all_states(deadlines):
-    return product(*(range(1, d + 1) for d in deadlines))
-
-
 def test_the_counterexample_to_counting_is_inside_and_then_outside():
     region = solve_game(Game.single((5, 6, 6, 9)))
     assert region.method == "hall"
@@ -464,7 +460,7 @@ def test_long_deadlines_are_kept_whatever_the_size_of_the_game(deadlines, monkey
     region = solve_game(game)
     assert region.method == "hall"
     assert region.holds(game.flat)
-    inside = {state for state in all_states(game.flat) if region.holds(state)}
+    inside = {state for state in product(*(range(1, d + 1) for d in game.flat)) if region.holds(state)}
     assert all(expected.holds(state) for state in inside)
     # It can be kept: from every state in it, whatever counts for the next item, something leads to another one.
     for state in inside:

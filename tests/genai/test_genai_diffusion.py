@@ -1,7 +1,5 @@
 """Diffusion models in folders: a tiny pipeline with random weights is saved, and generates pictures."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """The generator, classifier, judge and guard of a configuration: what is read, what is refused, and what is built."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

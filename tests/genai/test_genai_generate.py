@@ -1,7 +1,5 @@
 """Runs of a generator: their folder, interruptions, and services."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

@@ -1,7 +1,5 @@
 """What enforcement guarantees, tried to be refuted: regions by exhaustive search, sequences by the definition alone."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import product

@@ -1,7 +1,5 @@
 """A guard around a generator, also in threads."""
 
-from __future__ import annotations
-
 import json
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Judges of prompts, instructions and classifiers of items."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pictures decoded and brought to size, and classified by ONNX models whose answers are known."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

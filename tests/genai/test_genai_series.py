@@ -1,7 +1,5 @@
 """Several items for one prompt, and several candidates for one item: decided as one after the other, in less time."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """Services for pictures and texts, and assessments of a live generator."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Retries and slack: bounds by hand, against the worst generator by value iteration, and against simulations."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 from random import Random

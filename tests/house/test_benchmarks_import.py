@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 
 import pytest
-from test_without_extras import OPTIONAL
+from test_release import OPTIONAL
 
 from support import ROOT
 

@@ -200,12 +200,8 @@ def test_parts_of_flips_by_hand():
     here = estimate_gap_here(pairs, 0.95)
     assert here.value == 0.25
     assert (here.high - here.low) / 2 == pytest.approx(
-        np.sqrt(1 / 3 / 4) * student(2 * (1 / 3) ** 2 / (np.var([0.5, 0, 0.5], ddof=1) / 3))
+        np.sqrt(1 / 3 / 4) * float(student_quantile(0.95, 2 * (1 / 3) ** 2 / (np.var([0.5, 0, 0.5], ddof=1) / 3)))
     )
-
-
-def student(freedom):
-    return float(student_quantile(0.95, freedom))
 
 
 @st.composite

@@ -1,7 +1,5 @@
 """Small people and models whose every decision is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

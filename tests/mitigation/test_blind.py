@@ -1,7 +1,5 @@
 """Models that do without a column, and columns that a table carries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -582,19 +582,6 @@ def test_retraining_takes_husbands_and_wives_together(learnt):
     assert proof.before.value <= 1 - line.before.low
 
 
-def test_as_published_compares_as_before(learnt):
-    done = mitigation.mitigate(
-        learnt,
-        methods=["retrain"],
-        findings=[search(learnt.scorer, learnt.people, samples=0, seeds=30, as_published=True)],
-        rounds=0,
-        certify_effort=0,
-        as_published=True,
-    )
-    names = {line.name for one in done.result.candidates for line in one.lines}
-    assert "flip_rate" in names
-
-
 def test_trees_are_proved_as_published(learnt):
     frame = frame_of(600, 3)
     frame[["sex", "role"]] = frame[["sex", "role"]].apply(

@@ -1,7 +1,5 @@
 """Fair classifiers and networks that are trained again."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -206,13 +206,9 @@ def test_rounds_add_what_the_new_model_gets_wrong(monkeypatch):
         assert len(lesson.labels) <= most
         rows, labels = lesson.added[-fresh:], lesson.labels[-fresh:]
         assert (best.predict(rows) != labels).all()
-        assert (rows[:, INCOME] <= 0.6 + best_width(sizes[first])).all()
+        assert (rows[:, INCOME] <= 0.6 + max(0.02, 0.3 - sizes[first] / 400)).all()
         kept = len(lesson.labels) - fresh
         assert (lesson.added[:kept] == learner.lessons[first].added[:kept]).all()
-
-
-def best_width(added):
-    return max(0.02, 0.3 - added / 400)
 
 
 def test_where_nothing_helps_the_plain_model_is_kept_and_said():

@@ -1,7 +1,5 @@
 """What is added to learn from: by hand, against slow references, on real people."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any

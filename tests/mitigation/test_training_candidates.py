@@ -1,7 +1,5 @@
 """Fairness-aware training as a method: strengths, the network it starts from, and files that say the same."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra torch")

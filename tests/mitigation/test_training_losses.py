@@ -1,7 +1,5 @@
 """The penalties: worked by hand, against independent formulas, and which way their gradients point."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")

@@ -1,7 +1,5 @@
 """Models receive the columns of a text table in the types that they were trained on."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Fitted classifiers of fairlearn as models."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Regressors as white boxes: the numbers of the original model, and what is proved of them."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

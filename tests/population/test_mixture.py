@@ -1,7 +1,5 @@
 """Populations that samples are drawn from: independent, by latent classes, with rules."""
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 

@@ -198,19 +198,3 @@ def test_an_interrupted_simulation_is_not_a_piece_that_is_done(monkeypatch):
     monkeypatch.setattr(script, "simulate_requests", lambda *given, **options: stopped)
     with pytest.raises(KeyboardInterrupt):
         script.simulate_setting("equal", 1, Context(quick=True))
-
-
-def test_the_claim_is_about_long_deadlines_of_one_specification():
-    promised = [one.name for one in script.SETTINGS if one.promised]
-    assert promised == ["mostly one value", "equal", "unequal", "four ages"]
-
-
-def test_more_than_one_sequence_that_goes_on_differs():
-    slow, quick = [i / 200 for i in range(1, 71)], [0.1] * 70
-    one = list(script.compare_coverage({"coverage": {"curves": {"a": slow, "b": quick}}}))
-    two = list(script.compare_coverage({"coverage": {"curves": {"a": slow, "b": slow}}}))
-    measure = "coverage gained after 25 pictures"
-    assert verdicts(one, measure) == {"a": "agrees", "b": "agrees"}
-    assert verdicts(two, measure) == {"a": "differs", "b": "differs"}
-    high = list(script.compare_coverage({"coverage": {"curves": {"a": [0.5]}}}))
-    assert {figure.verdict for figure in high} == {"differs"}

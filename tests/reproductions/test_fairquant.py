@@ -140,18 +140,6 @@ def test_figures_are_judged_by_the_published_method():
     assert all(figure.note for figure in table if figure.verdict in ("differs", "not compared"))
 
 
-def test_times_are_compared_by_their_order():
-    rows = {name: row["time"] for name, row in fairquant.NETWORKS.items() if row["tool_seconds"] and name[:2] == "AC"}
-    seconds = {name: float(time[:-1]) * (60 if time.endswith("m") else 1) for name, time in rows.items()}
-    measure = "rank correlation of our times with the published ones"
-    for sign, verdict in ((1, "agrees"), (-1, "differs")):
-        found = {name: both(run(0.5, seconds=value**sign), run(0.5)) for name, value in seconds.items()}
-        (figure,) = select(fairquant.compare_networks(found), measure).values()
-        assert figure.verdict == verdict
-        assert sign * figure.ours.value > 0.98
-    assert select(fairquant.compare_networks({}), measure) == {}
-
-
 @pytest.mark.parametrize(
     ("interval", "linear", "count"),
     [
@@ -163,13 +151,6 @@ def test_times_are_compared_by_their_order():
 def test_a_proof_beyond_the_estimate_is_counted(interval, linear, count):
     (figure,) = select(fairquant.compare_networks({"AC-1": both(interval, linear)}), PROOFS).values()
     assert (figure.ours.value, figure.verdict) == (count, "differs" if count else "not compared")
-
-
-def test_every_network_on_which_both_tools_finished_is_drawn():
-    table = list(fairquant.compare_drawing({"AC-1": both(run(0.08), run(0.01))}))
-    rows = [(figure.row, figure.at) for figure in table if figure.measure == "undecided"]
-    assert len(rows) == 2 * 29
-    assert {at for _, at in rows} == {float(at) for at in range(1, 30)}
 
 
 def verdicts(figures):
@@ -298,19 +279,6 @@ def run_of(instances):
     return {name: int(factor * instances) for name, factor in counted.items()} | {"seconds": 1.0}
 
 
-def test_statements_about_the_step_are_judged():
-    counts = {"AEQUITAS": 50, "SG": 100, "ADF": 300, "EIDIG": 330, "default": 3000}
-    counts |= {"MAFT 1e-10": 200, "MAFT 1e-06": 310, "MAFT 0.0001": 390, "MAFT 1": 392, "MAFT 10": 391}
-    runs = {label: [run_of(count + more) for more in (-1, 0, 1)] for label, count in counts.items()}
-    piece = {"runs": runs}
-    found = verdicts(maft.compare_steps({"steps-C-a": piece}))
-    said = {row: verdict for (row, measure), verdict in found.items() if measure == "statements of the text"}
-    assert said["instances of MAFT to SG"] == "agrees"
-    assert said["instances of MAFT, h = 1e-10, to ADF"] == "agrees"
-    assert said["instances of MAFT, h = 1e-06, to ADF"] == "differs"
-    assert said["p of no difference between h from 1e-4 to 10"] == "agrees"
-
-
 def numbers_of(**runs):
     return {"runs": runs, "seeds": 1000, "local": 1000}
 
@@ -328,28 +296,6 @@ def test_long_counts_are_compared_with_the_log():
     small = {**fewer, "seeds": 200, "local": 200}
     found = list(maft.compare_numbers({"numbers-C-a": small}))
     assert verdicts(found)["C-a, MAFT", "instances"] == "not compared"
-
-
-def test_equal_budgets_name_the_best_published_method():
-    piece = {
-        "budget": 100,
-        "plausible": {"maft": [10, 12], "aequitas": [20, 22], "random": [90, 90], "frontier": [42, 42]},
-    }
-    figures = {one.row: one for one in maft.compare_budgets({"budgets-C-a": piece})}
-    assert figures["C-a, frontier"].verdict == "better"
-    assert "2.0 times those of aequitas" in figures["C-a, frontier"].note
-    assert figures["C-a, frontier"].ours is None
-
-
-def test_similarities_agree_within_chance():
-    piece = maft.measure_slopes("D-a", Context(quick=True))
-    found = verdicts(maft.compare_similarity("gradients", {"slopes-D-a": piece}))
-    assert found["D-a", "mean cosine similarity"] == "not compared"
-    far = {**piece, "gradients": {**piece["gradients"], "mean": 0.5}}
-    found = verdicts(maft.compare_similarity("gradients", {"slopes-D-a": far}))
-    assert found["benchmarks with a mean above 0.8", "statement of the text"] == "differs"
-    plane = maft.compare_plane({"slopes-D-a": piece})
-    assert "differs" not in {one.verdict for one in plane}
 
 
 def test_a_mean_of_runs_has_students_interval():

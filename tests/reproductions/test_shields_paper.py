@@ -43,10 +43,6 @@ def found():
         }
 
 
-def verdicts(figures):
-    return {figure.verdict for figure in figures}
-
-
 def every_cell(found):
     return [cell for values in found.values() for cell in values["cells"]]
 
@@ -144,41 +140,6 @@ def test_biases_of_runs_written_by_hand():
     assert shielded["runs that end above the threshold"].verdict == "agrees"
     assert shielded["median"].verdict == "differs"
     assert "may not be those stated" in shielded["median"].note
-
-
-def test_what_the_text_says_is_judged():
-    def cells_of(losses, kappa):
-        return [
-            bounded(environment, name, [0.5, 0.5], [loss, loss], kept=kept, kappa=kappa)
-            for kept, factor in zip(PROPERTIES, (1, 3), strict=True)
-            for (environment, name), loss in ((key, factor * value) for key, value in losses.items())
-        ]
-
-    usual = {
-        ("german, sex", "ERM"): 2.0,
-        ("german, sex", "HSIC"): 1.0,
-        ("german, age", "ERM"): 9.0,
-        ("german, age", "HSIC"): 8.0,
-    }
-    found = {"all": {"cells": [*cells_of(usual, "0.1"), *cells_of(dict.fromkeys(usual, 1.0), "0.2")]}}
-    for key in ("environment", "classifier"):
-        assert "differs" not in verdicts(shields.compare_spread(key, found))
-    assert verdicts(shields.compare_cost(found)) == {"agrees"}
-    assert verdicts(shields.compare_thresholds(found)) == {"agrees", "not compared"}
-    losses = {figure.row: figure.verdict for figure in shields.compare_losses(found)}
-    assert losses["DP, FinHzn, HSIC"] == "agrees"
-    # The other way round, all of it differs.
-    turned = {
-        ("german, sex", "ERM"): 1.0,
-        ("german, sex", "HSIC"): 8.0,
-        ("german, age", "ERM"): 2.0,
-        ("german, age", "HSIC"): 9.0,
-    }
-    found = {"all": {"cells": [*cells_of(turned, "0.1"), *cells_of(dict.fromkeys(usual, 99.0), "0.2")]}}
-    assert "differs" in verdicts(shields.compare_thresholds(found))
-    assert "differs" in verdicts(shields.compare_losses(found))
-    only = {"all": {"cells": cells_of(turned, "0.1")}}
-    assert "differs" in verdicts(shields.compare_spread("environment", only))
 
 
 @pytest.mark.parametrize("kept", [*PROPERTIES, "disparate_impact"])

@@ -222,12 +222,6 @@ def test_the_end_of_a_text_is_what_the_network_reads():
     assert texts.cut_text("w1 w2") == "w1 w2"
 
 
-def test_scores_that_were_not_had_within_a_day_agree_where_they_cannot_be_had():
-    figure = testsgd._compare_themis("Crime", None, {people.COMBINATIONS: "there are 10 combinations"}, None)
-    assert (figure.verdict, figure.printed) == ("agrees", "more than 24 hours")
-    assert testsgd.mean_figure([]) is None
-
-
 def test_decisions_are_counted_one_by_one():
     everybody = people.load_people(people.find_case("german"))
     tiny = replace(people.QUICK, hidden=(8,), epochs=2, least_steps=120)

@@ -1,7 +1,5 @@
 """Constraints, and parts of a domain."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import pickle

@@ -42,10 +42,6 @@ def test_the_documented_file_reads(contract):
     assert schema.assignments().tolist() == [[0], [1]]
 
 
-def names_strategy():
-    return st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=3, max_size=6, unique=True)
-
-
 VALUES = st.one_of(st.text(max_size=6), st.integers(-5, 5), st.booleans(), st.floats(-9, 9))
 
 
@@ -55,7 +51,7 @@ def key(value):
 
 @st.composite
 def schemas(draw):
-    names = draw(names_strategy())
+    names = draw(st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=3, max_size=6, unique=True))
     attributes = []
     for name in names[1:]:
         kind = draw(st.sampled_from(["categorical", "ordinal", "integer", "real", "bins"]))

@@ -31,10 +31,6 @@ def client(tmp_path_factory):
         yield here
 
 
-def send(client, path, body):
-    return client.post(path, content=body, headers={"content-type": "application/json"})
-
-
 def decision(cost="", group="men", id="x"):
     return f'{{"id": {json.dumps(id)}, "group": {json.dumps(group)}, "recommendation": 1{cost}}}'
 
@@ -69,7 +65,7 @@ BOMBS = {
 )
 def test_what_cannot_be_meant_is_one_error(client, path):
     for name, body in BOMBS.items():
-        answer = send(client, path, body)
+        answer = client.post(path, content=body, headers={"content-type": "application/json"})
         assert 400 <= answer.status_code < 500, (name, answer.text[:200])
         assert set(answer.json()) == {"error"}, name
         assert set(answer.json()["error"]) == {"message", "type", "code", "hint"}, name

@@ -1,7 +1,5 @@
 """The instances on which the shields' guarantees are shown, all of them, and what follows from a table of decisions."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction

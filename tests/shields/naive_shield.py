@@ -1,7 +1,5 @@
 """A running shield the slow way: everything is derived anew from the list of what happened."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The recursion over counters as it stands in the paper, in plain Python: slow, and with nothing folded or packed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Configurations, plans and costs of shields."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

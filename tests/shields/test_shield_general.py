@@ -1,7 +1,5 @@
 """Shields for more than two groups."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The guarantees of shields: every instance, every sequence, every period."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 from collections.abc import Callable

@@ -148,13 +148,6 @@ def test_an_unfair_table_is_found(which):
         assert found.ends[0].chance == pytest.approx(sum(ends[c] for c in unfair))
 
 
-def test_the_expected_cost_is_that_of_the_table():
-    policy = synthesize(plan())
-    edited = inspect_policy(replace(policy, expected_cost=0.001))
-    assert edited.expected_cost == pytest.approx(policy.expected_cost)
-    assert edited.stated_cost == 0.001
-
-
 @pytest.mark.parametrize("kind", ["static-fair", "static-bw", "dynamic"])
 def test_what_was_walked_and_what_was_not(kind):
     found = inspect_policy(synthesize(plan(kind=kind)))

@@ -1,7 +1,5 @@
 """What periods promise each other: the examples and lemmas of the paper, by hand and by going through everything."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

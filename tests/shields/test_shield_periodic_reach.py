@@ -1,7 +1,5 @@
 """Everything that a shield lets happen in longer periods, and the worst of it again and again."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of shields, and the walk through all their runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Certificates of a running shield, and labels that are still open."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from fractions import Fraction

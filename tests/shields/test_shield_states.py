@@ -1,7 +1,5 @@
 """Saved states are values: no shield that saved or loaded one changes it."""
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import cache

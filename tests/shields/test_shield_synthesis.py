@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import json
 import tracemalloc
@@ -44,25 +42,6 @@ def plan(kind: str = "demographic_parity", kappa: str = "0.1", horizon: int = 10
 
 
 # By hand
-
-
-def test_one_decision_where_an_empty_group_has_rate_0() -> None:
-    # Whoever comes must be rejected: 1 - 0 exceeds kappa. It costs 1 whenever acceptance is recommended.
-    inputs = Inputs(("a", "b"), (0.3, 0.7), (0.5, 0.25), costs=(2.0,))
-    policy = synthesize(plan(horizon=1, inputs=inputs))
-    assert policy.expected_cost == pytest.approx(2 * (0.3 * 0.5 + 0.7 * 0.25), abs=1e-12)
-    assert policy.action(0, (0, 0, 0, 0), "a") == policy.action(0, (0, 0, 0, 0), "b") == REJECT
-
-
-def test_two_decisions_without_judging_an_empty_group() -> None:
-    # Only a and b in turn can be unfair: then the second must be decided as the first, which costs 1 if it is
-    # recommended otherwise. The first is followed: whatever it is, the second disagrees half the time.
-    policy = synthesize(plan(horizon=2, empty="vacuous"))
-    assert policy.expected_cost == pytest.approx(2 * 0.3 * 0.7 * 0.5, abs=1e-12)
-    assert policy.action(0, (0, 0, 0, 0), "a") == FOLLOW
-    assert policy.action(1, (1, 1, 0, 0), "b") == ACCEPT
-    assert policy.action(1, (1, 0, 0, 0), "b") == REJECT
-    assert policy.action(1, (1, 1, 0, 0), "a") == FOLLOW
 
 
 # Against recursion over whole traces

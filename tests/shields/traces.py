@@ -5,8 +5,6 @@ step is (group, recommendation, cost, decision), and for equal opportunity also 
 the decision. The welfare of the groups is counted only in complete traces, with fractions.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction

@@ -281,17 +281,6 @@ def test_a_planted_group_is_the_first_row_of_screen_and_file_and_explains_the_ot
     assert order == sorted(order)
 
 
-def test_a_group_that_is_favoured_is_told_from_its_own_side():
-    """Everybody else is worse off a little, in many descriptions; one finding says it all."""
-    frame, luck = lives(20_000, 4)
-    planted = ((frame.sex == "f") & (frame.race != "w") & (frame.age >= 40)).to_numpy()
-    result = search_lives(frame, luck < np.where(planted, 0.65, 0.5), ("sex", "race", "age"))
-    assert [found.words for found in result.findings if found.found and found.under is None] == [
-        "sex f, race b, a or h, age 40 or more"
-    ]
-    assert any(found.gap < 0 for found in result.findings if found.found)
-
-
 @settings(deadline=None, max_examples=scaled(20))
 @given(worlds)
 def test_a_control_variable_by_hand(world):

@@ -66,39 +66,6 @@ def test_lists_in_files(tmp_path):
             read_categories(single)
 
 
-def test_by_hand():
-    """Of 40 texts about a red cat 30 are liked, of 60 about a green cat 20; nobody asks about the others."""
-    texts = [f"a red cat {i}" for i in range(40)] + [f"the green cat {i}" for i in range(60)] + ["no colour"] * 50
-    liked = {*texts[:30], *texts[40:60]}
-    result = find_text_subgroups(lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0)
-    assert result.kind == "subgroups"
-    # Each text once, and once more to see whether the answer is the same.
-    assert (result.people, result.queries, result.rule_sets) == (150, 2 * 101, 3 + 2 + 6)
-    found = {one.words: one for one in result.findings}
-    red = found["colour red"]
-    assert red.rules == {"colour": ("red",)}
-    assert (red.size, red.rest, red.positives, red.rest_positives) == (40, 60, 30, 20)
-    assert red.gap == pytest.approx(30 / 40 - 20 / 60)
-    share = 50 / 100
-    assert red.z == pytest.approx((30 - 40 * share) / np.sqrt(40 * 60 * share * (1 - share) / 99))
-    assert red.found
-    assert red.adjusted_p == pytest.approx(1 / 1001)
-    assert 0 < red.low < red.plain_low < red.gap < red.plain_high < red.high
-    assert result.notes[0].startswith("49 of 150 texts repeat others word for word.")
-    assert "pet cat" not in found  # nobody speaks of another pet
-    assert red.others == 1  # colour red and pet cat describe the same texts
-    assert (
-        result.sentence(red)
-        == "Of 40 texts that mention colour red, 75.0 % get True; of 60 that mention others 33.3 %."
-    )
-    whole = find_text_subgroups(
-        lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0, compared="all"
-    )
-    cat = {one.words: one for one in whole.findings}["pet cat"]
-    assert (cat.size, cat.rest, cat.positives, cat.rest_positives) == (100, 50, 50, 0)
-    assert "of 50 other texts 0 %" in whole.sentence(cat)
-
-
 def brute_force(texts, outcome, compared, least, depth):
     """Every rule set, by looking at the words of every text again."""
     spoken = [{name: {word for word in one.split() if word in terms} for name, terms in TERMS.items()} for one in texts]
@@ -366,32 +333,6 @@ def test_the_noise_of_a_model_of_texts_is_said_first():
 decide = chance(0.4)
 
 
-def test_swap_by_hand():
-    """Blue is disliked wherever it is put; of the others the odd texts are liked."""
-    texts = [f"a {('red', 'green')[i % 3 > 0]} thing {i}" for i in range(40)] + ["nothing"]
-    asked = []
-
-    def model(some):
-        asked.extend(some)
-        return ["no" if "blue" in one or int(one.split()[-1]) % 2 == 0 else "yes" for one in some]
-
-    result = find_text_subgroups(
-        lambda some: ["no" if one == "nothing" else model([one])[0] for one in some], texts, protected=[COLOURS]
-    )
-    effects = {one.words: one for one in result.effects}
-    blue = effects["colour blue"]
-    assert (blue.size, blue.rest, blue.clusters) == (40, 80, 40)
-    assert (blue.rate, blue.rest_rate, blue.gap) == (0, 0.5, -0.5)
-    assert blue.found
-    assert blue.under is None
-    assert effects["colour red"].gap == pytest.approx(0.25)  # better than green and blue together, only for the blue
-    assert effects["colour red"].under == effects["colour green"].under == 0
-    # The texts themselves once more, for the model's noise.
-    assert (len(asked), len(set(asked))) == (4 * 40, 3 * 40)
-    assert result.queries == 162
-    assert "of texts rewritten to mention others 50.0 %" in result.sentence(blue)
-
-
 def test_the_published_example():
     """Zhang et al., section 4.3: what speaks of one group is made to speak of another; 14 groups, one text."""
     gender = [one for one in categories_named("published") if one.name == "gender"]
@@ -460,7 +401,14 @@ def test_clusters_of_ones_own():
 
 def test_some_texts_are_enough():
     texts = [f"my {pet} number {i}" for i in range(300) for pet in PETS.groups]
-    result = find_text_subgroups(decide, texts, protected=[PETS], swaps=50)
+    asked = []
+
+    def model(some):
+        asked.extend(some)
+        return decide(some)
+
+    result = find_text_subgroups(model, texts, protected=[PETS], swaps=50)
+    assert result.queries == len(asked)
     assert result.effects[0].size == 50
     assert find_text_subgroups(decide, texts, protected=[PETS], swaps=0).effects == ()
 

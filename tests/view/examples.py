@@ -1,7 +1,5 @@
 """Audits made by hand: one like Adult with everything in it, one with as little as an audit can have."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """A result of every kind that has charts, its names as long as those of real data, and the drawings of them all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache

@@ -1,7 +1,5 @@
 """The page a validator reads: every number with its kind, nothing foreign that runs or loads, nothing hidden."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools
@@ -151,18 +149,7 @@ def replaced(audit: AuditResult, **changes: str) -> AuditResult:
     return AuditResult.model_validate(change(audit.plain()))
 
 
-USERS_WORDS = (
-    "Female",
-    "sex",
-    "50K",
-    "income",
-    "AC-1.npz",
-    "adult.csv",
-    "Married-civ-spouse",
-    "time limit",
-    "2.1.0",
-    "Wilson",
-)
+USERS_WORDS = ("Female", "sex", "50K", "income", "AC-1.npz", "adult.csv", "Married-civ-spouse", "time limit", "Wilson")
 
 
 def test_words_of_users_are_only_words():
@@ -232,13 +219,6 @@ def test_it_says_how_it_was_done(audit):
     for quantity in quantities(result):
         if isinstance(quantity, Observed | Estimated):
             assert quantity.method in method
-
-
-def test_the_same_audit_gives_the_same_page():
-    audit = examples.full()
-    again = AuditResult.from_json(audit.to_json())
-    assert again == audit
-    assert view.render_page(again.document()) == view.render_page(audit.document())
 
 
 class TestReadableByEverybody:

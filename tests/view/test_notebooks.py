@@ -42,14 +42,7 @@ def test_what_fetches_is_recognised():
 
 @pytest.mark.parametrize("name", PICTURED)
 def test_a_result_of_every_kind_is_shown_offline(name):
-    check_shown(pictured(name))
-
-
-def test_a_result_is_shown_offline(result):
-    check_shown(result)
-
-
-def check_shown(result):
+    result = pictured(name)
     shown = result._repr_html_()
     assert not FETCHES.search(without_links(shown))
     assert "<svg" in shown

@@ -1,7 +1,5 @@
 """What people do with a page in a real browser: sort, filter, move the threshold, print; and read it without script."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("playwright", reason="needs playwright")

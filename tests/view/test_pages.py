@@ -1,13 +1,10 @@
 """Pages and screens of results: they stand alone, fit any width, stay small, and say what they leave out."""
 
-from __future__ import annotations
-
 import io
 import re
 from functools import cache
 
 import examples
-import numpy as np
 import pytest
 import vl_convert
 from page import Page, foreign_scripts
@@ -15,7 +12,6 @@ from pictured import PICTURED, SUBJECT, document, pictured
 from rich.cells import cell_len
 from rich.console import Console
 
-import evenhand
 from evenhand import view
 from evenhand.auditing.gates.conditions import AUDITED_FAMILIES
 from evenhand.core import Document
@@ -61,34 +57,6 @@ def test_a_screen_fits_and_has_nothing_but_text(name, width, verbose):
         if name in ("audit", "interrupted"):
             assert line == line.rstrip()
             assert not line.strip().startswith("%")  # a number keeps its unit
-
-
-MOST_BYTES = 600_000
-
-
-@pytest.mark.full
-def test_a_page_of_many_groups_is_small_and_says_what_it_leaves_out():
-    rng = np.random.default_rng(0)
-    n = 10_000
-    schools = np.array([f"school {i:03d} ".ljust(60, "x") for i in range(150)])
-    score = rng.random(n)
-    result = evenhand.audit_predictions(
-        y_true=(rng.random(n) < score).astype(int),
-        y_score=score,
-        threshold=0.5,
-        sensitive_features={
-            "school": schools[rng.integers(0, 150, n)],
-            "sex": rng.choice(["f", "m"], n),
-            "age": rng.choice(["young", "middle", "old"], n),
-        },
-    )
-    page = view.render_page(result.document())
-    assert len(page.encode()) < MOST_BYTES
-    said = f"The first {WIDE_ROWS} of {{}} rows, lowest selection rate first; all of them are in the JSON"
-    assert said.format(150) in page
-    assert said.format(900) in page
-    first = result.groups.breakdowns[0].listed[0].metrics["selection_rate"].value
-    assert first == min(group.metrics["selection_rate"].value for group in result.groups.breakdowns[0].groups)
 
 
 @pytest.mark.parametrize(("columns", "most"), [(2, PAGE_ROWS), (7, WIDE_ROWS)])

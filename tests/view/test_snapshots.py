@@ -3,8 +3,6 @@
 ``make snapshots`` writes the files again after a sentence was changed on purpose; the change is reviewed in the diff.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import re

@@ -1,7 +1,5 @@
 """The first screen in a terminal: its lines by hand, aligned, complete, plain when piped."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path
@@ -90,14 +88,6 @@ def test_colour_adds_nothing_to_the_words():
     assert re.sub(r"\x1b\[[0-9;]*m", "", styled) == plain
 
 
-def test_names_and_numbers_are_bold_and_what_explains_them_is_not():
-    styled = screen(examples.full(), 100, force_terminal=True, color_system="truecolor", legacy_windows=False)
-    bold = "\n".join(re.findall(r"\x1b\[1m([^\x1b]*)", styled))
-    assert "demographic parity difference" in bold
-    assert "observed on" in styled
-    assert "observed on" not in bold
-
-
 def test_words_of_users_are_only_words():
     hostile = "[red]x[/red]\n:smile: \x1b[31m\x07\u202e"
     text = screen(replaced(examples.full(), Female=hostile, sex="[bold]s[/]"), 200)
@@ -137,12 +127,6 @@ class TestProgress:
             for what in "asking", "compiling the prover", "proving: sex", "compiling the prover":
                 say(what, 0.4)
         assert capsys.readouterr().err == printed
-
-    def test_it_is_silent_where_standard_error_is_no_terminal(self, capsys):
-        with view.show_progress() as say:
-            say("asking", 0.4)
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err) == ("", "")
 
     def test_an_error_inside_comes_out(self):
         console = Console(file=io.StringIO(), force_terminal=True)
@@ -196,31 +180,7 @@ def test_four_fifths_rule_with_groups_left_out():
     assert said == "met (0.90) by the groups that can be assessed; not assessable for: c (24), d (3)"
 
 
-@pytest.mark.parametrize(
-    ("falsified", "undecided", "stopped", "step"),
-    [
-        (0.0, 0.0, "done", "nothing is left open"),
-        (0.1, 0.0, "done", "the section Proof shows who is affected"),
-        (0.0, 0.2, "depth", "the undecided boxes cannot be divided further"),
-        (0.0, 0.2, "boxes", "a higher limit on boxes decides more"),
-    ],
-)
-def test_what_to_do_after_a_proof(falsified, undecided, stopped, step):
-    audit = examples.full()
-    certificate = examples.certificate(("sex",), 1 - falsified - undecided, falsified, falsified)
-    certificate = certificate.model_copy(update={"stopped_by": stopped, "undecided": undecided})
-    assert line(audit.model_copy(update={"certificates": (certificate,)}), "sex", "certified fair").next_step == step
-
-
 def test_what_is_unknown_has_a_reason_and_no_number():
     found = line(examples.minimal(), "gender", "demographic parity difference")
     assert (found.number.text, found.number.value, found.number.kind) == ("-", None, "unknown")
     assert found.explanation == ("unknown: not computable: at least two groups must have 30 people",)
-
-
-def test_an_unknown_rate_has_its_reason():
-    audit = examples.full()
-    rates = (audit.individual.rates[0].model_copy(update={"rate": Unknown(reason="no one was asked")}),)
-    individual = audit.individual.model_copy(update={"rates": rates})
-    found = line(audit.model_copy(update={"individual": individual}), "race", "counterfactual flip rate")
-    assert (found.number.text, found.number.kind, found.explanation) == ("-", "unknown", ("unknown: no one was asked",))
