@@ -181,7 +181,7 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     lot = count_family(at.rules, table, max(count_needed(CONFIG.support, table.people), CONFIG.min_size))
     base = at.deserving.mean()
     for _ in range(runs):
-        which = int(rng.integers(len(lot)))
+        which = int(rng.integers(len(lot.chosen)))
         inside = cells_of_rule_sets(at.rules, table.cells, lot.chosen[[which]])[0][table.cells.of]
         given = rng.random(len(inside)) < base + GAP * inside
         again, standing = look(at, at.codes, given, rng)
@@ -249,7 +249,7 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     for run in range(runs):
         given = fair(at, run, rng)
         seen = sample_until_margin(
-            *(len(lot), 2, draw, given.__getitem__),
+            *(len(lot.chosen), 2, draw, given.__getitem__),
             rule=StoppingRule(PUBLISHED_MORE_THAN, PUBLISHED_MARGIN, normal_quantile(CONFIG.confidence)),
             seed=seed + run,
         )

@@ -15,11 +15,14 @@ from evenhand.stats import bonferroni, difference_interval, holm, permutation, r
 from evenhand.stats.level import poisson_cdf, poisson_mean
 from evenhand.stats.mean import adjusted_mean_interval
 from evenhand.stats.permutation import (
+    FAR,
     adjusted_p,
     critical_value,
+    group_skewness,
     normal_p_value,
     permute_counts,
     permute_sums,
+    tail_scales,
 )
 from evenhand.stats.proportion import (
     count_pairs,
@@ -27,7 +30,6 @@ from evenhand.stats.proportion import (
     mean_limits,
     smallest_ratio_of_proportions,
 )
-from evenhand.stats.score_difference import FAR, group_skewness, tail_scales
 
 tables = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
 """Successes and failures in the group, successes and failures in the rest."""

@@ -27,9 +27,15 @@ from evenhand.stats import (
     stratified_difference,
 )
 from evenhand.stats.distribution import sample_quantile
-from evenhand.stats.proportion import count_needed, estimated_rate, observed_rate, observed_rates, zero_count_upper
+from evenhand.stats.proportion import (
+    _constrained_estimate,
+    count_needed,
+    estimated_rate,
+    observed_rate,
+    observed_rates,
+    zero_count_upper,
+)
 from evenhand.stats.quantity import format_quantity, quantity_value
-from evenhand.stats.score_difference import _constrained_estimate
 from support import scaled
 
 LEVELS = (0.8, 0.95, 0.999)

@@ -20,7 +20,7 @@ from evenhand.models.scorer import ask_once
 from evenhand.schema import People, encode
 from evenhand.stats import difference_interval
 from evenhand.stats.mean import SampleMoments, welch_interval
-from evenhand.stats.score_difference import stratified_difference
+from evenhand.stats.proportion import stratified_difference
 from evenhand.subgroups import Finding, Range, SubgroupConfig, SubgroupResult, exact, find_members
 from evenhand.subgroups.exact import MeasuredOutcomes
 from evenhand.subgroups.result import RefusedRuleSet

@@ -86,7 +86,7 @@ class People:
     @property
     def size(self) -> int:
         """Number of people."""
-        return self.count(np.ones(len(self), dtype=np.bool_))
+        return len(self.individuals) if self.counts is None else int(self.counts.sum())
 
     def count(self, mask: Booleans) -> int:
         """Count the people in the rows selected by a mask."""
@@ -117,7 +117,8 @@ class People:
     @property
     def undecided(self) -> int:
         """Number of excluded rows, which have no decision, score or rank."""
-        return 0 if self.reading is None else sum(self.reading.left_out.values()) - self.dropped
+        left_out = {} if self.reading is None else self.reading.left_out
+        return sum(count for reason, count in left_out.items() if not reason.startswith(DROPPED))
 
     @property
     def dropped(self) -> int:

@@ -5,9 +5,8 @@ from .level import bonferroni
 from .mean import student_interval
 from .paired import auc_difference, mcnemar, paired_difference
 from .permutation import holm
-from .proportion import clopper_pearson, difference_interval, ratio_interval
+from .proportion import clopper_pearson, difference_interval, ratio_interval, stratified_difference
 from .quantity import Estimated, Known, Observed, Proved, Quantity, Unknown, format_quantity
-from .score_difference import stratified_difference
 from .sequential.betting import betting_bounds
 
 __all__ = [

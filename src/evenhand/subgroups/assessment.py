@@ -176,9 +176,9 @@ def assess_candidates(
         scales, tails = None, correct_tails(groups, table.skewness)
     if correction is None:
         largest = family.largest_gap(tails, scales)
-        correction = permute_outcomes(table, largest, len(family), config, rng, limit=limit, progress=progress)
+        correction = permute_outcomes(table, largest, len(groups.gap), config, rng, limit=limit, progress=progress)
     z = tails.z(groups.total.sum(axis=-1))
-    exact = np.zeros(len(family), dtype=bool)
+    exact = np.zeros(len(z), dtype=bool)
     exact[len(family.chosen) :] = True
     exact[np.argsort(-np.abs(z), kind="stable")[: MOST_EXACT + config.most]] = True
     return summarise_tests(

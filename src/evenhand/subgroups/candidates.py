@@ -53,9 +53,6 @@ class CandidateFamily:
         chosen, copies = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
         return cls(RuleSetFamily((), (), 0), table, chosen, copies, groups, groups @ table.stratum_moments)
 
-    def __len__(self) -> int:
-        return len(self.chosen) + len(self.queries)
-
     def largest_gap(self, tails: TailCorrection, scales: Floats | None = None) -> LargestGap:
         """Build the function from sums by cell (cells, draws) to the largest standardised gap of each draw.
 
@@ -72,27 +69,25 @@ class CandidateFamily:
             columns = np.ravel_multi_index(tuple(self.chosen[rows][:, axes].T - 1), conjunctions.shape)
             parts.append((rows, conjunctions.size, partial(conjunctions, columns=columns)))
         queries, stratum = self.queries.astype(np.float32), self.table.cells.codes[:, -1]
-        parts.append((np.arange(len(self.chosen), len(self)), len(queries), lambda sums: (queries @ sums).T))
-
-        def standardise(rows: Integers, add_up: CellSums, sums: NDArray[np.float32]) -> NDArray[Any]:
-            if scales is None:
-                excess = add_up(sums) - expected[rows]
-                z = excess * above[rows]
-                excess *= below[rows]
-                return np.asarray(np.maximum(z, excess, out=z))
-            z = np.zeros((sums.shape[1], len(rows)))
-            for s in range(self.table.strata):
-                z += add_up(np.where((stratum == s)[:, None], sums, 0.0)) * scales[rows, s]
-            return np.abs(z)
+        parts.append((np.arange(len(self.chosen), len(expected)), len(queries), lambda sums: (queries @ sums).T))
+        strata = [(stratum == s)[:, None] for s in range(self.table.strata)]
 
         def largest(sums: NDArray[np.float32]) -> Floats:
             top = np.zeros(sums.shape[1])
             for rows, number, add_up in parts:
                 step = max(1, MOST_ENTRIES // max(number, 1))
                 for start in range(0, len(top), step):
-                    draws = slice(start, start + step)
-                    z = standardise(rows, add_up, sums[:, draws])
-                    top[draws] = np.maximum(top[draws], z.max(axis=1, initial=0.0))
+                    draws = sums[:, start : start + step]
+                    z: NDArray[Any]
+                    if scales is None:
+                        excess = add_up(draws) - expected[rows]
+                        z = excess * above[rows]
+                        excess *= below[rows]
+                        np.maximum(z, excess, out=z)
+                    else:
+                        by_stratum = (add_up(np.where(cells, draws, 0.0)) for cells in strata)
+                        z = np.abs(sum(part * scales[rows, s] for s, part in enumerate(by_stratum)))
+                    top[start : start + step] = np.maximum(top[start : start + step], z.max(axis=1, initial=0.0))
             return top
 
         return largest

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Floats, Integers
-from evenhand.stats.score_difference import FAR
+from evenhand.stats.permutation import FAR
 
 VISITED = 256
 """Maximum number of rule sets that later climbs recognise."""

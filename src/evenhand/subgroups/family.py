@@ -114,8 +114,9 @@ def cut_attributes(
     if len(set(names)) < len(names):
         raise OptionError(f"an attribute is named twice: {', '.join(names)}")
     cuts, codes = [], []
-    for name, column in zip(names, people.schema.positions(names), strict=True):
-        cut, code = cut_entries(people.schema[name], people.individuals[:, column], bins, ends, people.counts)
+    for column in map(people.schema.position, names):
+        attribute, entries = people.schema.attributes[column], people.individuals[:, column]
+        cut, code = cut_entries(attribute, entries, bins, ends, people.counts)
         cuts.append(cut)
         codes.append(code)
     return tuple(cuts), np.stack(codes, axis=1)

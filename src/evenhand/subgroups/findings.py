@@ -120,40 +120,27 @@ def explain_findings(
         better: 1 if a higher value is better for people, else -1.
     """
     worse = better * statistics.groups.gap[significant] < 0
-    harm, favour = (
-        _explain_in_turn(table, statistics, significant, inside, scores, margin, early) for early in (worse, ~worse)
-    )
+    direction = np.sign(statistics.groups.gap[significant])
+    turns = []
+    for early in (worse, ~worse):  # these findings are listed before the others
+        explained_by = np.full(len(statistics.z), -1, dtype=np.int64)
+        pending, pending_scores, parts = np.arange(len(significant)), scores, table.cells.codes[:, -1]
+        unexplained: list[int] = []
+        while len(pending):
+            clearest = int(pending[np.lexsort((-pending_scores, ~early[pending]))[0]])
+            unexplained.append(clearest)
+            parts = np.unique(2 * parts + inside[clearest], return_inverse=True)[1].ravel()
+            pending = pending[pending != clearest]
+            groups = _groups_within(table, parts, inside[pending])
+            matters = (np.abs(groups.gap) >= margin) & (np.sign(groups.gap) == direction[pending])
+            z = np.where(matters, np.abs(groups.z), 0.0)
+            remains = z >= statistics.correction.critical
+            explained_by[significant[pending[~remains]]] = significant[clearest]
+            pending, pending_scores = pending[remains], np.asarray(np.round(z[remains], 9), dtype=np.float64)
+        turns.append((significant[unexplained], explained_by))
+    harm, favour = turns
     is_favoured_clearest = len(significant) > 0 and not worse[scores.argmax()]
     return favour if is_favoured_clearest and 2 * len(favour[0]) <= len(harm[0]) else harm
-
-
-def _explain_in_turn(
-    table: CellTable,
-    statistics: CandidateStatistics,
-    significant: Integers,
-    inside: Booleans,
-    scores: Floats,
-    margin: float,
-    early: Booleans,
-) -> tuple[Integers, Integers]:
-    """Determine explanations as ``explain_findings`` does, with the findings in ``early`` listed before all others."""
-    explained_by = np.full(len(statistics.z), -1, dtype=np.int64)
-    direction = np.sign(statistics.groups.gap[significant])
-    pending = np.arange(len(significant))
-    parts = table.cells.codes[:, -1]
-    unexplained: list[int] = []
-    while len(pending):
-        clearest = int(pending[np.lexsort((-scores, ~early[pending]))[0]])
-        unexplained.append(clearest)
-        parts = np.unique(2 * parts + inside[clearest], return_inverse=True)[1].ravel()
-        pending = pending[pending != clearest]
-        groups = _groups_within(table, parts, inside[pending])
-        matters = (np.abs(groups.gap) >= margin) & (np.sign(groups.gap) == direction[pending])
-        z = np.where(matters, np.abs(groups.z), 0.0)
-        remains = z >= statistics.correction.critical
-        explained_by[significant[pending[~remains]]] = significant[clearest]
-        pending, scores = pending[remains], np.asarray(np.round(z[remains], 9), dtype=np.float64)
-    return significant[unexplained], explained_by
 
 
 def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> StratifiedGroups:

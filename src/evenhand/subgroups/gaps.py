@@ -2,7 +2,7 @@
 
 Outcomes are permuted within strata (one, without a control variable). The z of a rule set is its sum of outcomes minus
 the expected sum, in standard deviations under permutation. Both tails are rescaled to equal size, because those of
-rare outcomes in small groups differ (``evenhand.stats.score_difference``). The interval for a gap of rates is the score
+rare outcomes in small groups differ (``evenhand.stats.permutation``). The interval for a gap of rates is the score
 interval: at the critical z of the permutations it excludes 0 if and only if z exceeds the critical value, so that the
 adjusted p-value and the adjusted interval never contradict each other. The interval for a gap of means is the wider of
 Welch's interval at the same level and that of the permutations, which excludes 0 in the same way. Welch's interval
@@ -21,8 +21,8 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_cdf, normal_quantile, student_quantile
 from evenhand.stats.mean import SampleMoments, welch_interval
-from evenhand.stats.proportion import difference_interval, effective_sums, kish_size
-from evenhand.stats.score_difference import FAR, group_skewness, stratified_difference, tail_scales
+from evenhand.stats.permutation import FAR, group_skewness, tail_scales
+from evenhand.stats.proportion import difference_interval, effective_sums, kish_size, stratified_difference
 from evenhand.subgroups.tabulate import CellTable
 
 IntervalEnds: TypeAlias = tuple[Floats, Floats]

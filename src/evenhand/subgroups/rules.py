@@ -74,18 +74,18 @@ def describe_rules(rules: Mapping[str, Rule], values: Mapping[str, tuple[str, ..
         values: All values of each attribute. If a rule includes most of them, the excluded values are named: ``race
             all but White``.
     """
-    return ", ".join(f"{name} {_describe_rule(rule, (values or {}).get(name, ()))}" for name, rule in rules.items())
-
-
-def _describe_rule(rule: Rule, values: tuple[str, ...]) -> str:
-    if isinstance(rule, Range):
-        return rule.words()
-    excluded = [value for value in values if value not in rule]
-    names, prefix, conjunction = list(rule), "", "or"
-    if len(rule) > MOST_NAMED and 0 < len(excluded) < len(rule):
-        names, prefix, conjunction = excluded, "all but ", "and"
-    *others, last = names
-    return f"{prefix}{', '.join(others)} {conjunction} {last}" if others else f"{prefix}{last}"
+    parts = []
+    for name, rule in rules.items():
+        if isinstance(rule, Range):
+            parts.append(f"{name} {rule.words()}")
+            continue
+        excluded = [value for value in (values or {}).get(name, ()) if value not in rule]
+        names, prefix, conjunction = list(rule), "", "or"
+        if len(rule) > MOST_NAMED and 0 < len(excluded) < len(rule):
+            names, prefix, conjunction = excluded, "all but ", "and"
+        *others, last = names
+        parts.append(f"{name} {prefix}{', '.join(others)} {conjunction} {last}" if others else f"{name} {prefix}{last}")
+    return ", ".join(parts)
 
 
 def find_members(people: People, rules: Mapping[str, Rule]) -> Booleans:
