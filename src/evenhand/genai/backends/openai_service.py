@@ -94,7 +94,7 @@ class OpenAIImages:
             FetchError: The service is unavailable, or refuses the request.
             ModelError: The answer contains no item, or the model declines.
         """
-        return (await call(self.generate_several, prompt, 1))[0]
+        return (await self._ask_pictures(prompt, 1))[0]
 
     @blocks
     async def generate_several(self, prompt: str, count: int) -> list[Item]:

@@ -295,21 +295,22 @@ class Ledger:
         if not tasks:
             return
         started = time.perf_counter()
+        pages: dict[str, StreamBatch] = {}
+        committing = False
         try:
-            pages = self._run_transaction(by_stream, durable=durable)
-        except StoreError as error:
-            failed = [(task, StoreError(error.message, location=error.location, hint=error.hint)) for task in tasks]
-            _tell_callers(failed)
-            return
+            with self._database.transaction(durable=durable) as connection:
+                # Use the same order everywhere, to prevent deadlocks between replicas.
+                for stream in sorted(by_stream):
+                    patient = self._rounds[stream] < MAX_ROUNDS
+                    pages[stream] = self._transaction.apply_operations(
+                        connection, stream, by_stream[stream], patient=patient
+                    )
+                committing = True
         except Exception as error:
-            # The fault of one operation must not affect the others.
-            if len(tasks) == 1:
-                logger.exception("an operation of %s could not be carried out", tasks[0].stream)
-                _tell_callers([(tasks[0], error)])
-            else:
-                for task in tasks:
-                    self._carry_out([task])
-            return
+            for stream in by_stream:
+                self._transaction.forget(stream)
+            if not self._recover(error, tasks, pages if committing else {}):
+                return
         seconds = time.perf_counter() - started
         results: list[Outcome] = []
         for stream, page in pages.items():
@@ -340,27 +341,30 @@ class Ledger:
 
         threading.Thread(target=make, name=f"evenhand-plan-{stream}", daemon=True).start()
 
-    def _run_transaction(
-        self, by_stream: Mapping[str, Sequence[OperationRequest]], *, durable: bool
-    ) -> dict[str, StreamBatch]:
-        pages: dict[str, StreamBatch] = {}
-        committing = False
-        try:
-            with self._database.transaction(durable=durable) as connection:
-                # Use the same order everywhere, to prevent deadlocks between replicas.
-                for stream in sorted(by_stream):
-                    patient = self._rounds[stream] < MAX_ROUNDS
-                    pages[stream] = self._transaction.apply_operations(
-                        connection, stream, by_stream[stream], patient=patient
-                    )
-                committing = True
-        except BaseException as error:
-            for stream in by_stream:
-                self._transaction.forget(stream)
-            if committing and isinstance(error, StoreError) and self._was_committed(pages, error):
-                return pages
-            raise
-        return pages
+    def _recover(self, error: Exception, tasks: Sequence[OperationRequest], pages: Mapping[str, StreamBatch]) -> bool:
+        """Handle the error of a transaction, and return whether it was committed nevertheless.
+
+        Args:
+            error: Error of the transaction.
+            tasks: Operations of the transaction. Unless it was committed, their callers receive the error.
+            pages: Effects of the transaction if the error occurred during the commit. Otherwise empty.
+        """
+        if isinstance(error, StoreError):
+            try:
+                if self._was_committed(pages, error):
+                    return True
+            except StoreError as unknown:
+                error = unknown
+            failed = [(task, StoreError(error.message, location=error.location, hint=error.hint)) for task in tasks]
+            _tell_callers(failed)
+        elif len(tasks) == 1:
+            logger.exception("an operation of %s could not be carried out", tasks[0].stream)
+            _tell_callers([(tasks[0], error)])
+        else:
+            # The fault of one operation must not affect the others.
+            for task in tasks:
+                self._carry_out([task])
+        return False
 
     def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
         """Return whether an unconfirmed commit took effect, according to the store."""
