@@ -211,9 +211,6 @@ def test_commands_shown_exist_with_their_options():
         assert not unknown, (page, command, unknown)
 
 
-sys.path.insert(0, str(ROOT / "tools"))
-
-
 REFERENCE_COMMANDS = reference.list_commands()
 
 

@@ -19,9 +19,6 @@ import evenhand
 from evenhand.core import version
 from support import ROOT
 
-sys.path.insert(0, str(ROOT / "tools"))
-
-
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
 RELEASES = re.findall(r"^## ([0-9]+\.[0-9]+\.[0-9]+) - ([0-9]{4}-[0-9]{2}-[0-9]{2})$", CHANGES, re.M)
