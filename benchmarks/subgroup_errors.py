@@ -50,8 +50,7 @@ from evenhand.schema.attribute import Value
 from evenhand.stats import clopper_pearson
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.proportion import count_needed
-from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates
-from evenhand.subgroups.candidates import CandidateFamily, count_family
+from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, assess_candidates, count_family
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.family import RuleSetFamily, build_family, cut_attributes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin

@@ -14,7 +14,7 @@ from evenhand import subgroups
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import LimitError, OptionError
 from evenhand.schema import Attribute, People, Schema, Target, encode
-from evenhand.subgroups import SubgroupConfig, candidates, exact, find_members
+from evenhand.subgroups import SubgroupConfig, assessment, exact, find_members
 from evenhand.subgroups.climb import climb
 from evenhand.subgroups.exact import MeasuredOutcomes
 from evenhand.subgroups.family import AttributeCut, build_family, cut_attributes
@@ -440,7 +440,7 @@ def test_compiled_maxima_equal_those_of_arrays(case, data):
     sums = table.permute_sums(20, np.random.default_rng(1)).T.astype(np.float32)
     by_arrays = tested.largest_gap(tails)(sums)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "COMPILED", 0)
+        patch.setattr(assessment, "COMPILED", 0)
         assert tested.largest_gap(tails)(sums) == pytest.approx(by_arrays, rel=1e-5, abs=1e-5)
 
 

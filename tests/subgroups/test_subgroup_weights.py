@@ -13,7 +13,7 @@ from evenhand.groups import DecisionRoles
 from evenhand.schema import PeopleWeights
 from evenhand.stats import difference_interval
 from evenhand.subgroups import find_members, find_subgroups, find_subgroups_of_decisions
-from evenhand.subgroups.candidates import count_family
+from evenhand.subgroups.assessment import count_family
 from evenhand.subgroups.family import build_family, cut_attributes
 from evenhand.subgroups.gaps import compare_groups, scale_tails, standardise_weighted
 from evenhand.subgroups.tabulate import tabulate_people

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -108,9 +109,10 @@ class DecisionRoles:
             "score": [self.score],
             "protected": list_protected(self.protected, self.schema),
         }
-        check_roles({**roles, **self._sample.by_role()}, list_columns(frame, lazy=True))
+        sample = self._sample.by_role()
+        check_roles({**roles, **sample}, list_columns(frame, lazy=True))
         columns = [name for name in (*roles["protected"], self.decision, self.target) if name is not None]
-        numbers = [name for name in (self.score, *self._sample.columns) if name is not None]
+        numbers = [name for name in (self.score, *itertools.chain(*sample.values())) if name is not None]
         table = open_table(frame, columns, numbers, location)
         if self.decision is None:
             return self._read_selected(table, None, threshold)

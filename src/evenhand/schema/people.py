@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -493,11 +494,6 @@ class SampleRoles:
         roles = {"weight": [] if self.weight is None else [self.weight]}
         return roles | {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
 
-    @property
-    def columns(self) -> list[str]:
-        """Names of all columns."""
-        return [name for names in self.by_role().values() for name in names]
-
     def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
         """Read the weights and probabilities of the given rows, such as ``People.rows``, from a data frame or table.
 
@@ -595,7 +591,7 @@ class ColumnRoles:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
         ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
         if self.sample is not None and self.schema is None:
-            ignored = tuple(dict.fromkeys([*ignored, *self.sample.columns]))
+            ignored = tuple(dict.fromkeys([*ignored, *itertools.chain(*self.sample.by_role().values())]))
         used = (target,) if self.schema is None else (target, *self.schema.names)
         if clash := next((name for name in ignored if name in used), None):
             role = "the target" if clash == target else "an attribute of the schema"

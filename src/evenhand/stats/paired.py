@@ -20,7 +20,6 @@ from evenhand.errors import OptionError
 from evenhand.stats.auc import share_below
 from evenhand.stats.distribution import NumberMoments, skewed_mean_interval
 from evenhand.stats.level import Interval, as_counts, as_interval, bisect_edge, normal_cdf, normal_quantile
-from evenhand.stats.proportion import proportion_or_half
 
 
 def mcnemar(gained: int, lost: int) -> float:
@@ -445,6 +444,8 @@ def _standard_error(padded: Floats, old: Floats, new: Floats) -> Floats:
 
 
 def _cell_shares(counts: Floats) -> tuple[Floats, Floats]:
-    """Compute the old and the new share of yes in each cell."""
+    """Compute the old and the new share of yes in each cell, 1/2 if the cell is empty."""
     n = counts.sum(axis=(1, 2))
-    return proportion_or_half(counts[:, 1, :].sum(axis=1), n), proportion_or_half(counts[:, :, 1].sum(axis=1), n)
+    favourable = np.array([counts[:, 1, :].sum(axis=1), counts[:, :, 1].sum(axis=1)])
+    old, new = np.divide(favourable, n, out=np.full(favourable.shape, 0.5), where=n > 0)
+    return old, new

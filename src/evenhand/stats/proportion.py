@@ -255,11 +255,12 @@ class ProportionLimits(Limits):
     @classmethod
     def of(cls, k: ArrayLike, n: ArrayLike, confidence: float) -> Self:
         """Compute the proportions k / n with their limits."""
-        z = normal_quantile(confidence)
-        size = np.asarray(n) + z**2 / 2
-        centre = (np.asarray(k) + z**2 / 4) / size
+        (k, n), z = as_counts(k, n), normal_quantile(confidence)
+        size = n + z**2 / 2
+        centre = (k + z**2 / 4) / size
         low, high = clopper_pearson(k, n, confidence)
-        return cls(proportion_or_half(k, n), low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
+        value = np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
+        return cls(value, low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
 
     def minus(self, other: Self) -> Interval:
         """Compute the interval for the difference (see ``difference_interval``)."""
@@ -383,12 +384,6 @@ def ratio_interval(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, c
     return as_interval(np.where(nonempty, low, 0.0), np.where(nonempty, high, np.inf))
 
 
-def proportion_or_half(k: ArrayLike, n: ArrayLike) -> Floats:
-    """Compute ``k / n``, or 1/2 if n is 0."""
-    k, n = as_counts(k, n)
-    return np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
-
-
 def stretch_interval(quantity: Observed, confidence: float) -> tuple[float, float]:
     """Convert the interval of a quantity to another level by scaling it with the ratio of the normal quantiles."""
     factor = normal_quantile(confidence) / normal_quantile(quantity.confidence)
@@ -471,9 +466,10 @@ def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     Returns:
         The mean and both ends of its interval.
     """
-    p, (low, high) = proportion_or_half(k, n), clopper_pearson(k, n, confidence)
+    limits = ProportionLimits.of(k, n, confidence)
+    p = limits.value
     value = float(p.mean())
-    below, above = (float(np.sqrt(np.sum((p - end) ** 2)) / len(p)) for end in (low, high))
+    below, above = (float(np.sqrt(np.sum((p - end) ** 2)) / len(p)) for end in (limits.low, limits.high))
     return value, max(0.0, value - below), min(1.0, value + above)
 
 

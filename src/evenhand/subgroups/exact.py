@@ -14,8 +14,14 @@ from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_pr
 from evenhand.errors import OptionError
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.proportion import count_needed, kish_size
-from evenhand.subgroups.assessment import CandidateStatistics, MaxTCorrection, assess_candidates, describe_finding
-from evenhand.subgroups.candidates import CandidateFamily, count_family
+from evenhand.subgroups.assessment import (
+    CandidateFamily,
+    CandidateStatistics,
+    MaxTCorrection,
+    assess_candidates,
+    count_family,
+    describe_finding,
+)
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.family import (
     RuleSetFamily,

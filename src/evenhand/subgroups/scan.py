@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats
-from evenhand.subgroups.assessment import MaxTCorrection, permute_outcomes
-from evenhand.subgroups.candidates import CandidateFamily
+from evenhand.subgroups.assessment import CandidateFamily, MaxTCorrection, permute_outcomes
 from evenhand.subgroups.climb import ClimbedCells, StratumMoments, climb_all
 from evenhand.subgroups.config import FamilyTestSettings
 from evenhand.subgroups.family import AttributeCut, RuleSetFamily

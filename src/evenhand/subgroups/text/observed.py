@@ -10,13 +10,13 @@ import numpy as np
 from evenhand.core.typing import Floats
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import (
+    CandidateFamily,
     CandidateStatistics,
     MaxTCorrection,
     describe_finding,
     permute_outcomes,
     summarise_tests,
 )
-from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.findings import list_findings
 from evenhand.subgroups.gaps import StratifiedGroups, scale_tails
