@@ -124,3 +124,11 @@ def test_people_of_unknown_value_are_in_no_group():
         name: int((frame["sex"] == name).sum()) for name in ("F", "M")
     }
     assert breakdown.unknown == int((frame["sex"] == "?").sum())
+
+
+@pytest.mark.parametrize(("code", "noted"), [(999999, True), (-999, True), (121, False)])
+def test_codes_of_unknown_numbers_are_noted(code, noted):
+    premium = np.where(np.arange(60) % 10 == 0, code, 100 + np.arange(60) % 23)
+    frame = pd.DataFrame({"sex": ["F", "M"] * 30, "premium": premium})
+    people = DecisionRoles("premium", protected=["sex"]).read(frame).people
+    assert any(str(code) in note for note in people.reading.notes) is noted

@@ -16,7 +16,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_roles, refuse_arrays, table_of_columns
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
-from evenhand.schema.infer import describe_groups
+from evenhand.schema.infer import describe_groups, review_column
 from evenhand.schema.outcome import (
     INFERRED,
     DecisionLabels,
@@ -200,6 +200,10 @@ class DecisionRoles:
             return RecordedLabels(people, codes[rows], self.target, weights)
         if truth is not None:
             people = replace(people, numbers=truth.finite_numbers(rows, "true number", optional=True))
+        _, proposal = review_column(table, str(self.decision), False, False)
+        if proposal is not None and (proposal.entry or {}).get("unknown") and people.reading is not None:
+            note = f"{self.decision} {proposal.problem}. They count as numbers: drop these rows if they mean unknown."
+            people = replace(people, reading=people.reading.model_copy(update={"notes": (note,)}))
         return RecordedNumbers(people, decision.coded.finite_numbers(rows, "decision"), self.target, weights)
 
     def _read_people(
