@@ -204,26 +204,6 @@ class CodedTable:
         return self._columns[name]
 
 
-def open_table(frame: Any, columns: Sequence[str], numbers: Sequence[str], location: str = "data") -> CodedTable:
-    """Open a data frame as a table. Rows of a lazy frame are counted, or read into memory if ``numbers`` are required.
-
-    Args:
-        frame: Data frame that narwhals supports.
-        columns: Columns with few distinct values.
-        numbers: Columns with many distinct values, such as scores.
-        location: Name of the data in messages.
-    """
-    import narwhals as nw
-
-    if not isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame):
-        return CodedTable(frame, location=location)
-    from evenhand.schema.counted import count_rows, read_lazy  # imports this module
-
-    if numbers:
-        return CodedTable(read_lazy(frame, [*columns, *numbers], location), location=location)
-    return count_rows(frame, columns, location)
-
-
 class Coding(NamedTuple):
     """Cells as distinct values, and the code of each row.
 
