@@ -196,7 +196,7 @@ def test_a_time_limit_counts_from_the_call_on(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_preparations_end_at_the_time_limit() -> None:
-    limit = TimeLimit.after(0.0)
+    limit = TimeLimit(0.0)
     check_time()
     with limit.enforced(), pytest.raises(LimitError) as caught:
         check_time()
@@ -207,7 +207,7 @@ def test_preparations_end_at_the_time_limit() -> None:
 def test_a_white_box_is_not_read_beyond_the_time_limit() -> None:
     subject = label_subject()
     model = make_pipeline(StandardScaler(), subject.model).fit(people_frame(), subject.people.labels)
-    with TimeLimit.after(0.0).enforced(), pytest.raises(LimitError):
+    with TimeLimit(0.0).enforced(), pytest.raises(LimitError):
         load_white_box(model, subject.people.schema)
 
 

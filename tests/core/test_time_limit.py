@@ -15,7 +15,7 @@ def seconds(monkeypatch):
 
 
 def test_passes_after_its_seconds(seconds):
-    limit = TimeLimit.after(5)
+    limit = TimeLimit(5)
     seconds[0] += 4
     assert not limit.passed()
     assert limit.clock.passed(5, ahead=1)
@@ -24,7 +24,7 @@ def test_passes_after_its_seconds(seconds):
 
 
 def test_says_whether_it_decided_the_course_of_a_run(seconds):
-    limit, read = TimeLimit.after(5), TimeLimit.after(5)
+    limit, read = TimeLimit(5), TimeLimit(5)
     limit.passed()
     assert not limit.decided
     assert read.left() == 5.0
@@ -35,7 +35,7 @@ def test_says_whether_it_decided_the_course_of_a_run(seconds):
 
 
 def test_a_share_begins_now_and_is_a_part_of_what_is_left(seconds):
-    limit = TimeLimit.after(10)
+    limit = TimeLimit(10)
     seconds[0] += 4
     part = limit.share(0.5)
     assert part.moment == 7.0
@@ -54,6 +54,6 @@ def test_no_limit_never_passes_and_decides_nothing(seconds):
 
 def test_preparations_end_at_an_enforced_limit(seconds):
     check_time()
-    with TimeLimit.after(0).enforced(), pytest.raises(LimitError):
+    with TimeLimit(0).enforced(), pytest.raises(LimitError):
         check_time()
     check_time()

@@ -302,7 +302,7 @@ def test_an_estimator_with_a_part_of_your_own_is_asked_twice():
 
 
 def test_no_further_batch_after_the_time_limit():
-    check = check_noise(load_model(coin(), WORDS), np.repeat(PEOPLE, 50, axis=0), limit=TimeLimit.after(0.0))
+    check = check_noise(load_model(coin(), WORDS), np.repeat(PEOPLE, 50, axis=0), limit=TimeLimit(0.0))
     assert check.people == 20
 
 

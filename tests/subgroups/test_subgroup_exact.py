@@ -483,7 +483,7 @@ def test_time_that_is_up_keeps_what_was_found():
     world = people(500, seed=1)
     values = np.random.default_rng(5).random(500) < np.where(world.individuals[:, 0] == 0, 0.1, 0.6)
     outcome = MeasuredOutcomes(np.arange(500), values * 1.0, True)
-    result = exact.search_exactly(world, lambda *_: outcome, SubgroupConfig(), limit=TimeLimit.after(0.0))
+    result = exact.search_exactly(world, lambda *_: outcome, SubgroupConfig(), limit=TimeLimit(0.0))
     assert result.interrupted
     assert result.findings[0].found
     assert any("The time limit was reached after 100 of 1,000" in note for note in result.notes)

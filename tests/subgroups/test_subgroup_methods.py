@@ -485,7 +485,7 @@ def test_means_have_intervals_at_very_large_critical_values():
 
 def test_time_limit_keeps_the_completed_permutations():
     rows, values, _ = draw_rows("conj", 3000, 8, 0, z=12.0)
-    result = search(rows, values, 8, limit=TimeLimit.after(0.0))
+    result = search(rows, values, 8, limit=TimeLimit(0.0))
     assert result.interrupted
     assert any("The time limit was reached after 10 of 200 permutations" in note for note in result.notes)
 

@@ -27,7 +27,7 @@ from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.certification.bounds.scores import needs_kernels
 from evenhand.certification.certificate.result import Certificate, estimated_share
-from evenhand.core.time_limit import TimeLimit
+from evenhand.core.time_limit import Clock, TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.groups.proxies import measure_proxies
@@ -112,7 +112,7 @@ def audit(
     queries = ledger.settled
     with ledger.within(config.budget):
         if schema.target.is_number:
-            parts = AuditParts(TimeLimit.after(config.time_limit, subject.requested))
+            parts = AuditParts(TimeLimit(config.time_limit, Clock(subject.requested)))
             result = audit_number_model(subject, config, parts, progress, metrics=metrics)
         else:
             result = _audit_labels(subject, config, metrics, progress, ledger)
@@ -151,7 +151,7 @@ def _audit_labels(
     subject: Subject, config: AuditConfig, metrics: Metrics, progress: Progress, ledger: QuestionLedger
 ) -> AuditResult:
     importlib.import_module("sklearn.cluster")  # the first import takes seconds: keep it outside the time limit
-    parts = AuditParts(TimeLimit.after(config.time_limit, subject.requested))
+    parts = AuditParts(TimeLimit(config.time_limit, Clock(subject.requested)))
     described = subject.people
     several = described.schema.target.kind == "labels"
     subject = select_any_favourable(subject) if several else subject

@@ -49,7 +49,7 @@ def audit_decisions(
     """
     config = DecisionAuditConfig.of(config, settings)
     progress = progress or ignore_progress
-    parts = AuditParts(TimeLimit.after(config.time_limit))
+    parts = AuditParts(TimeLimit(config.time_limit))
     if not isinstance(decisions, RecordedDecisions):
         check_settings(config, is_number=isinstance(decisions, RecordedNumbers), metrics=metrics)
     progress("comparing groups", 0.0)

@@ -98,7 +98,7 @@ def certify(
     if compile_limit is None:
         compile_limit = math.inf if config.time_limit is None else COMPILE_SHARE * config.time_limit
     prepare = partial(prepare_kernels, limit=compile_limit, say=say)
-    limit = TimeLimit.after(config.time_limit)
+    limit = TimeLimit(config.time_limit)
     if population is None and network.schema.constrains_people and not config.as_published:
         population = uniform_mixture(network.schema, config.protected)
     if workers is not None:

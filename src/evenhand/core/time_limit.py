@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
 
 from evenhand.core.interrupts import RUNNING_SECONDS
 from evenhand.errors import LimitError
@@ -41,20 +40,12 @@ class TimeLimit:
     """Time limit of an analysis.
 
     Attributes:
-        clock: Clock of the analysis.
         moment: Time limit in seconds of ``clock``. None disables the limit.
+        clock: Clock of the analysis. Default: a clock that starts now.
     """
 
-    clock: Clock
-    moment: float | None
-
-    @classmethod
-    def after(cls, seconds: float | None, start: float | None = None) -> Self:
-        """Build the limit of an analysis that starts now, or at a reading of ``RUNNING_SECONDS``.
-
-        None disables the limit.
-        """
-        return cls(Clock(start), seconds)
+    moment: float | None = None
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def decided(self) -> bool:
@@ -74,7 +65,7 @@ class TimeLimit:
         if self.moment is None:
             return self
         now = RUNNING_SECONDS() - self.clock.start
-        return TimeLimit(self.clock, now + max(0.0, self.moment - now) * part)
+        return TimeLimit(now + max(0.0, self.moment - now) * part, self.clock)
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
@@ -102,5 +93,5 @@ def check_time() -> None:
 
 _enforced: ContextVar[TimeLimit | None] = ContextVar("enforced time limit", default=None)
 
-NEVER = TimeLimit(Clock(), None)
+NEVER = TimeLimit()
 """No time limit."""

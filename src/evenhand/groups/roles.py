@@ -29,7 +29,7 @@ from evenhand.schema.outcome import (
     propose_true_label,
     read_labels,
 )
-from evenhand.schema.people import People, SampleRoles, encode, list_protected
+from evenhand.schema.people import People, SampleRoles, encode, list_protected, open_table
 from evenhand.schema.probabilities import name_sample_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import (

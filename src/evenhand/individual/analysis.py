@@ -132,7 +132,7 @@ def measure_flips(
     sets = attribute_sets(config.protected)
     for protected in sets:
         people.schema.assignments(protected)  # refuse invalid sets before the first query
-    limit, left = TimeLimit.after(config.time_limit), _allowance(scorer, config.budget)
+    limit, left = TimeLimit(config.time_limit), _allowance(scorer, config.budget)
     parts: list[tuple[tuple[str, ...], Source]] = [(names, source) for names in sets for source in individuals]
     noise, interrupted = None, False
     model, front = scorer, None

@@ -61,7 +61,7 @@ def audit_language_model(
         (16, 'sweeps')
     """
     config = LanguageModelConfig.of(config, settings)
-    limit = TimeLimit.after(config.time_limit)
+    limit = TimeLimit(config.time_limit)
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
     with interview.model:
         return run_interview(interview, limit, progress=progress)

@@ -155,7 +155,7 @@ def compare_language_models(
     new_interview = open_interview(after, people, config, answers=answers, data_name=data_name)
 
     def run(interview: Interview, min_sweeps: int, progress: Progress) -> LanguageModelAudit:
-        return run_interview(interview, TimeLimit.after(seconds), min_sweeps=min_sweeps, progress=progress)
+        return run_interview(interview, TimeLimit(seconds), min_sweeps=min_sweeps, progress=progress)
 
     with old_interview.model, new_interview.model:
         _check_comparable(old_interview, new_interview, answers)

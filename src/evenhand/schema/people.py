@@ -15,6 +15,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, add_columns, check_index, read_column
 from evenhand.schema.attribute import Attribute, Value, match_label
+from evenhand.schema.counted import count_rows, read_lazy
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import (
     INFERRED,
@@ -618,6 +619,24 @@ class ColumnRoles:
                 hint="change the target of the schema, or omit `unfavourable=`",
             )
         return schema.with_protected(names) if self.protected is not None and varied else schema
+
+
+def open_table(frame: Any, columns: Sequence[str], numbers: Sequence[str], location: str = "data") -> CodedTable:
+    """Open a data frame as a table. Rows of a lazy frame are counted, or read into memory if ``numbers`` are required.
+
+    Args:
+        frame: Data frame that narwhals supports.
+        columns: Columns with few distinct values.
+        numbers: Columns with many distinct values, such as scores.
+        location: Name of the data in messages.
+    """
+    import narwhals as nw
+
+    if not isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame):
+        return CodedTable(frame, location=location)
+    if numbers:
+        return CodedTable(read_lazy(frame, [*columns, *numbers], location), location=location)
+    return count_rows(frame, columns, location)
 
 
 def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tuple[str, ...]:

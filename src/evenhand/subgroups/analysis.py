@@ -53,7 +53,7 @@ def find_subgroups(
         EvenhandError: The options are invalid, or the model cannot be queried.
     """
     config = SubgroupConfig.of(config, settings)
-    limit = TimeLimit.after(config.time_limit)
+    limit = TimeLimit(config.time_limit)
     if weights is not None and config.method != "exact":
         raise OptionError(
             f"weights require method='exact', got method={config.method!r}",

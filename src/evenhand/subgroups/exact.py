@@ -93,7 +93,7 @@ def search_exactly(
     Raises:
         EvenhandError: The options are invalid.
     """
-    started, limit = time.perf_counter(), limit or TimeLimit.after(config.time_limit)
+    started, limit = time.perf_counter(), limit or TimeLimit(config.time_limit)
     if names is None:
         names = people.schema.protected if config.attributes is None else config.attributes
     known, everybody = select_known(people, names), people.size

@@ -83,7 +83,7 @@ def test_models_are_asked_in_large_batches():
     asked.ask(DOMAIN[rng.integers(0, len(DOMAIN), size=50_000)])
     assert model.calls == 1
     with pytest.raises(BudgetExhausted):
-        oracle(model, limit=TimeLimit.after(-1.0)).ask(DOMAIN)
+        oracle(model, limit=TimeLimit(-1.0)).ask(DOMAIN)
     assert model.calls == 1
 
 

@@ -111,7 +111,7 @@ def search(
     started = time.perf_counter()
     config = SearchConfig.of(config, settings)
     progress = progress or ignore_progress
-    limit = TimeLimit.after(config.time_limit)
+    limit = TimeLimit(config.time_limit)
     method = find_method(config.method)
     space = ProfileSpace(
         source,

@@ -160,7 +160,7 @@ def search_texts(
     started = time.perf_counter()
     config = TextSearchConfig.of(config, settings)
     progress = progress or ignore_progress
-    limit = TimeLimit.after(config.time_limit)
+    limit = TimeLimit(config.time_limit)
     loaded = load_text_model(model, trust=trust)
     answers = TextAnswers(loaded, config.labels, config.favourable, limit, config.budget)
     documents, categories = check_texts(texts), resolve_categories(protected)

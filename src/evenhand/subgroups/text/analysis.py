@@ -125,7 +125,7 @@ def find_text_subgroups(
     truth, clusters = _check_length(truth, len(texts), "truth"), _check_length(clusters, len(texts), "clusters")
     if truth is None and config.measure in ("false-negative", "false-positive"):
         raise OptionError(f"the {config.measure} rate needs the true labels", hint="pass them as truth")
-    limit = TimeLimit.after(config.time_limit)
+    limit = TimeLimit(config.time_limit)
     answers = TextAnswers(load_text_model(model, trust=trust), config.labels, config.favourable, limit)
     progress("looking for identity terms", 0.0)
     mentions = find_mentions(texts, resolve_categories(protected, by_term=config.by == "term"))
