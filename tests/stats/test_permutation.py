@@ -201,6 +201,14 @@ def test_a_scale_is_never_turned_round():
     assert above[0] == below[1] == FAR
 
 
+def test_holm_by_hand():
+    """Three times the smallest, twice the next and never less than before, once the largest."""
+    assert holm([0.02, 0.002, 0.06]) == pytest.approx([0.04, 0.006, 0.06])
+    assert holm([0.02, 0.03, 0.01]) == pytest.approx([0.04, 0.04, 0.03])
+    assert holm([0.9, 0.8]) == pytest.approx([1, 1])
+    assert holm([]).shape == (0,)
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 0.5))
 def test_holm_rejects_step_by_step(p, level):
     rejected = set()

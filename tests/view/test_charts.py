@@ -238,6 +238,17 @@ def test_any_word_can_be_drawn(word):
     ET.fromstring(to_svg(spec, name="one"))
 
 
+def test_identifiers_in_drawings_are_told_apart():
+    clipped = {"type": "point", "clip": True}
+    x = {"field": "x", "type": "quantitative"}
+    spec = finish_chart(mark_layer([{"x": 1}], clipped, x=x), "a point")
+    for name in ("one", "two"):
+        drawing = to_svg(spec, name=name)
+        (identifier,) = re.findall(r'\sid="([^"]*)"', drawing)
+        assert identifier.startswith(f"{name}-")
+        assert f"url(#{identifier})" in drawing
+
+
 def test_dark_pages_repaint_every_role():
     style = dark_stylesheet()
     assert LIGHT.keys() == DARK.keys()
