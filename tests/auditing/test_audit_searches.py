@@ -1,4 +1,4 @@
-"""An audit searches too: briefly, for each protected attribute, and shows whom it found."""
+"""Searches and subgroups inside an audit: what is found, gates, interrupts, and what could not be done."""
 
 import numpy as np
 import pandas as pd
@@ -8,27 +8,35 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from evenhand import audit_rankings as measure_rankings
 from evenhand import auditing, certification, view
+from evenhand.core.document import Metric
 from evenhand.errors import OptionError
+from evenhand.groups.rankings.result import RankingResult
 from evenhand.models import QuestionLedger, Subject
 from evenhand.schema.people import ColumnRoles
 
 QUICK = auditing.AuditConfig(time_limit=60, samples=500, searched=400)
 
 
+SUBGROUPS = auditing.AuditConfig(time_limit=20, samples=300, searched=0)
+
+
+def draw_people(n):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"grade": rng.integers(0, 40, n), "sex": rng.choice(["f", "m"], n)})
+    frame = frame.assign(city=rng.choice(["a", "b"], n), region=rng.choice(["north", "south", "west"], n))
+    return frame.assign(hired=np.where(frame["grade"] + rng.normal(0, 3, n) > 20, "yes", "no"))
+
+
 @pytest.fixture(scope="module")
 def people():
-    rng = np.random.default_rng(0)
-    n = 400
-    frame = pd.DataFrame(
-        {
-            "grade": rng.integers(0, 40, n),
-            "sex": rng.choice(["f", "m"], n),
-            "city": rng.choice(["a", "b"], n),
-            "region": rng.choice(["north", "south", "west"], n),
-        }
-    )
-    return frame.assign(hired=np.where(frame["grade"] + rng.normal(0, 3, n) > 20, "yes", "no"))
+    return draw_people(400)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return draw_people(2000)
 
 
 def southern(frame):
@@ -36,8 +44,8 @@ def southern(frame):
     return 1 / (1 + np.exp(20.5 - frame["grade"] - 4 * ((frame["sex"] == "m") & (frame["region"] == "south"))))
 
 
-def audited(people, config=QUICK, model=southern):
-    return auditing.audit(Subject(model, ColumnRoles("hired", ["sex", "city"]).read(people)), config)
+def audited(people, config=QUICK, model=southern, protected=("sex", "city")):
+    return auditing.audit(Subject(model, ColumnRoles("hired", list(protected)).read(people)), config)
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +80,18 @@ def test_what_cannot_be_searched_is_listed(people):
     assert item.reason in view.render_page(result.document())
 
 
-def test_an_interrupt_while_searching_ends_the_audit_with_what_was_found(people, monkeypatch):
+@pytest.mark.parametrize(
+    ("analysis", "part", "nothing"),
+    [("individual.search.search", "searches", ()), ("subgroups.find_subgroups", "subgroups", None)],
+)
+def test_an_interrupt_ends_the_audit_with_what_was_found(people, monkeypatch, analysis, part, nothing):
     def stopped(*given, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evenhand.individual.search.search", stopped)
+    monkeypatch.setattr(f"evenhand.{analysis}", stopped)
     result = audited(people)
     assert result.interrupted
-    assert result.searches == ()
+    assert getattr(result, part) == nothing
     assert len(result.individual.rates) == 6
 
 
@@ -120,3 +132,70 @@ def test_a_budget_ends_searches_and_no_audit(people, budget):
     result = auditing.audit(subject, auditing.AuditConfig(max_boxes=10, samples=500, searched=400))
     assert result.queries == ledger.sent <= budget
     assert len(result.searches) + len(result.not_run) >= 2
+
+
+def western_women(frame):
+    """Women in the west need ten points more."""
+    return 1 / (1 + np.exp(20.5 - frame["grade"] + 10 * ((frame["sex"] == "f") & (frame["region"] == "west"))))
+
+
+def blind(frame):
+    return frame["grade"] > 20
+
+
+@pytest.fixture(scope="module")
+def subgroups_result(many):
+    return audited(many, SUBGROUPS, western_women, ("sex", "region"))
+
+
+def test_the_worst_subgroup_is_found(many, subgroups_result):
+    worst = subgroups_result.subgroups.widest
+    assert worst.rules == {"sex": ("f",), "region": ("west",)}
+    inside = (many["sex"] == "f") & (many["region"] == "west")
+    assert worst.size == inside.sum()
+    assert worst.rate == pytest.approx((western_women(many[inside]) > 0.5).mean())
+    assert worst.found
+    assert not [item for item in subgroups_result.not_run if "subgroup" in item.what]
+    assert auditing.AuditResult.from_json(subgroups_result.to_json()) == subgroups_result
+
+
+def test_a_gate_asks_about_it(subgroups_result):
+    gap = -subgroups_result.subgroups.widest.gap
+    low, high = -subgroups_result.subgroups.widest.high, -subgroups_result.subgroups.widest.low
+    for name, value in (
+        ("worst_subgroup_gap", gap),
+        ("worst_subgroup_gap.low", low),
+        ("worst_subgroup_gap.high", high),
+    ):
+        assert auditing.parse_gate(f"{name} > {value - 1e-9}").holds(subgroups_result)
+        assert not auditing.parse_gate(f"{name} > {value + 1e-9}").holds(subgroups_result)
+
+
+def test_a_model_that_ignores_them_passes_the_gate_on_the_certain_end(many):
+    result = audited(many, SUBGROUPS, blind, ("sex", "region"))
+    assert result.subgroups.found == 0
+    assert not auditing.parse_gate("worst_subgroup_gap.low > 0").holds(result)
+    (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
+    assert "not significant" in line.next_step
+
+
+def test_nobody_large_enough(many):
+    result = audited(many.head(50), SUBGROUPS, western_women, ("sex", "region"))
+    assert result.subgroups.tested == 0
+    (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
+    assert line.number.basis == "no subgroup is large enough"
+    assert not auditing.parse_gate("worst_subgroup_gap > 0").holds(result)
+
+
+class AuditWithRankings(auditing.AuditResult):
+    """Audit with a further analysis."""
+
+    rankings: RankingResult | None = None
+
+
+def test_an_analysis_without_a_section_of_its_own_is_shown_and_gated_on(subgroups_result):
+    exposure = measure_rankings(rank_by=list(range(60)), sensitive_features={"sex": ["f", "m"] * 30}, min_group_size=1)
+    whole = AuditWithRankings(**dict(subgroups_result), rankings=exposure)
+    assert "## Audit of rankings" in view.render_markdown(whole.document())
+    assert {number.name for number in exposure.numbers()} <= {number.name for number in whole.numbers()}
+    assert AuditWithRankings.from_json(whole.to_json()) == whole
