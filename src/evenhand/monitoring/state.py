@@ -14,24 +14,19 @@ from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.monitor import Monitor, MonitorState
 
 VERSION = 5
-DAMAGED = "the state of the monitor is damaged"
 RESTART = "begin with a new file"
 CHANGEABLE = {"webhook"}
 """Entries of a configuration that may change between two runs."""
 STATE = TypeAdapter(MonitorState)
+ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> bytes:
     """Encode a monitor as bytes, together with further JSON values (``more``), such as the position in a file."""
     config = monitor.config.model_dump(mode="json", exclude=CHANGEABLE)
-    body, digest = _encode({"config": config, "state": monitor_to_dict(monitor), "more": dict(more or {})})
+    body = ENCODE({"config": config, "state": monitor_to_dict(monitor), "more": dict(more or {})})
+    digest = hashlib.sha256(body.encode()).hexdigest()
     return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'.encode()
-
-
-def _encode(body: Any) -> tuple[str, str]:
-    """Encode the body of a state, and compute its digest."""
-    text = json.dumps(body, separators=(",", ":"))
-    return text, hashlib.sha256(text.encode()).hexdigest()
 
 
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
@@ -53,7 +48,7 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
             raise ValueError
         if version != VERSION:
             raise DataError(f"expected a state of version {VERSION}, got version {version!r}")
-        if _encode(body)[1] != read.get("sha256"):
+        if hashlib.sha256(ENCODE(body).encode()).hexdigest() != read.get("sha256"):
             raise DataError("the state was changed after it was written")
         expected = config.model_dump(mode="json", exclude=CHANGEABLE)
         changed = [name for name in expected if expected[name] != body["config"].get(name)]
@@ -80,6 +75,6 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
         for measure, stored in zip(monitor.measures, state.measures, strict=True):
             vars(measure).update(vars(stored))
     except (ValueError, TypeError):
-        raise DataError(DAMAGED, hint=RESTART) from None
+        raise DataError("the state of the monitor is damaged", hint=RESTART) from None
     vars(monitor).update({**vars(state), "measures": monitor.measures})
     return monitor

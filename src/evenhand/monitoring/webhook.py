@@ -11,8 +11,7 @@ from evenhand.core.http import HttpClient
 from evenhand.errors import EvenhandError
 from evenhand.monitoring.result import Alarm
 
-TIMEOUT = 10.0
-RETRIES = 3
+TIMEOUT, RETRIES = 10.0, 3
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 """Initial and maximum delay in seconds before a failed post is retried."""
 
@@ -26,16 +25,8 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
         EvenhandError: All attempts failed, or the response is invalid.
     """
     place = url.partition("://")[2].split("/")[0].rpartition("@")[2]  # the rest of a webhook's URL is often a secret
-    client = HttpClient(
-        name="the webhook",
-        location=place,
-        timeout=TIMEOUT,
-        retries=retries,
-        backoff=0.5,
-        retries_when_late=True,
-        hints={},
-        hint="check the address under `webhook` in the configuration",
-    )
+    hint = "check the address under `webhook` in the configuration"
+    client = HttpClient("the webhook", place, TIMEOUT, retries, 0.5, retries_when_late=True, hints={}, hint=hint)
     message = {"monitor": monitor, "text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")}
     id = hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()[:32]
     headers = {"Content-Type": "application/json", "Idempotency-Key": id}

@@ -109,29 +109,25 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
 
 
 def _explain(level: float) -> list[Block]:
-    return [
-        Heading("How to read this", detail=True),
-        Facts(
-            (
-                (
-                    "alarms",
-                    "If no gap exceeds its tolerance, the probability of any alarm in the whole run, over all "
-                    f"comparisons, is at most {format_percent(1 - level)}, however often the result is inspected.",
-                ),
-                (
-                    "intervals",
-                    f"With probability {format_level(level)}, every interval contains the mean gap until then, at all "
-                    "times; rates may change over time.",
-                ),
-                (
-                    "estimate",
-                    "The mean over blocks of decisions from about the same time. It differs from the difference of "
-                    "the two rates if groups arrive at different times.",
-                ),
-                ("assumed", "Who arrives next does not depend on the outcomes of the last few decisions."),
-            )
+    facts = (
+        (
+            "alarms",
+            "If no gap exceeds its tolerance, the probability of any alarm in the whole run, over all comparisons, is "
+            f"at most {format_percent(1 - level)}, however often the result is inspected.",
         ),
-    ]
+        (
+            "intervals",
+            f"With probability {format_level(level)}, every interval contains the mean gap until then, at all times; "
+            "rates may change over time.",
+        ),
+        (
+            "estimate",
+            "The mean over blocks of decisions from about the same time. It differs from the difference of the two "
+            "rates if groups arrive at different times.",
+        ),
+        ("assumed", "Who arrives next does not depend on the outcomes of the last few decisions."),
+    )
+    return [Heading("How to read this", detail=True), Facts(facts)]
 
 
 def _name_gap(gap: MonitoredGap) -> str:
