@@ -35,24 +35,6 @@ def is_lazy(frame: Any) -> bool:
     return isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame)
 
 
-def open_table(frame: Any, columns: Sequence[str], numbers: Sequence[str], location: str = "data") -> CodedTable:
-    """Open a data frame as a table. Rows of a lazy frame are counted, or read into memory if ``numbers`` are required.
-
-    Args:
-        frame: Data frame that narwhals supports.
-        columns: Columns with few distinct values.
-        numbers: Columns with many distinct values, such as scores.
-        location: Name of the data in messages.
-    """
-    import narwhals as nw
-
-    if not isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame):
-        return CodedTable(frame, location=location)
-    if numbers:
-        return CodedTable(read_lazy(frame, [*columns, *numbers], location), location=location)
-    return count_rows(frame, columns, location)
-
-
 def read_lazy(frame: Any, columns: Sequence[str], location: str = "data") -> Any:
     """Read columns of a lazy frame into memory, as a narwhals frame.
 
