@@ -173,7 +173,7 @@ def test_weights_apply_to_every_label(model):
     )
     predicted = classifier.predict(frame.drop(columns="job"))
     shares = {label: np.average(predicted == label, weights=weights) for label in result.groups.label_set.labels}
-    rates = result.groups.overall_rates
+    rates = result.groups.everyone.rates
     assert {label: rates[label]["label_share"].value for label in shares} == pytest.approx(shares)
     assert result.groups.weights == "sample_weight"
 

@@ -36,7 +36,10 @@ def test_weights_are_those_of_numpy():
     frame["given"] = np.where(rng.random(200) < 0.6, frame["true"], "mid")
     frame["w"] = rng.exponential(size=200)
     result = measured(frame, weight="w")
-    assert (result.weights, result.effective_size) == ("w", pytest.approx(frame.w.sum() ** 2 / (frame.w**2).sum()))
+    assert (result.weights, result.everyone.effective_size) == (
+        "w",
+        pytest.approx(frame.w.sum() ** 2 / (frame.w**2).sum()),
+    )
     codes = frame[["true", "given"]].replace({name: code for code, name in enumerate(GRADES)}).astype(float)
     for group in result.breakdowns[0].groups:
         part = frame[frame.sex == group.label]

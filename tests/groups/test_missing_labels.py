@@ -112,7 +112,7 @@ def test_counted_rows_have_the_numbers_of_rows_in_memory(seed, known):
     counted = audit(pl.from_pandas(frame).lazy(), y_score="score")
     assert_rates(counted.overall, frame.assign(weight=1))
     assert counted.overall["auc"].value == pytest.approx(memory.overall["auc"].value)
-    assert counted.label_coverage == memory.label_coverage
+    assert counted.everyone.label_coverage == memory.everyone.label_coverage
     for label, group in selected_groups(memory).items():
         other = selected_groups(counted)[label]
         assert other.label_coverage == group.label_coverage
@@ -156,7 +156,7 @@ def test_labels_are_selective_below_half_of_the_largest_share(people, labelled, 
 def test_selective_labels_are_part_of_the_result_and_named_beside_error_rates():
     frame = people(1, n=600, selective=True).iloc[4:].reset_index(drop=True)
     result = audit(frame, y_score="score", min_group_size=30)
-    counts = result.label_coverage.by_decision
+    counts = result.everyone.label_coverage.by_decision
     assert (counts["selected"].labelled, counts["not selected"].labelled) == ((frame["decided"] == 1).sum(), 0)
     assert counts["not selected"].people == (frame["decided"] == 0).sum()
     assert result.overall["true_positive_rate"].value == 1
@@ -164,21 +164,21 @@ def test_selective_labels_are_part_of_the_result_and_named_beside_error_rates():
     for gap in result.breakdowns[0].gaps:
         assert bool(gap.caution) == (gap.metric != "selection_rate"), gap.name
     assert all(group.label_coverage.selective for group in selected_groups(result).values())
-    assert result.label_caution("auc") == result.label_coverage.caution
-    assert not result.label_caution("selection_rate")
+    assert result.everyone.caution("auc") == result.everyone.label_coverage.caution
+    assert not result.everyone.caution("selection_rate")
     read = GroupMetrics.from_json(result.to_json())
-    assert (read.label_coverage, read.breakdowns) == (result.label_coverage, result.breakdowns)
-    words = result.label_coverage.caution
+    assert (read.everyone.label_coverage, read.breakdowns) == (result.everyone.label_coverage, result.breakdowns)
+    words = result.everyone.label_coverage.caution
     assert " ".join(result.summary().split()).count(words[len("selective labels: ") :]) >= 1
 
 
 def test_labels_missing_at_random_and_complete_labels_need_no_caution():
     result = audit(people(2, n=600))
-    assert result.label_coverage is not None
-    assert not result.label_coverage.selective
+    assert result.everyone.label_coverage is not None
+    assert not result.everyone.label_coverage.selective
     assert not any(gap.caution for gap in result.breakdowns[0].gaps)
     complete = audit(people(2, n=600, known=1.0))
-    assert complete.label_coverage is None
+    assert complete.everyone.label_coverage is None
     assert all(group.label_coverage is None for group in complete.breakdowns[0].groups)
 
 
@@ -268,11 +268,11 @@ def test_labels_known_for_one_decision_only_are_selective():
     labels = evenhand.audit_predictions(
         "decided", y_true="true", sensitive_features=["group"], data=frame, kind="labels"
     ).groups.labels
-    assert labels.label_coverage.by_decision["z"].labelled == 0
-    assert labels.label_coverage.selective
+    assert labels.everyone.label_coverage.by_decision["z"].labelled == 0
+    assert labels.everyone.label_coverage.selective
     for gap in labels.breakdowns[0].gaps:
         assert bool(gap.caution) == (gap.metric not in ("label_share", "labels")), gap.name
-    assert labels.label_coverage.describe() in " ".join(labels.summary().split())
+    assert labels.everyone.label_coverage.describe() in " ".join(labels.summary().split())
 
 
 @settings(max_examples=scaled(10), deadline=None)
@@ -314,9 +314,9 @@ def test_true_numbers_known_for_low_decisions_only_are_selective():
     result = evenhand.audit_predictions(
         decided, y_true=true, sensitive_features={"group": ["a", "b"] * 100}, kind="number"
     ).groups
-    assert result.label_coverage.by_decision["lower half"].labelled == 80
-    assert result.label_coverage.selective
-    assert result.label_caution("mean_residual")
-    assert not result.label_caution("median")
+    assert result.everyone.label_coverage.by_decision["lower half"].labelled == 80
+    assert result.everyone.label_coverage.selective
+    assert result.everyone.caution("mean_residual")
+    assert not result.everyone.caution("median")
     gaps = {gap.name: bool(gap.caution) for gap in result.breakdowns[0].gaps}
     assert (gaps["residual_difference"], gaps["mean_difference"]) == (True, False)

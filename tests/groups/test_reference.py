@@ -6,7 +6,7 @@ import pytest
 
 import evenhand
 from evenhand.errors import OptionError
-from evenhand.groups.estimators import Mean, Rate
+from evenhand.groups.estimators import estimate_mean, estimate_rate
 from evenhand.groups.gaps import GroupComparison, compare_groups
 from evenhand.stats import Unknown, difference_interval, ratio_interval
 
@@ -109,9 +109,11 @@ def test_intervals_hold_together():
 
     for _ in range(runs):
         k = rng.binomial(n, p)
-        rate, share = Rate("selection_rate", n, n, k), k / n
+        rate, share = estimate_rate("selection_rate", n, n, k), k / n
         inside += covers(rate, p[1:] - p[0])
         ratios += covers(rate, p[1:] / p[0], ratio=True)
-        means += covers(Mean("mean_score", n, n, share, share * (1 - share) * n / (n - 1), 0.0, 1.0), p[1:] - p[0])
+        means += covers(
+            estimate_mean("mean_score", n, n, (share, share * (1 - share) * n / (n - 1)), (0.0, 1.0)), p[1:] - p[0]
+        )
     noise = 3 * np.sqrt(0.95 * 0.05 / runs)
     assert min(inside, ratios, means) / runs >= 0.95 - noise

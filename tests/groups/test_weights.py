@@ -55,7 +55,7 @@ def test_two_people_of_three_times_the_weight_by_hand():
     assert rate.n == 6
     assert (rate.low, rate.high) == pytest.approx(clopper_pearson(0.3 * size, size))
     assert rate.method.endswith(EFFECTIVE)
-    assert found.effective_size == pytest.approx(100 / 22)
+    assert found.everyone.effective_size == pytest.approx(100 / 22)
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,7 @@ def _measure_groups(
             people=len(people),
             favourable=str(scorer.classes[scorer.favourable]),
             min_group_size=config.min_group_size,
-            overall={},
+            everyone=groups.Group(values={}, size=len(people), small=False),
             breakdowns=(),
             seed=config.seed,
             seconds=0.0,

@@ -145,7 +145,9 @@ class AuditResult(Result):
                 yield from part.numbers()
         if self.residual_subgroups is not None:
             worst = next(self.residual_subgroups.numbers())
-            yield worst._replace(name="worst_subgroup_residual", caution=find_caution(self.groups.label_coverage))
+            yield worst._replace(
+                name="worst_subgroup_residual", caution=find_caution(self.groups.everyone.label_coverage)
+            )
 
     def document(self) -> Document:
         """Build the document of the audit: summary, results of each part, method and limits."""

@@ -36,7 +36,6 @@ from evenhand.core.text import (
 )
 from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
 from evenhand.groups.wording.groups import label_terms, metric_blocks, overview_figure, rule_notes
-from evenhand.groups.wording.proxies import proxy_sentences
 from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes, weighted_by
 from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.individual.number_wording import change_answers, change_blocks
@@ -102,7 +101,7 @@ def _summarize_labels(audit: AuditResult) -> list[Block]:
     blocks += rule_notes(audit.groups)
     blocks += label_notes(audit.groups)
     blocks += _weight_notes(audit)
-    sentences = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]
+    sentences = headlines(audit)
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
     blocks += overview_figure(audit.groups)
     blocks += _answers(audit)
@@ -491,7 +490,7 @@ def _small_groups(audit: AuditResult, search: SubgroupResult) -> list[tuple[str,
     """List the groups that were not tested as subgroups: label, number of people and reason. Largest first."""
     weighted = search.weights is not None
     below, unit = ("below", "effective size") if weighted else ("fewer than", "people")
-    everyone = audit.groups.effective_size if weighted else search.people
+    everyone = audit.groups.everyone.effective_size if weighted else search.people
     minimums = [
         (search.min_size, f"{below} {search.min_size:,} {unit}"),
         (count_needed(search.support, everyone or 0), f"{below} {100 * search.support:.6g} % of the {unit}"),

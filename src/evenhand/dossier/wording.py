@@ -22,7 +22,7 @@ from evenhand.dossier.table_wording import (
 )
 from evenhand.dossier.tables import ImpactRatio, ImpactRatios
 from evenhand.dossier.trade import ScoreComparisons
-from evenhand.groups.wording.proxies import proxy_blocks
+from evenhand.groups.wording.groups import proxy_blocks
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
 

@@ -65,7 +65,7 @@ def measure_groups(
         columns = DecidedPeople(memberships, decisions.decided, people.numbers, weights=decisions.weights)
         outcome = NumberOutcome(name=target.name, unit=target.unit)
         sample = NumberSample.of(columns)
-        result = measure_sample(sample, columns, config, metrics, favourable=str(target.favourable), outcome=outcome)
+        result = measure_sample(sample, config, metrics, favourable=str(target.favourable), outcome=outcome)
     else:
         truth = None if people.labels is None else people.true_labels
         columns = DecidedPeople(
@@ -139,12 +139,13 @@ def measure_people(
     """Compute the group metrics of decisions with a favourable label. ``fields`` are further fields of the result."""
     sample = DecisionSample.of(people)
     overall: dict[str, Quantity] = {}
-    scores, truth, labelled = people.scores, people.truth, people.labelled
-    if scores is not None and truth is not None:
-        weights = None if people.sample_weight is None else people.sample_weight[labelled]
-        overall["auc"] = auc(scores[labelled], truth[labelled] == 1, config.confidence, weights=weights)
+    scores, truth = people.scores, people.truth
     if truth is not None:
+        if scores is not None:
+            labelled = truth >= 0
+            weights = None if people.sample_weight is None else people.sample_weight[labelled]
+            overall["auc"] = auc(scores[labelled], truth[labelled] == 1, config.confidence, weights=weights)
         benefits, n = sample.count_benefits()
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
             overall[name] = decision_inequality(benefits, n, alpha, config.confidence)
-    return measure_sample(sample, people, config, metrics, overall, favourable=favourable, **fields)
+    return measure_sample(sample, config, metrics, overall, favourable=favourable, **fields)

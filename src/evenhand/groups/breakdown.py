@@ -10,8 +10,8 @@ from pydantic import Field
 from evenhand.core.document import WIDE_ROWS
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import list_some
-from evenhand.groups.label_coverage import LabelCoverage
-from evenhand.stats.metric_specs import METRICS
+from evenhand.groups.label_coverage import LabelCoverage, find_caution
+from evenhand.stats.metric_specs import DECISION_METRICS, METRICS
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
 ASSUMPTION = (
@@ -78,6 +78,10 @@ class Group(ResultPart):
     def description(self) -> str:
         """Attributes and values that define the group: ``sex Female and race White``."""
         return " and ".join(f"{name} {value}" for name, value in self.values.items())
+
+    def caution(self, name: str) -> str:
+        """Describe the selective true labels that a metric depends on; empty if there are none."""
+        return "" if name in DECISION_METRICS else find_caution(self.label_coverage)
 
     def numbers(self) -> Iterator[tuple[str, str, Quantity]]:
         """Yield the label, name and value of all metrics; the label is empty for metrics over all labels."""

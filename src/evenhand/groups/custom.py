@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import warnings
@@ -14,13 +15,13 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.groups.config import GroupConfig
-from evenhand.groups.estimators import Computed, Estimator
-from evenhand.groups.membership import DecidedPeople, Partition, list_subsets
+from evenhand.groups.estimators import Estimator
+from evenhand.groups.membership import DecidedPeople, find_labelled, list_partitions
 from evenhand.models.importing import import_object
 from evenhand.stats.bootstrap import expanded_percentiles
+from evenhand.stats.level import normal_quantile
 from evenhand.stats.metric_specs import METRICS
-from evenhand.stats.proportion import kish_size, stretch_interval
-from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.stats.proportion import Limits, kish_size
 
 Metrics: TypeAlias = Mapping[str, Callable[..., Any]]
 """Custom metrics by name."""
@@ -87,12 +88,10 @@ def estimate_metrics(
                 f"expected a new name for a metric, a word without spaces, got {name!r}", location=LOCATION
             )
         metric = _CustomMetric(name, function, _bind_columns(name, function, people), people.sample_weight)
-        total = metric.estimate([np.flatnonzero(people.labelled)], config.confidence, rng)
-        estimators.setdefault((), {})[name] = total
-        for memberships in list_subsets(people.memberships):
-            partition = Partition.of(memberships)
-            codes = np.where(people.labelled, partition.all_codes, -1)
-            members = [np.flatnonzero(codes == i) for i in range(len(partition.values))]
+        assert people.truth is not None
+        labelled = find_labelled(people.truth)
+        for partition in list_partitions(people.memberships, len(people.decided)):
+            members = [np.flatnonzero(labelled & (partition.codes == i)) for i in range(len(partition.values))]
             estimators.setdefault(partition.by, {})[name] = metric.estimate(members, config.confidence, rng)
     return estimators
 
@@ -147,60 +146,54 @@ class _CustomMetric(NamedTuple):
         weights = {} if self.weights is None else {"sample_weight": self.weights[rows]}
         return float(self.function(*(column[rows] for column in self.columns), **weights))
 
-    def estimate(self, members: list[Integers], confidence: float, rng: np.random.Generator) -> Computed:
+    def estimate(self, members: list[Integers], confidence: float, rng: np.random.Generator) -> Estimator:
         """Compute the metric of each group, given the rows of its members.
 
         Intervals at levels other than ``confidence`` are scaled.
         """
-        quantities = [self.measure(rows, confidence, rng) for rows in members]
+        draws = [int(np.clip(WORK // max(len(rows), 1), MIN_DRAWS, DRAWS)) for rows in members]
+        numbers = [self.measure(rows, confidence, rng, n) for rows, n in zip(members, draws, strict=True)]
+        columns = np.array([(math.nan,) * 3 if isinstance(number, str) else number for number in numbers])
 
-        def compute(i: int, level: float) -> Quantity:
-            quantity = quantities[i]
-            if not isinstance(quantity, Observed) or level == confidence:
-                return quantity
-            low, high = stretch_interval(quantity, level)
-            return quantity.model_copy(update={"low": low, "high": high})
+        def limits(groups: Integers, level: float) -> Limits:
+            value, low, high = columns[groups].T
+            if level == confidence:
+                return Limits(value, low, high)
+            factor = normal_quantile(level) / normal_quantile(confidence)
+            return Limits(value, value - factor * (value - low), value + factor * (high - value))
 
-        return Computed(
+        samples = f"{'at least ' if len({*draws}) > 1 else ''}{min(draws):,} samples"
+        return Estimator(
             self.name,
             np.array([len(rows) for rows in members], dtype=np.int64),
             np.array([self.effective_size(rows) for rows in members]),
-            compute,
-            np.array([isinstance(quantity, Observed) for quantity in quantities], dtype=np.bool_),
-            method=next((quantity.method for quantity in quantities if isinstance(quantity, Observed)), METHOD),
+            limits,
+            f"{METHOD}, {samples}{'' if self.weights is None else ', weighted'}",
             requirement=f", with a defined {self.name}",
+            unknown=[number if isinstance(number, str) else "" for number in numbers],
         )
 
-    def measure(self, rows: Integers, confidence: float, rng: np.random.Generator) -> Quantity:
+    def measure(
+        self, rows: Integers, confidence: float, rng: np.random.Generator, draws: int
+    ) -> tuple[float, float, float] | str:
         """Compute the metric of the given rows with its interval, or the reason why there is none."""
         if not len(rows):
-            return Unknown(reason="there are no people with a true label")
+            return "there are no people with a true label"
         try:
             value = self.value(rows)
         except (ArithmeticError, ValueError) as error:
-            return Unknown(reason=f"{self.name} is not defined here: {str(error).splitlines()[0][:120]}")
+            return f"{self.name} is not defined here: {str(error).splitlines()[0][:120]}"
         if not math.isfinite(value):
-            return Unknown(reason=f"{self.name} is {value} here")
-        draws = int(np.clip(WORK // len(rows), MIN_DRAWS, DRAWS))
+            return f"{self.name} is {value} here"
         values = np.full(draws, math.nan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # samples may contain only one label; these are counted below
             for draw in range(draws):
                 sample = rows[rng.integers(0, len(rows), len(rows))]
-                try:
+                with contextlib.suppress(ArithmeticError, ValueError):
                     values[draw] = self.value(sample)
-                except (ArithmeticError, ValueError):
-                    continue
         finite = values[np.isfinite(values)]
         if len(rows) < 2 or len(finite) < 0.9 * draws:
-            return Unknown(reason=f"{self.name} is undefined for too many samples of {len(rows)} people")
+            return f"{self.name} is undefined for too many samples of {len(rows)} people"
         low, high = expanded_percentiles(finite, len(rows), confidence)
-        weighted = "" if self.weights is None else ", weighted"
-        return Observed(
-            value=value,
-            n=len(rows),
-            low=min(low, value),
-            high=max(high, value),
-            confidence=confidence,
-            method=f"{METHOD}, {draws:,} samples{weighted}",
-        )
+        return value, min(low, value), max(high, value)

@@ -7,10 +7,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.cells import CellSample, GroupedCells
 from evenhand.groups.engine import TENTHS, GroupCounts
-from evenhand.groups.estimators import Estimator
 from evenhand.groups.label_coverage import DECISIONS, count_labels
 from evenhand.groups.membership import DecidedPeople
 from evenhand.schema.thresholds import describe_scale
@@ -47,9 +46,6 @@ class DecisionSample(CellSample):
         tenth = np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1)
         return cls.tabulate(people._replace(scores=scores), 2, (tenth, TENTHS), why_no_scores="")
 
-    def labelled(self) -> Booleans | None:
-        return None if self.truth is None or self.why_no_scores else self.truth >= 0
-
     def count(self, group: Integers, groups: int) -> GroupCounts:
         cells, selected, labels = GroupedCells(self, group, groups), self.decided == 1, self.truth
         labelled = None if labels is None else labels >= 0
@@ -65,23 +61,16 @@ class DecisionSample(CellSample):
                 "false_discovery_rate": (selected & labelled, negative),
                 "false_omission_rate": (~selected & labelled, positive),
             }
-        estimators: dict[str, Estimator] = {name: cells.rate(name, *masks) for name, masks in rates.items()}
+        estimators = {name: cells.rate(name, *masks) for name, masks in rates.items()}
         if not self.why_no_scores:
-            estimators["mean_score"] = cells.mean("mean_score", 0, 0.0, 1.0)
+            estimators["mean_score"] = cells.mean("mean_score", 0, (0.0, 1.0))
             if labels is not None and labelled is not None:
                 # The mean of score minus true label is the calibration error, from -1 to 1.
-                part = GroupedCells(self.at(labelled), group[labelled], groups)
-                estimators["calibration_gap"] = part.mean("calibration_gap", labels[labelled], -1.0, 1.0)
-        people, n = cells.size()
+                estimators["calibration_gap"] = cells.mean("calibration_gap", labels, (-1.0, 1.0), labelled)
+        coverage = count_labels(group, groups, self.decided, DECISIONS, labelled, self.n)
         needed = () if labels is None else METRIC_NAMES
-        return GroupCounts(
-            people,
-            n,
-            self.weighted,
-            estimators,
-            count_labels(group, groups, self.decided, DECISIONS, labelled, self.n),
-            unknown={name: self.why_no_scores for name in needed if name not in estimators},
-        )
+        unknown = {name: self.why_no_scores for name in needed if name not in estimators}
+        return GroupCounts(*cells.size(), estimators, coverage, unknown)
 
     def count_benefits(self) -> tuple[Floats, int]:
         """Count the people wrongly not selected, correctly decided and wrongly selected, shape (3,), and all of them.
@@ -89,8 +78,7 @@ class DecisionSample(CellSample):
         Only people with a true label are counted. With weights, the counts are shares of Kish's effective size.
         """
         assert self.truth is not None
-        part = self.at(self.truth >= 0)
-        assert part.truth is not None
-        total, squares = part.sums[:2]
-        benefits = np.bincount(1 + part.decided - part.truth, weights=total, minlength=3)
-        return np.asarray(benefits * total.sum() / (squares.sum() or 1.0)), int(part.n.sum())
+        labelled = self.truth >= 0
+        total, squares = (column[labelled] for column in self.sums[:2])
+        benefits = np.bincount((1 + self.decided - self.truth)[labelled], weights=total, minlength=3)
+        return np.asarray(benefits * total.sum() / (squares.sum() or 1.0)), int(self.n[labelled].sum())

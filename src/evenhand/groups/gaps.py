@@ -10,10 +10,11 @@ import numpy as np
 
 from evenhand.core.typing import Integers
 from evenhand.groups.breakdown import Gap, Group
-from evenhand.groups.estimators import Estimator, Rate
+from evenhand.groups.estimators import Estimator
 from evenhand.groups.label_coverage import describe_selective
-from evenhand.stats.level import Interval, bonferroni
+from evenhand.stats.level import bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
+from evenhand.stats.probable import largest_absolute
 from evenhand.stats.proportion import RATIO_METHOD, count_pairs
 from evenhand.stats.quantity import Observed, Unknown
 
@@ -40,7 +41,7 @@ def describe_simultaneity(comparisons: int) -> str:
 
 
 def compare_metrics(
-    estimators: Mapping[str, Estimator], rates: Mapping[str, Mapping[str, Rate]], comparison: GroupComparison
+    estimators: Mapping[str, Estimator], rates: Mapping[str, Mapping[str, Estimator]], comparison: GroupComparison
 ) -> Iterator[Gap]:
     """Yield the gaps between groups in the order of the registry, followed by those of custom metrics."""
     for name, spec in METRICS.items():
@@ -78,7 +79,7 @@ def compare_groups(
     method = (RATIO_METHOD if ratio else estimator.difference_method) + estimator.weighting
     method += describe_simultaneity(simultaneous)
 
-    def observe(value: float, ends: tuple[float, float], groups: Integers | list[int]) -> Observed:
+    def observe(value: float, ends: Sequence[float], groups: Integers | list[int]) -> Observed:
         n = int(estimator.people[groups].sum())
         return Observed(value=value, n=n, low=ends[0], high=ends[1], confidence=confidence, method=method)
 
@@ -88,34 +89,26 @@ def compare_groups(
         place = f"the reference group {base_label}" if missing_reference else "at least two groups"
         reason = f"{place} must have {min_size} {estimator.denominator}{estimator.requirement}"
         return describe(value=Unknown(reason=reason))
+    base = int(np.argmax(limits.value if reference is None else compared == reference))
+    others, rest, start = np.delete(compared, base), limits.take(np.arange(len(compared)) != base), limits.take(base)
+    distances = -rest.value if ratio else np.abs(rest.value - start.value)
+    furthest = len(others) - 1 - int(np.argmax(distances[::-1]))
+    names = labels[compared[base]], labels[others[furthest]]
+    best, worst = names[:: -1 if rest.value[furthest] > start.value else 1]
+    if ratio and start.value == 0:
+        rate = "the highest rate" if reference is None else f"the rate of {base_label}"
+        reason = f"{rate} is 0, so the ratio is undefined"
+        return describe(value=Unknown(reason=reason), best=best, worst=worst)
+    values = rest.value / start.value if ratio else rest.value - start.value
     if reference is None:
-        top, bottom = int(np.argmax(limits.value)), len(compared) - 1 - int(np.argmin(limits.value[::-1]))
-        highest, lowest = float(limits.value[top]), float(limits.value[bottom])
-        extremes = {"best": labels[compared[top]], "worst": labels[compared[bottom]]}
-        if ratio and highest == 0:
-            return describe(value=Unknown(reason="the highest rate is 0, so the ratio is undefined"), **extremes)
-        value = lowest / highest if ratio else highest - lowest
         ends = limits.smallest_ratio() if ratio else limits.largest_difference()
-        return describe(value=observe(value, ends, compared), **extremes)
-    own = compared == reference
-    base, others = limits.take(int(np.flatnonzero(own)[0])), limits.take(~own)
-    if ratio and base.value == 0:
-        return describe(value=Unknown(reason=f"the rate of {base_label} is 0, so the ratio is undefined"))
-    values = others.value / base.value if ratio else others.value - base.value
-    bounds: Interval = others.divided_by(base) if ratio else others.minus(base)
-    columns = (array.tolist() for array in (compared[~own], values, *bounds))
-    by_group = {
-        labels[i]: observe(value, (low, high), [i, reference]) for i, value, low, high in zip(*columns, strict=True)
-    }
-    if ratio:
-        label = min(by_group, key=lambda label: by_group[label].value)
-        low, high = (min(getattr(quotient, end) for quotient in by_group.values()) for end in ("low", "high"))
-        furthest = by_group[label].model_copy(update={"low": low, "high": high})
-    else:
-        label = max(by_group, key=lambda label: abs(by_group[label].value))
-        furthest = _furthest(by_group.values())
-    best, worst = (label, base_label) if by_group[label].value > (1 if ratio else 0) else (base_label, label)
-    return describe(value=furthest, best=best, worst=worst, by_group=by_group)
+        return describe(value=observe(abs(float(values[furthest])), ends, compared), best=best, worst=worst)
+    low, high = rest.divided_by(start) if ratio else rest.minus(start)
+    columns = (array.tolist() for array in (others, values, low, high))
+    by_group = {labels[i]: observe(value, ends, [i, reference]) for i, value, *ends in zip(*columns, strict=True)}
+    ends = (float(low.min()), float(high.min())) if ratio else largest_absolute(zip(low, high, strict=True))
+    value = observe(abs(float(values[furthest])), ends, [int(others[furthest]), reference])
+    return describe(value=value, best=best, worst=worst, by_group=by_group)
 
 
 def _furthest(distances: Collection[Observed]) -> Observed:
@@ -126,12 +119,6 @@ def _furthest(distances: Collection[Observed]) -> Observed:
     furthest = max(distances, key=lambda distance: abs(distance.value))
     low, high = largest_absolute((distance.low, distance.high) for distance in distances)
     return furthest.model_copy(update={"value": abs(furthest.value), "low": low, "high": high})
-
-
-def largest_absolute(intervals: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    """Bound the largest absolute value of several numbers, given simultaneous intervals."""
-    ends = [(max(0.0, low, -high), max(high, -low)) for low, high in intervals]
-    return max(low for low, _ in ends), max(high for _, high in ends)
 
 
 def largest_gap(gaps: Sequence[Gap]) -> Gap | None:
@@ -166,7 +153,9 @@ def equalized_odds_gap(estimators: Mapping[str, Estimator], comparison: GroupCom
     return largest.model_copy(update={"not_assessable": left_out, "by_group": by_group})
 
 
-def compare_labels(name: str, rates: Mapping[str, Rate], comparison: GroupComparison, comparisons: int) -> list[Gap]:
+def compare_labels(
+    name: str, rates: Mapping[str, Estimator], comparison: GroupComparison, comparisons: int
+) -> list[Gap]:
     """Compute the largest gap in a rate over all labels, and the gap of each label, with simultaneous intervals."""
     gaps = [
         compare_groups(name, rate, comparison, comparisons=comparisons).model_copy(update={"label": label})

@@ -126,20 +126,13 @@ def fingerprint_people(people: DecidedPeople) -> str:
 
     Counted people have no order, so their fingerprint differs from that of the same people as single rows.
     """
-    truth, counts = people.truth, people.counts
-    digest = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())
+    digest = hashlib.sha256()
     for membership in people.memberships:
         # Empty groups and the order of the groups come from the schema, not from the people.
-        codes, position = np.unique(membership.codes, return_inverse=True)
-        names = [membership.labels[code] for code in codes.tolist()]
-        rank = np.empty(len(names), dtype="<i8")
-        rank[np.argsort(names)] = np.arange(len(names))
-        digest.update(repr((membership.name, *sorted(names))).encode())
-        digest.update(rank[position].tobytes())
-    if truth is not None and truth.dtype.kind == "f":
-        digest.update(truth.tobytes())
-    elif truth is not None:
-        digest.update(np.packbits(truth == 1).tobytes())
-        if (truth < 0).any():
-            digest.update(np.packbits(truth < 0).tobytes())
+        order = np.argsort(membership.labels)
+        present, codes = np.unique(np.argsort(order)[membership.codes], return_inverse=True)
+        digest.update(repr((membership.name, *(membership.labels[i] for i in order[present]))).encode())
+        digest.update(codes.astype("<i8").tobytes())
+    for column in (people.counts, people.truth):
+        digest.update(b"" if column is None else column.tobytes())
     return digest.hexdigest()

@@ -85,15 +85,15 @@ def count_labels(
 ) -> Sequence[LabelCoverage | None]:
     """Count the people with a true label in each group, by decision; None if all or none have a true label.
 
-    Arrays have shape (n,). ``group`` and ``decision`` are codes; ``counts`` is the number of people that each entry
-    represents, by default one.
+    Arrays have shape (n,). ``group`` and ``decision`` are codes, the group -1 for none; ``counts`` is the number of
+    people that each entry represents, by default one.
     """
-    if labelled is None or labelled.all():
+    if labelled is None or labelled[group >= 0].all():
         return [None] * groups
     n = np.ones(len(group), dtype=np.int64) if counts is None else counts
-    cell, shape = group * len(decisions) + decision, (groups, len(decisions))
+    cell, shape = (group + 1) * len(decisions) + decision, (groups + 1, len(decisions))
     people, known = (
-        np.bincount(cell, weights=part, minlength=shape[0] * shape[1]).astype(np.int64).reshape(shape).tolist()
+        np.bincount(cell, weights=part, minlength=shape[0] * shape[1]).astype(np.int64).reshape(shape)[1:].tolist()
         for part in (n, n * labelled)
     )
     return [LabelCoverage.of(*row, decisions) for row in zip(people, known, strict=True)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,14 +12,13 @@ from evenhand.core.typing import Integers
 from evenhand.groups.cells import CellSample, GroupedCells
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.engine import GroupCounts, measure_sample
-from evenhand.groups.estimators import Computed, Estimator, Rate
+from evenhand.groups.estimators import Estimator, limit_each
 from evenhand.groups.label_coverage import count_labels
 from evenhand.groups.membership import DecidedPeople, Membership
 from evenhand.groups.result import GroupMetrics, LabelSet
 from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.outcome import NEITHER
 from evenhand.stats.proportion import mean_of_proportions
-from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 MACRO = "Clopper-Pearson limits of all labels, combined"
 
@@ -41,7 +39,7 @@ def measure_label_columns(
     columns = DecidedPeople(memberships, decided, truth, scores, decisions.weights, people.counts)
     sample = LabelSample.tabulate(columns, len(texts), names=texts, ordered=ordered)
     label_set = LabelSet(target=target.name, labels=texts, ordered=ordered)
-    return measure_sample(sample, columns, config, None, favourable=NEITHER, label_set=label_set)
+    return measure_sample(sample, config, favourable=NEITHER, label_set=label_set)
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,13 @@ class LabelSample(CellSample):
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
         cells, decided, truth = GroupedCells(self, group, groups), self.decided, self.truth
+        everyone = np.ones(len(decided), dtype=np.bool_)
         labelled = None if truth is None else truth >= 0
-        rates: dict[str, dict[str, Rate]] = {}
+        rates: dict[str, dict[str, Estimator]] = {}
         for label, name in enumerate(self.names):
-            everyone, assigned = np.ones(len(self), dtype=np.bool_), decided == label
-            masks: dict[str, tuple[Any, Any]] = {"label_share": (everyone, assigned)}
-            if labelled is not None:
+            assigned = decided == label
+            masks = {"label_share": (everyone, assigned)}
+            if truth is not None and labelled is not None:
                 true = truth == label
                 masks |= {
                     "label_base_share": (labelled, true),
@@ -74,52 +73,38 @@ class LabelSample(CellSample):
             if self.ordered and label > 0:
                 masks["at_least"] = everyone, decided >= label
             rates[name] = {metric: cells.rate(metric, *pair) for metric, pair in masks.items()}
-        people, n = cells.size()
         estimators: dict[str, Estimator] = {}
         confusion = None
         if truth is not None and labelled is not None:
-            masks = {"label_accuracy": (labelled, decided == truth)}
+            estimators["label_accuracy"] = cells.rate("label_accuracy", labelled, decided == truth)
+            estimators["macro_recall"] = _macro_recall(cells, truth, len(self.names), estimators["label_accuracy"])
             if self.ordered:
-                masks |= {"too_low": (labelled, decided < truth), "too_high": (labelled, decided > truth)}
-            estimators |= {metric: cells.rate(metric, *pair) for metric, pair in masks.items()}
-            estimators["macro_recall"] = _macro_recall(
-                estimators["label_accuracy"], [columns["label_true_positive_rate"] for columns in rates.values()]
-            )
-            part, reach = GroupedCells(self.at(labelled), group[labelled], groups), float(len(self.names) - 1)
-            if self.ordered:
-                estimators["mean_grade_error"] = part.mean("mean_grade_error", truth[labelled], -reach, reach)
-            shape = (groups, len(self.names), len(self.names))
-            place = np.ravel_multi_index((part.group, truth[labelled], part.cells.decided), shape)
-            confusion = np.bincount(place, weights=part.cells.n, minlength=math.prod(shape)).astype(int).reshape(shape)
+                reach = float(len(self.names) - 1)
+                estimators["too_low"] = cells.rate("too_low", labelled, decided < truth)
+                estimators["too_high"] = cells.rate("too_high", labelled, decided > truth)
+                estimators["mean_grade_error"] = cells.mean("mean_grade_error", truth, (-reach, reach), labelled)
+            shape = (groups + 1, len(self.names), len(self.names))
+            place = np.ravel_multi_index((group[labelled] + 1, truth[labelled], decided[labelled]), shape)
+            confusion = np.bincount(place, weights=self.n[labelled], minlength=math.prod(shape))
+            confusion = confusion.astype(int).reshape(shape)[1:]
         coverage = count_labels(group, groups, decided, self.names, labelled, self.n)
-        return GroupCounts(people, n, self.weighted, estimators, coverage, rates=rates, confusion=confusion)
+        return GroupCounts(*cells.size(), estimators, coverage, rates=rates, confusion=confusion)
 
 
-def _macro_recall(accuracy: Estimator, recalls: Sequence[Rate]) -> Computed:
+def _macro_recall(cells: GroupedCells, truth: Integers, labels: int, accuracy: Estimator) -> Estimator:
     """Build the mean of the true positive rates of all labels; the accuracy is computed over the same people."""
-    k, n = (np.stack([getattr(recall, field) for recall in recalls], axis=1) for field in ("k", "n"))
+    counts = [cells.counts(truth == label, cells.cells.decided == label) for label in range(labels)]
+    _, n, k = np.moveaxis(np.array(counts, dtype=np.float64), 0, -1)
+    missing = (n == 0).sum(axis=1).tolist()
 
-    def compute(i: int, confidence: float) -> Quantity:
-        missing = int((n[i] == 0).sum())
-        if missing:
-            return Unknown(reason=f"{missing} of the labels do not occur as a true label")
-        value, low, high = mean_of_proportions(k[i], n[i], confidence)
-        return Observed(
-            value=value,
-            n=int(accuracy.people[i]),
-            low=low,
-            high=high,
-            confidence=confidence,
-            method=MACRO + accuracy.weighting,
-        )
+    def compute(i: int, confidence: float) -> Sequence[float]:
+        return (math.nan,) * 3 if missing[i] else mean_of_proportions(k[i], n[i], confidence)
 
-    return Computed(
-        "macro_recall",
-        accuracy.people,
-        accuracy.n,
-        compute,
-        np.asarray((n > 0).all(axis=1)),
-        weighting=accuracy.weighting,
+    return replace(
+        accuracy,
+        metric="macro_recall",
+        limits=limit_each(compute),
         method=MACRO,
         requirement=", with every true label among them",
+        unknown=[f"{count} of the labels do not occur as a true label" if count else "" for count in missing],
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,45 +83,29 @@ class DecidedPeople(NamedTuple):
         return None if self.weights is None else self.weights.values
 
     @property
-    def labelled(self) -> Booleans:
-        """Mask of the people with a true label or value, shape (n,)."""
-        if self.truth is None:
-            return np.zeros(len(self.decided), dtype=np.bool_)
-        return np.asarray(~np.isnan(self.truth) if self.truth.dtype.kind == "f" else self.truth >= 0)
+    def size(self) -> int:
+        """Number of people."""
+        return len(self.decided) if self.counts is None else int(self.counts.sum())
+
+
+def find_labelled(truth: Integers | Floats) -> Booleans:
+    """Return a mask of the people whose true label or value is known (see ``DecidedPeople``), shape (n,)."""
+    return np.asarray(~np.isnan(truth) if truth.dtype.kind == "f" else truth >= 0)
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Groups by several attributes jointly.
+    """Groups by one attribute or several attributes jointly.
 
     Attributes:
-        by: Names of the attributes.
-        known: Mask of the people whose values are all known, shape (n,).
-        codes: Group of each of these people as a position in ``values``.
-        values: Values of each group by attribute.
+        by: Names of the attributes; none if all people form one group.
+        codes: Group of each person as a position in ``values``, -1 if one of the values is unknown, shape (n,).
+        values: Values of each group by attribute. Only combinations that occur are groups.
     """
 
     by: tuple[str, ...]
-    known: Booleans
     codes: Integers
     values: list[dict[str, str]]
-
-    @classmethod
-    def of(cls, memberships: Sequence[Membership]) -> Self:
-        """Combine the groups of one or more attributes; only combinations that occur are groups."""
-        known = np.logical_and.reduce([part.codes < len(part.known) for part in memberships])
-        codes, keys = number_combinations([(part.codes[known], len(part.labels)) for part in memberships])
-        values = [
-            {part.name: part.labels[code] for part, code in zip(memberships, key, strict=True)} for key in keys.tolist()
-        ]
-        return cls(tuple(part.name for part in memberships), known, codes, values)
-
-    @property
-    def all_codes(self) -> Integers:
-        """Group of every person, -1 if one of the values is unknown, shape (n,)."""
-        codes = np.full(len(self.known), -1)
-        codes[self.known] = self.codes
-        return codes
 
     @property
     def labels(self) -> list[str]:
@@ -133,10 +117,16 @@ class Partition:
         return next((i for i, values in enumerate(self.values) if values.items() <= references.items()), None)
 
 
-def list_subsets(memberships: Sequence[Membership]) -> list[Sequence[Membership]]:
-    """List each attribute on its own and, if there are several, all of them jointly."""
-    single: list[Sequence[Membership]] = [[part] for part in memberships]
-    return single if len(memberships) < 2 else [*single, memberships]
+def list_partitions(memberships: Sequence[Membership], people: int) -> Iterator[Partition]:
+    """Yield all people as one group, the groups by each attribute and, if there are several, by all of them jointly."""
+    yield Partition((), np.zeros(people, dtype=np.int64), [{}])
+    for parts in [*([part] for part in memberships), *([memberships] if len(memberships) > 1 else [])]:
+        names = tuple(part.name for part in parts)
+        codes = np.full(people, -1)
+        known = np.logical_and.reduce([part.codes < len(part.known) for part in parts])
+        codes[known], keys = number_combinations([(part.codes[known], len(part.labels)) for part in parts])
+        labels = [[part.labels[code] for part, code in zip(parts, key, strict=True)] for key in keys.tolist()]
+        yield Partition(names, codes, [dict(zip(names, row, strict=True)) for row in labels])
 
 
 def number_combinations(columns: Sequence[tuple[Integers, int]]) -> tuple[Integers, Integers]:

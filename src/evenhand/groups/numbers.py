@@ -9,38 +9,39 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.engine import TENTHS, GroupCounts, Sample
-from evenhand.groups.estimators import Computed, Estimator, SkewedMean
+from evenhand.groups.estimators import Estimator, limit_each
 from evenhand.groups.label_coverage import HALVES, count_labels
-from evenhand.groups.membership import DecidedPeople, Membership
-from evenhand.stats.distribution import number_moments, quantile_interval, sample_quantile
+from evenhand.groups.membership import DecidedPeople, find_labelled
+from evenhand.stats.distribution import (
+    NumberMoments,
+    number_moments,
+    quantile_interval,
+    sample_quantile,
+    skewed_mean_interval,
+)
 from evenhand.stats.metric_specs import DECISION_METRICS
-from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.stats.proportion import Limits
 
 QUANTILES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
 """Compared quantiles, with the share of people below."""
 
+SKEWED = "Student's t, skewness removed (Hall)"
 ORDERED = "order statistics (binomial)"
 EFFECTIVE = ", of effective sample sizes (weights)"
 
 
 @dataclass(frozen=True)
 class NumberSample(Sample):
-    """Numeric decisions; arrays have shape (n,).
+    """Numeric decisions, one entry per person.
 
     Attributes:
-        memberships: Groups by each protected attribute.
-        decided: Numeric decisions.
-        truth: True values, NaN if unknown; None without true values.
-        weights: Sample weights; None without weights.
         median: Median of all decisions. The coverage of true values is counted in each half.
     """
 
-    memberships: Sequence[Membership]
     decided: Floats
     truth: Floats | None
-    weights: Floats | None
     median: float
 
     scored: ClassVar[str] = "mean"
@@ -48,25 +49,14 @@ class NumberSample(Sample):
 
     @classmethod
     def of(cls, people: DecidedPeople) -> Self:
-        """Build a sample of numeric decisions."""
-        decided = people.decided.astype(np.float64)
-        truth = None if people.truth is None else people.truth.astype(np.float64)
-        return cls(people.memberships, decided, truth, people.sample_weight, float(np.median(decided)))
-
-    def __len__(self) -> int:
-        return len(self.decided)
-
-    def at(self, entries: Booleans) -> Self:
-        truth, weights = (None if column is None else column[entries] for column in (self.truth, self.weights))
-        return type(self)((), self.decided[entries], truth, weights, self.median)
-
-    def labelled(self) -> Booleans | None:
-        return None if self.truth is None else ~np.isnan(self.truth)
-
-    def tenths(self) -> Integers:
+        """Build a sample of numeric decisions, with bins between the deciles of people with a true value."""
         shares = np.linspace(0, 1, TENTHS + 1)[1:-1]
-        edges = np.unique(np.quantile(self.decided, shares, method="inverted_cdf"))
-        return np.asarray(np.searchsorted(edges, self.decided, side="left"))
+        decided = np.asarray(people.decided, dtype=np.float64)
+        truth = None if people.truth is None else np.asarray(people.truth, dtype=np.float64)
+        known = decided if truth is None else decided[find_labelled(truth)]
+        edges = np.unique(np.quantile(known, shares, method="inverted_cdf"))
+        bins = np.searchsorted(edges, decided, side="left")
+        return cls(people, people.memberships, bins, decided, truth, float(np.median(decided)))
 
     @property
     def values(self) -> dict[str, Floats]:
@@ -78,45 +68,43 @@ class NumberSample(Sample):
         return {"mean": self.decided, "true_mean": self.truth, **errors}
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
-        people, labelled = np.bincount(group, minlength=groups), self.labelled()
-        weighting = "" if self.weights is None else EFFECTIVE
+        sample_weight, labelled = self.people.sample_weight, None if self.truth is None else find_labelled(self.truth)
+        weighting = "" if sample_weight is None else EFFECTIVE
         estimators: dict[str, Estimator] = {}
         for metric, values in self.values.items():
-            rows = slice(None) if labelled is None or metric in DECISION_METRICS else labelled
-            weights = None if self.weights is None else self.weights[rows]
+            rows = group >= 0 if metric in DECISION_METRICS or labelled is None else (group >= 0) & labelled
+            weights = None if sample_weight is None else sample_weight[rows]
             moments = number_moments(values[rows], group[rows], groups, weights)
             size = np.bincount(group[rows], minlength=groups)
-            reach = float(np.ptp(values[rows])) if size.any() else 0.0
-            estimators[metric] = SkewedMean(metric, size, moments.n, moments, reach, weighting=weighting)
-        n = estimators["mean"].n
-        order, ends = np.lexsort((self.decided, group)), np.cumsum(people)[:-1]
-        ordered = np.split(self.decided[order], ends)
-        ordered_weights = None if self.weights is None else np.split(self.weights[order], ends)
+            limits = partial(_limit_mean, moments, float(np.ptp(values[rows])) if size.any() else 0.0)
+            estimators[metric] = Estimator(metric, size, moments.n, limits, SKEWED, weighting)
+        people, n = estimators["mean"].people, estimators["mean"].n
+        # The first part holds the people without a group.
+        order, ends = np.lexsort((self.decided, group)), np.cumsum([(group < 0).sum(), *people])[:-1]
+        ordered = np.split(self.decided[order], ends)[1:]
+        ordered_weights = [None] * groups if sample_weight is None else np.split(sample_weight[order], ends)[1:]
 
-        def compute(share: float, i: int, confidence: float) -> Quantity:
-            weights = None if ordered_weights is None else ordered_weights[i]
-            limits = quantile_interval(ordered[i], share, confidence, weights)
-            if limits is None:
-                return Unknown(reason="too few people for an interval of this quantile")
-            return Observed(
-                value=sample_quantile(ordered[i], share, weights),
-                n=int(people[i]),
-                low=limits[0],
-                high=limits[1],
-                confidence=confidence,
-                method=ORDERED + weighting,
-            )
+        def compute(share: float, i: int, confidence: float) -> Sequence[float]:
+            ends = quantile_interval(ordered[i], share, confidence, ordered_weights[i])
+            return sample_quantile(ordered[i], share, ordered_weights[i]), *(ends or (np.nan, np.nan))
 
         for metric, share in QUANTILES.items():
-            estimators[metric] = Computed(
+            estimators[metric] = Estimator(
                 metric,
                 people,
                 n,
-                partial(compute, share),
-                weighting=weighting,
-                method=ORDERED,
+                limit_each(partial(compute, share)),
+                ORDERED,
+                weighting,
                 requirement=", enough for an interval of this quantile",
+                unknown="too few people for an interval of this quantile",
             )
         halves = (self.decided > self.median).astype(np.int64)
-        coverage = count_labels(group, groups, halves, HALVES, labelled)
-        return GroupCounts(people, n, self.weights is not None, estimators, coverage)
+        return GroupCounts(people, n, estimators, count_labels(group, groups, halves, HALVES, labelled))
+
+
+def _limit_mean(moments: NumberMoments, reach: float, groups: Integers, confidence: float) -> Limits:
+    """Compute the means of the groups with their limits, given the range of all numbers."""
+    mean, variance, skewness, n = moments
+    moments = NumberMoments(mean[groups], variance[groups], skewness[groups], n[groups])
+    return Limits(moments.mean, *skewed_mean_interval(moments, confidence, reach=reach))

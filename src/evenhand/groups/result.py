@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.breakdown import Breakdown, ProxyRates, list_counts, optional
+from evenhand.groups.breakdown import Breakdown, Group, ProxyRates, list_counts
 from evenhand.groups.config import SMALL
 from evenhand.groups.curves import ThresholdCurves
 from evenhand.groups.kept import KeptDecisions
-from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.schema.thresholds import Threshold
-from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -75,9 +73,7 @@ class GroupedResult(Result):
     Attributes:
         people: Number of people.
         weights: Source of the sample weights; None without weights.
-        effective_size: Kish's effective sample size of all people; None without weights.
         min_group_size: Minimum denominator of a compared metric.
-        label_coverage: Number of people with a true label by decision. None if all or none have one.
         breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
     """
 
@@ -86,9 +82,7 @@ class GroupedResult(Result):
 
     people: int
     weights: str | None = None
-    effective_size: float | None = None
     min_group_size: int = SMALL
-    label_coverage: LabelCoverage | None = None
     breakdowns: tuple[Breakdown, ...]
 
     @property
@@ -102,23 +96,15 @@ class GroupedResult(Result):
         reason = f"left out: {self.too_few}"
         return {"breakdowns": tuple(breakdown.without_small_groups(reason) for breakdown in self.breakdowns)}
 
-    def label_caution(self, name: str) -> str:
-        """Describe the selective true labels that a metric of all people depends on; empty if there are none."""
-        return "" if name in DECISION_METRICS else find_caution(self.label_coverage)
-
-    def _measured_numbers(self, overall: Mapping[str, Quantity]) -> Iterator[ResultNumber]:
-        """Yield the metrics of all people and of each group, then the gaps.
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the metrics of each group, then the gaps.
 
         The attribute of a gap of one label includes the label.
         """
-        for name, quantity in overall.items():
-            yield ResultNumber(name, "", "", quantity, caution=self.label_caution(name))
         for breakdown in self.breakdowns:
             for group in breakdown.groups:
-                caution = find_caution(group.label_coverage)
                 for label, name, quantity in group.numbers():
-                    needed = "" if name in DECISION_METRICS else caution
-                    yield ResultNumber(name, breakdown.key, group.label, quantity, label, caution=needed)
+                    yield ResultNumber(name, breakdown.key, group.label, quantity, label, caution=group.caution(name))
         yield from self._gap_numbers(self.breakdowns)
 
     def _gap_numbers(self, breakdowns: Sequence[Breakdown]) -> Iterator[ResultNumber]:
@@ -150,8 +136,8 @@ class GroupMetrics(GroupedResult):
 
     Attributes:
         favourable: Favourable label; for numbers ``higher`` or ``lower``.
-        overall: Metrics of all people, as in ``Group``, and ``auc`` if there are scores and true labels.
-        overall_rates, overall_confusion: Rates of each label and confusion matrix of all people, as in ``Group``.
+        everyone: All people as one group. Further metrics for two labels: ``generalized_entropy_index`` and
+            ``theil_index`` if there are true labels, and ``auc`` if there are scores as well.
         calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
             the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
@@ -170,9 +156,7 @@ class GroupMetrics(GroupedResult):
     chart = "groups.plot_groups"
     kind: Literal["groups"] = "groups"
     favourable: str
-    overall: dict[str, Quantity]
-    overall_rates: dict[str, dict[str, Quantity]] = optional({})
-    overall_confusion: tuple[tuple[int, ...], ...] = optional(())
+    everyone: Group
     calibration: tuple[CalibrationBin, ...] = ()
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
@@ -186,13 +170,20 @@ class GroupMetrics(GroupedResult):
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the metrics of all people and of each group, then the gaps between groups."""
-        yield from self._measured_numbers(self.overall)
+        for name, quantity in self.overall.items():
+            yield ResultNumber(name, "", "", quantity, caution=self.everyone.caution(name))
+        yield from super().numbers()
         if self.grades is not None:
             yield from self.grades.numbers()
         for number, proxies in zip(self._gap_numbers(self.proxies), self.proxies, strict=True):
             yield number
             bounds = proxies.gaps[0].bounds or number.quantity
             yield number._replace(name="bounded_selection_rate_difference", quantity=bounds)
+
+    @property
+    def overall(self) -> dict[str, Quantity]:
+        """Metrics of all people."""
+        return self.everyone.metrics
 
     @property
     def labels(self) -> GroupMetrics | None:

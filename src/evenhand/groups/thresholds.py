@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.curves import Curve, ThresholdCurves
 from evenhand.groups.decisions import DecisionSample
-from evenhand.groups.membership import DecidedPeople, Membership
+from evenhand.groups.membership import DecidedPeople, Partition, list_partitions
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.level import bonferroni
@@ -44,7 +44,8 @@ def trace_curves(
     cell = np.searchsorted(thresholds, scores, side="right") - 1
     cells = DecisionSample.tabulate(people._replace(scores=None), 2, (cell, len(thresholds)), why_no_scores="")
     tracer = _Tracer(cells, config, len(thresholds), sign, np.random.default_rng(config.seed))
-    curves = [*tracer.trace_total(), *(curve for part in cells.memberships for curve in tracer.trace_groups(part))]
+    partitions = list_partitions(cells.memberships, len(cells.n))
+    curves = [curve for partition in partitions if len(partition.by) < 2 for curve in tracer.trace(partition)]
     return ThresholdCurves(
         thresholds=tuple((sign * thresholds[::sign]).tolist()),
         different=different,
@@ -82,59 +83,63 @@ class _Tracer(NamedTuple):
     sign: Literal[1, -1]
     rng: np.random.Generator
 
-    def trace_total(self) -> Iterator[Curve]:
-        """Yield the selection rate of all people, and the accuracy over people with a true label."""
-        truth, group = self.cells.truth, np.zeros(len(self.cells), dtype=np.int64)
-        everyone = group == 0
-        yield from self._trace_rates(self._count(group, 1, everyone), "", ("",))
-        if truth is None:
+    def trace(self, partition: Partition) -> Iterator[Curve]:
+        """Yield the selection rate of each group that is large enough, followed by the gaps.
+
+        All people together have an accuracy instead of gaps.
+        """
+        truth, known = self.cells.truth, partition.codes >= 0
+        selected = self._count(partition, known)
+        if not partition.by:
+            yield from self._trace_rates(selected, partition, [0])
+            if truth is not None:
+                # The decision is correct at thresholds up to the score if the true label is favourable, otherwise above
+                # the score.
+                curves = self._count(partition, truth == 1, truth == 0)
+                low, high = rate_bands(curves, self.config.confidence, self.rng)
+                people = int(self.cells.n[truth >= 0].sum())
+                yield self._curve("accuracy", (curves.rates[0], low[0], high[0]), people, BOOTSTRAP)
             return
-        # The decision is correct at thresholds up to the score if the true label is favourable, otherwise above the
-        # score.
-        curves = self._count(group, 1, truth == 1, truth == 0)
-        low, high = rate_bands(curves, self.config.confidence, self.rng)
-        yield self._curve("accuracy", (curves.rates[0], low[0], high[0]), self.cells.size(truth >= 0), BOOTSTRAP)
+        yield from self._trace_rates(selected, partition, np.flatnonzero(self._large(selected)).tolist())
+        yield from self._trace_gap("demographic_parity_difference", partition, selected, known)
+        if truth is not None:
+            positive = known & (truth == 1)
+            yield from self._trace_gap(
+                "equal_opportunity_difference", partition, self._count(partition, positive), positive
+            )
 
-    def trace_groups(self, membership: Membership) -> Iterator[Curve]:
-        """Yield the selection rate of each group that is large enough, followed by the gaps."""
-        everyone = membership.codes < len(membership.known)
-        selected = self._count(membership.codes, len(membership.known), everyone)
-        large = np.flatnonzero(selected.effective >= self.config.min_group_size)
-        if len(large):
-            names = [membership.labels[i] for i in large.tolist()]
-            yield from self._trace_rates(selected.take(large), membership.name, names)
-        yield from self._trace_gap("demographic_parity_difference", membership, selected, everyone)
-        if self.cells.truth is not None:
-            positive = everyone & (self.cells.truth == 1)
-            curves = self._count(membership.codes, len(membership.known), positive)
-            yield from self._trace_gap("equal_opportunity_difference", membership, curves, positive)
+    def _large(self, curves: RateCurves) -> Booleans:
+        return np.asarray(curves.effective >= self.config.min_group_size)
 
-    def _trace_gap(self, name: str, membership: Membership, curves: RateCurves, among: Booleans) -> Iterator[Curve]:
+    def _trace_gap(self, name: str, partition: Partition, curves: RateCurves, among: Booleans) -> Iterator[Curve]:
         """Yield the gap of a rate; nothing if fewer than two groups have a large enough denominator."""
-        large = curves.effective >= self.config.min_group_size
+        large = self._large(curves)
         if large.sum() < 2:
             return
         compared = curves.take(large)
         gap = compared.rates.max(axis=0) - compared.rates.min(axis=0)
         band = gap_band(compared, self.config.confidence, self.rng)
-        present = np.bincount(membership.codes, minlength=len(membership.labels))[: len(large)] > 0
-        left_out = {membership.labels[i]: int(curves.effective[i]) for i in np.flatnonzero(~large & present).tolist()}
-        people = self.cells.size(among & np.isin(membership.codes, np.flatnonzero(large)))
-        yield self._curve(name, (gap, *band), people, BOOTSTRAP, by=membership.name, not_assessable=left_out)
+        left_out = {partition.labels[i]: int(curves.effective[i]) for i in np.flatnonzero(~large).tolist()}
+        people = int(self.cells.n[among & large[partition.codes]].sum())
+        yield self._curve(name, (gap, *band), people, BOOTSTRAP, by=partition.by[0], not_assessable=left_out)
 
-    def _trace_rates(self, curves: RateCurves, by: str, labels: Sequence[str]) -> Iterator[Curve]:
-        """Yield the selection rate of each group."""
-        level = bonferroni(self.config.confidence, len(labels))
-        if self.cells.weighted:
+    def _trace_rates(self, curves: RateCurves, partition: Partition, groups: list[int]) -> Iterator[Curve]:
+        """Yield the selection rate of the given groups."""
+        if not groups:
+            return
+        curves, level = curves.take(groups), bonferroni(self.config.confidence, len(groups))
+        if self.cells.people.weights is not None:
             low, high = rate_bands(curves, level, self.rng)
             method = BOOTSTRAP
         else:
             width = np.array([[kolmogorov_width(n, level)] for n in curves.effective.tolist()])
             low, high = np.maximum(curves.rates - width, 0.0), np.minimum(curves.rates + width, 1.0)
             method = KOLMOGOROV
-        method += f", and over {len(labels)} groups (Bonferroni)" if len(labels) > 1 else ""
-        for i, (label, n) in enumerate(zip(labels, np.rint(curves.effective).astype(int).tolist(), strict=True)):
-            yield self._curve("selection_rate", (curves.rates[i], low[i], high[i]), n, method, by=by, group=label)
+        method += f", and over {len(groups)} groups (Bonferroni)" if len(groups) > 1 else ""
+        for i, group in enumerate(groups):
+            columns, n = (curves.rates[i], low[i], high[i]), round(float(curves.effective[i]))
+            place = {"by": "".join(partition.by), "group": partition.labels[group]}
+            yield self._curve("selection_rate", columns, n, method, **place)
 
     def _curve(self, name: str, columns: Sequence[Floats], n: int, method: str, **fields: Any) -> Curve:
         """Build a curve from its values and the ends of its band."""
@@ -150,14 +155,14 @@ class _Tracer(NamedTuple):
             **fields,
         )
 
-    def _count(self, group: Integers, groups: int, up: Booleans, down: Booleans | None = None) -> RateCurves:
+    def _count(self, partition: Partition, up: Booleans, down: Booleans | None = None) -> RateCurves:
         """Compute the share of each group that is selected (``up``) or not selected (``down``) at each threshold."""
-        shape = (groups, self.thresholds)
+        shape = (len(partition.values), self.thresholds)
 
         def add(values: Floats, mask: Booleans | None) -> Floats:
             if mask is None:
                 return np.zeros(shape)
-            place = group[mask] * self.thresholds + self.cells.bins[mask]
+            place = partition.codes[mask] * self.thresholds + self.cells.bins[mask]
             return np.asarray(np.bincount(place, values[mask], minlength=math.prod(shape)), np.float64).reshape(shape)
 
         sums = self.cells.sums

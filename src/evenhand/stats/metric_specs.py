@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -286,6 +287,11 @@ def names_of(*families: Family) -> tuple[str, ...]:
 def titles_of(*families: Family) -> dict[str, str]:
     """Return the titles of the metrics of the given families, with the compared quantity, by name."""
     return {name: METRICS[name].heading for name in names_of(*families)}
+
+
+def order_names(names: Collection[str]) -> list[str]:
+    """Order the names of metrics as in the registry, custom metrics last."""
+    return [name for name in METRICS if name in names] + sorted(name for name in names if name not in METRICS)
 
 
 METRIC_NAMES = names_of("group")

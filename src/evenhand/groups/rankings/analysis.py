@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from evenhand.core.text import join_names
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.membership import Membership, Partition, group_people, list_subsets
+from evenhand.groups.membership import Partition, group_people, list_partitions
 from evenhand.groups.rankings.config import RankingConfig
 from evenhand.groups.rankings.lists import BATCHES, MANY_LISTS, RankedLists
 from evenhand.groups.rankings.measure import measure_lists
@@ -52,12 +51,12 @@ def measure_rankings(
     config = RankingConfig.of(config, settings)
     report = progress or ignore_progress
     people, at = rankings.people, _choose_positions(rankings, config)
-    subsets = list_subsets(group_people(people, people.schema.names))
+    _, *partitions = list_partitions(group_people(people, people.schema.names), len(rankings.lists))
     rng = np.random.default_rng(config.seed)
     breakdowns, draws = [], 0
-    for done, memberships in enumerate(subsets):
-        report(f"comparing groups by {join_names(part.name for part in memberships)}", done / len(subsets))
-        breakdown, permutations = _build_breakdown(memberships, rankings, at, config, rng)
+    for done, partition in enumerate(partitions):
+        report(f"comparing groups by {join_names(partition.by)}", done / len(partitions))
+        breakdown, permutations = _build_breakdown(partition, rankings, at, config, rng)
         breakdowns.append(breakdown)
         draws = max(draws, permutations)
     report("done", 1.0)
@@ -109,16 +108,16 @@ def _fingerprint(rankings: RecordedRankings) -> str:
 
 
 def _build_breakdown(
-    memberships: Sequence[Membership],
+    partition: Partition,
     rankings: RecordedRankings,
     at: tuple[int, ...],
     config: RankingConfig,
     rng: np.random.Generator,
 ) -> tuple[RankingBreakdown, int]:
-    """Measure the groups by the given attributes, and return the number of permutations."""
-    partition = Partition.of(memberships)
-    present = np.zeros((rankings.count, max(1, len(partition.values))), dtype=bool)
-    present[rankings.lists[partition.known], partition.codes] = True
+    """Measure the groups of a partition, and return the number of permutations."""
+    present = np.zeros((rankings.count, len(partition.values) + 1), dtype=bool)
+    present[rankings.lists, partition.codes] = True
+    present = present[:, :-1]  # the last column is for unknown groups
     mixed = present.sum(axis=1) >= 2
     if not mixed.any():
         raise DataError(
@@ -134,7 +133,7 @@ def _build_breakdown(
         lists=lists,
         positions=rankings.positions[rows],
         ties=np.cumsum(np.r_[0, np.diff(rankings.ties[rows]) != 0]),
-        codes=partition.all_codes[rows],
+        codes=partition.codes[rows],
         labels=partition.labels,
         relevance=None if rankings.relevance is None else rankings.relevance[rows],
         batches=batches if count <= BATCHES else rng.permutation(batches % BATCHES),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.document import Document
-from evenhand.core.result import ResultNumber
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.rankings.config import PositionWeights
 from evenhand.groups.result import GroupedResult
@@ -98,10 +96,6 @@ class RankingResult(GroupedResult):
     def too_few(self) -> str:
         """Description of a group that is too small for gaps."""
         return f"{super().too_few}, or too few lists"
-
-    def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the numbers of each group, then the gaps; for selection, the smallest ratio and the ratio at each k."""
-        return self._measured_numbers({})
 
     def document(self) -> Document:
         """Build a document with the gaps, the selection and attention of each group, and the method."""

@@ -11,6 +11,7 @@ from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics
 from evenhand.groups.wording.tables import (
+    describe_bounds,
     describe_left_out,
     describe_not_assessable,
     show_metric,
@@ -195,8 +196,7 @@ def gap_answers(result: GroupMetrics) -> Iterator[Metric]:
         rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
         if gap.bounds and isinstance(gap.value, Estimated):
             basis = f"from the probabilities of {gap.value.n:,} people"
-            rule = f"without the assumption that decisions do not depend on {by} among people of the same probability: "
-            rule += f"{gap.bounds.low:.2f} to {gap.bounds.high:.2f}"
+            rule = describe_bounds(gap)
         notes = (f"{note}{unit_and_weights(result)}", rule, describe_not_assessable(gap))
         yield Metric(
             title,
@@ -244,7 +244,7 @@ def _next_step(result: GroupMetrics, breakdown: Breakdown, gap: Gap, ratio: Gap 
         return "consider the bounds, not only the estimate"
     main = _main_gap(result)
     # With selective labels, errors cannot explain the gap.
-    errors = None if find_caution(result.label_coverage) else breakdown.gap(main.errors)
+    errors = None if find_caution(result.everyone.label_coverage) else breakdown.gap(main.errors)
     advice = main.advice[0 if errors is None else 1 if is_distinguishable(errors) else 2]
     if ratio is not None:
         fraction = quantity_value(ratio.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import (
     PAGE_ROWS,
@@ -19,11 +19,10 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
-from evenhand.core.text import format_count, join_names
-from evenhand.groups.breakdown import Breakdown
+from evenhand.core.text import format_count, format_level, join_names
+from evenhand.groups.breakdown import Breakdown, ProxyRates
 from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelSet
 from evenhand.groups.wording.gaps import describe_decisions, gap_answers, gap_sentences
-from evenhand.groups.wording.proxies import proxy_blocks, proxy_sentences
 from evenhand.groups.wording.tables import (
     confidence_levels,
     gap_table,
@@ -39,7 +38,7 @@ from evenhand.groups.wording.tables import (
 )
 from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
 from evenhand.stats.metric_specs import RATE_TITLES
-from evenhand.stats.quantity import Observed, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import Estimated, Observed, Unknown, format_value, show_quantity
 
 DRAWN = 40
 """Maximum number of groups in a figure."""
@@ -51,7 +50,7 @@ DASHED = " Dashed line: four fifths of the highest selection rate."
 
 def build_document(result: GroupMetrics) -> Document:
     """Build the document of group metrics."""
-    people, weighted = format_count(result.people, "person", "people"), weighted_by(result)
+    people = format_count(result.people, "person", "people")
     return Document(
         f"{result.target or 'Groups'} of {people}",
         describe_decisions(result),
@@ -59,7 +58,6 @@ def build_document(result: GroupMetrics) -> Document:
             *rule_notes(result),
             *label_notes(result),
             *(Text(sentence, role="finding") for sentence in gap_sentences(result)),
-            *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted)),
             *gap_answers(result),
             *small_group_notes(result),
             *(() if result.label_set is None else (Text(label_terms(result.label_set), role="small"),)),
@@ -91,6 +89,42 @@ def metric_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
         yield from threshold_blocks(result.thresholds)
 
 
+def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int) -> Iterator[Block]:
+    """Yield rates and gaps for each attribute known by probability: estimates, their assumption, and bounds."""
+    for part in proxies:
+        yield Heading(f"By {part.by[0]}, known only as a probability", level, detail=True)
+        yield Note(part.assumption, "caution")
+        yield from left_out_notes(part.unknown, part.by)
+        yield _rate_table(part, weighted)
+        yield from gap_table(f"Gap by {part.by[0]}, estimated from probabilities{weighted}", part.gaps)
+
+
+def _rate_table(part: ProxyRates, weighted: str) -> Table:
+    rates = [group.metrics["selection_rate"] for group in part.groups]
+    level = next((rate.confidence for rate in rates if isinstance(rate, Estimated)), 0.95)
+    titles = ("expected people", "effective size", "under the assumption", "without the assumption")
+    return Table(
+        f"Selection rate by {part.by[0]}, estimated from probabilities{weighted}, each with its "
+        f"{format_level(level)} interval",
+        (Column(part.by[0]), *(Column(title, numeric=True) for title in titles)),
+        tuple(
+            TableRow(
+                (
+                    group.label,
+                    group.size,
+                    f"{group.effective_size:,.0f}",
+                    show_quantity(rate, "rate", basis=f"on {part.people:,} people"),
+                    " to ".join(f"{100 * end:.1f}" for end in group.bounds or ()) + " %",
+                ),
+                "effective size too small: in no difference" if group.small else "",
+                faint=group.small,
+            )
+            for group, rate in zip(part.groups, rates, strict=True)
+        ),
+        usual="estimated",
+    )
+
+
 def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, interval: str, *, level: int) -> Iterator[Block]:
     """Yield the figures, the gaps and all metrics by the given attributes, then those of each label."""
     by, target = join_names(breakdown.by), result.target
@@ -103,11 +137,11 @@ def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, interval: str,
         *group_table(f"Metrics by {by}: {interval}", result, breakdown, metric_columns(breakdown)),
     ]
     yield Fold(f"Gaps and all numbers by {by}", tuple(tables))
-    if result.overall_rates:
+    if result.everyone.rates:
         caption = f"Gaps of every label by {by}, {interval}"
         tables = [*gap_table(caption, [gap for gap in breakdown.gaps if gap.label])]
         for name, title in RATE_TITLES.items():
-            labels = [label for label, rates in result.overall_rates.items() if name in rates]
+            labels = [label for label, rates in result.everyone.rates.items() if name in rates]
             columns = {label: (label, name) for label in labels}
             tables += group_table(f"Each label, {title}: {interval}", result, breakdown, columns)
         yield Fold(f"All numbers of every label by {by}", tuple(tables))
@@ -125,7 +159,7 @@ def _breakdown_figures(result: GroupMetrics, breakdown: Breakdown) -> Iterator[F
         noun, share = ("grade", "share given this or a higher grade") if labels.ordered else ("label", "share given it")
         small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
         yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))
-        if len(breakdown.by) == 1 and result.overall_confusion:
+        if len(breakdown.by) == 1 and result.everyone.confusion:
             yield Figure(
                 "confusion by group",
                 f"True and assigned {labels.target} by {by}: the percentage of people with a true label (row) who are "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from evenhand.core.document import Column, Note, ReportedNumber, Table, TableRow
@@ -10,7 +10,7 @@ from evenhand.core.text import format_count, format_level, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import PREFIX, describe_selective, find_caution
 from evenhand.groups.result import GroupedResult, GroupMetrics
-from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
+from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE, order_names
 from evenhand.stats.quantity import (
     Quantity,
     Sampled,
@@ -34,7 +34,7 @@ def unit_and_weights(result: GroupMetrics) -> str:
 
 def describe_weights(result: GroupMetrics) -> tuple[str, str]:
     """Describe the sample weights as a named fact."""
-    effective = f"{result.effective_size or 0:,.0f}"
+    effective = f"{result.everyone.effective_size or 0:,.0f}"
     return "Sample weights", f"{result.weights}; the effective sample size is {effective}"
 
 
@@ -56,6 +56,14 @@ def describe_not_assessable(gap: Gap) -> str:
     return f"not assessable for: {list_counts(gap.not_assessable)}" if gap.not_assessable else ""
 
 
+def describe_bounds(gap: Gap) -> str:
+    """Describe the bounds of a gap between groups known by probability; empty if there are none."""
+    if gap.bounds is None:
+        return ""
+    ends = f"{gap.bounds.low:.2f} to {gap.bounds.high:.2f}"
+    return f"without the assumption that decisions do not depend on the group at equal probabilities: {ends}"
+
+
 def confidence_levels(result: GroupedResult) -> str:
     """Return the confidence level of the intervals, as ``95 %``."""
     quantities = (number.quantity for number in result.numbers())
@@ -66,7 +74,7 @@ def confidence_levels(result: GroupedResult) -> str:
 def label_notes(result: GroupMetrics) -> Iterator[Note]:
     """Yield a caution if true labels (or numbers) are selective, for all people or by an attribute."""
     truth = "label" if result.outcome is None else "number"
-    cautions = {"everyone": find_caution(result.label_coverage)}
+    cautions = {"everyone": find_caution(result.everyone.label_coverage)}
     if not cautions["everyone"]:
         cautions = {
             f"by {breakdown.by[0]}": describe_selective(
@@ -123,17 +131,12 @@ def overall_table(result: GroupMetrics) -> Table:
         f"All people together, observed{unit_and_weights(result)}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
-            TableRow((title_metric(name), show_metric(name, result.overall[name])), result.label_caution(name))
+            TableRow((title_metric(name), show_metric(name, result.overall[name])), result.everyone.caution(name))
             for name in names
         ),
         usual="observed",
-        tiles=not any(result.label_caution(name) for name in names),
+        tiles=not any(result.everyone.caution(name) for name in names),
     )
-
-
-def order_names(names: Collection[str]) -> list[str]:
-    """Order the names of metrics as in the registry, custom metrics last."""
-    return [name for name in METRICS if name in names] + sorted(name for name in names if name not in METRICS)
 
 
 def title_metric(name: str) -> str:
@@ -178,7 +181,7 @@ def gap_table(caption: str, gaps: Sequence[Gap], show: ShowNumber = show_metric)
         tuple(
             TableRow(
                 (title_gap(gap), show(gap.name, gap.value), gap.best, gap.worst),
-                "; ".join(part for part in (describe_not_assessable(gap), gap.caution) if part),
+                "; ".join(part for part in (describe_not_assessable(gap), gap.caution, describe_bounds(gap)) if part),
             )
             for gap in gaps
         ),

@@ -67,7 +67,7 @@ def draw_group_confusions(result: GroupMetrics, by: str, *, width: int = WIDE) -
     groups = [one for each in result.breakdowns if each.by == (by,) for one in each.groups if one.confusion]
     assert result.label_set is not None
     largest, labels = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS], result.label_set.labels
-    truly = [sum(row) for row in result.overall_confusion]
+    truly = [sum(row) for row in result.everyone.confusion]
     commonest = sorted(range(len(truly)), key=lambda i: -truly[i])[:MAX_LABELS]
     shown = [i for i in range(len(truly)) if i in commonest]
     names = [labels[i] for i in shown]

@@ -107,7 +107,7 @@ def _round_numbers(values: Sequence[float]) -> list[str]:
 def plot_labels(result: GroupMetrics) -> Spec | RowChart:
     """Draw the confusion matrix of each group, by attribute. Without true labels, draw the shares of the labels."""
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
-    if not result.overall_confusion:
+    if not result.everyone.confusion:
         return together(draw_label_shares(result, name) for name in single)
     drawn = [draw_group_confusions(result, name) for name in single]
     return stack_charts(drawn, "True and assigned labels of each group.")
@@ -121,7 +121,7 @@ def draw_label_shares(result: GroupMetrics, by: str) -> RowChart:
         by: the attributes, joined by `` x ``.
     """
     breakdown = next(one for one in result.breakdowns if " x ".join(one.by) == by)
-    everybody, label_set = result.overall_rates, result.label_set
+    everybody, label_set = result.everyone.rates, result.label_set
     assert label_set is not None
     share = label_set.share
     names = list(label_set.labels[1:] if label_set.ordered else label_set.labels)
